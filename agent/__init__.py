@@ -1,0 +1,1 @@
+"""The agent: command line, loop, records, context, model and front ends."""

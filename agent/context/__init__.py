@@ -1,0 +1,1 @@
+"""What the model sees: the view, its sizes, and the request made from it."""

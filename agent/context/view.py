@@ -1,0 +1,210 @@
+"""The view: what the model sees, folded from the entries of a log.
+
+`fold(entries)` and adding the same entries one by one to a `View` give equal views; adding costs
+the same however long the log is. Nothing here looks at the clock, the disk or the settings, so a
+view in a fresh process equals the live one.
+
+An edit of history (a mask, a summary, a changed system prompt) leaves out all thinking that comes
+after it, because newer models bind each thinking block to everything before it (DESIGN section 5).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..record.entries import (
+    Assistant,
+    Block,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    Summary,
+    ToolResult,
+    Usage,
+    User,
+)
+from . import tokens
+
+REFUSED = "refusal"
+CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
+
+
+@dataclass(slots=True)
+class Item:
+    """One entry as it stands in the view.
+
+    `stubs` replace results and `inputs` replace arguments, both by tool_use id. `thinking` is
+    False once something before this item was edited.
+    """
+
+    seq: int
+    role: Literal["user", "assistant"]
+    blocks: list[Block]
+    size: int
+    stop_reason: str | None = None
+    thinking: bool = True
+    stubs: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class View:
+    """`size` is the estimate over all items, system and tools, in unscaled tokens.
+
+    `used` is the usage of the newest turn call and `size_then` the estimate of what stood in the
+    view once its reply was added, so that `used.total` plus the growth since is the size now.
+    `size_then` is None when there is no such base: no call yet, history edited since, or a usage
+    that cannot be true. `ratio` is real tokens per estimated one, learned from each reply.
+    """
+
+    system: str = ""
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    size: int = 0
+    used: Usage | None = None
+    size_then: int | None = None
+    ratio: float = 1.0
+    last_seq: int = 0
+    _where: dict[int, int] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
+        self.last_seq = max(self.last_seq, entry.seq)
+        if isinstance(entry, User):
+            self._append(entry.seq, "user", _blocks(entry.content))
+        elif isinstance(entry, ToolResult):
+            self._append(entry.seq, "user", [_result(entry)])
+        elif isinstance(entry, Assistant):
+            self._add_assistant(entry)
+        elif isinstance(entry, Session):
+            self._add_session(entry)
+        elif isinstance(entry, Mask):
+            self._add_mask(entry)
+        elif isinstance(entry, Summary):
+            self._add_summary(entry)
+        elif isinstance(entry, Revert):
+            raise ValueError("a revert changes what was folded before it: use fold()")
+
+    def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
+        item = Item(seq, role, blocks, sum(tokens.of_block(b) for b in blocks))
+        self._where[seq] = len(self.items)
+        self.items.append(item)
+        self.size += item.size
+        return item
+
+    def _add_assistant(self, entry: Assistant) -> None:
+        # A refused reply stays in the log only: in the context it makes the next one refuse too.
+        if entry.purpose != "turn" or entry.stop_reason == REFUSED:
+            return
+        before = max(self.size, 1)
+        item = self._append(entry.seq, "assistant", entry.content)
+        item.stop_reason = entry.stop_reason
+        usage = Usage.from_json(entry.usage)
+        if 1 / CREDIBLE <= usage.prompt / before <= CREDIBLE:
+            self.used, self.size_then = usage, self.size
+            self.ratio = (self.ratio + usage.prompt / before) / 2
+
+    def _add_session(self, entry: Session) -> None:
+        changed = False
+        if entry.system is not None and entry.system != self.system:
+            self.size += tokens.estimate(entry.system) - tokens.estimate(self.system)
+            self.system, changed = entry.system, True
+        if entry.tools is not None and entry.tools != self.tools:
+            self.size += _weight(entry.tools) - _weight(self.tools)
+            self.tools, changed = entry.tools, True
+        if changed:
+            self._edited(0)
+
+    def _add_mask(self, entry: Mask) -> None:
+        first: int | None = None
+        for target in entry.targets:
+            place = self._where.get(target.get("seq", 0))
+            if place is None:
+                continue
+            item, call = self.items[place], str(target.get("tool_use_id", ""))
+            if isinstance(target.get("stub"), str):
+                item.stubs[call] = target["stub"]
+                after = place + 1
+            elif isinstance(target.get("input"), dict):
+                item.inputs[call] = target["input"]
+                after = place  # thinking may follow the call in the same message
+            else:
+                continue
+            self._resize(item)
+            first = after if first is None else min(first, after)
+        if first is not None:
+            self._edited(first)
+
+    def _add_summary(self, entry: Summary) -> None:
+        kept = set(entry.keep)
+        tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
+        self.size -= sum(i.size for i in self.items)
+        self.items, self._where = [], {}
+        self._append(entry.seq, "user", [{"type": "text", "text": entry.text}])
+        for item in tail:
+            self._where[item.seq] = len(self.items)
+            self.items.append(item)
+            self.size += item.size
+        self._edited(1)
+
+    def _edited(self, start: int) -> None:
+        for item in self.items[start:]:
+            if item.role == "assistant" and item.thinking:
+                item.thinking = False
+                self._resize(item)
+        self.size_then = None
+
+    def _resize(self, item: Item) -> None:
+        before = item.size
+        item.size = sum(tokens.of_block(b) for b in shown(item))
+        self.size += item.size - before
+
+
+def fold(entries: Iterable[Entry]) -> View:
+    """The view of a log: every entry folded in order, reverted ones left out."""
+    listed = list(entries)
+    reverted: set[int] = set()
+    for entry in reversed(listed):  # a revert may itself be reverted later
+        if isinstance(entry, Revert) and entry.seq not in reverted:
+            reverted.add(entry.target)
+    view = View()
+    for entry in listed:
+        if isinstance(entry, Revert):
+            view.last_seq = max(view.last_seq, entry.seq)
+        elif entry.seq not in reverted or not isinstance(entry, (Mask, Summary)):
+            view.add(entry)
+    return view
+
+
+def shown(item: Item) -> list[Block]:
+    """The item's blocks as they go out: stubs and shortened inputs in place, thinking left out
+    where it may no longer stand."""
+    out = []
+    for block in item.blocks:
+        kind = block.get("type")
+        if kind in ("thinking", "redacted_thinking") and not item.thinking:
+            continue
+        if kind == "tool_result" and block.get("tool_use_id") in item.stubs:
+            block = {**block, "content": item.stubs[block["tool_use_id"]]}
+        elif kind == "tool_use" and block.get("id") in item.inputs:
+            block = {**block, "input": item.inputs[block["id"]]}
+        out.append(block)
+    return out
+
+
+def _blocks(content: str | list[Block]) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _result(entry: ToolResult) -> Block:
+    return {
+        "type": "tool_result",
+        "tool_use_id": entry.tool_use_id,
+        "content": entry.content,
+        "is_error": entry.is_error,
+    }
+
+
+def _weight(tools: list[dict[str, Any]]) -> int:
+    return sum(tokens.of_block(t) for t in tools)

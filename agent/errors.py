@@ -1,0 +1,112 @@
+"""The errors of ctxagent. Each says what is wrong and what to do next, and knows its exit code.
+
+    CtxagentError                 1   the agent failed
+    ├── UsageError                2   a wrong option, or a combination that means nothing
+    │   └── ConfigError           2   a setting: its file, its line and the nearest known key
+    ├── SessionError              1   no such session, or another process holds it
+    ├── RecordError               1   the log could not be written: stop before the next effect
+    ├── LimitReached              4   turns, budget, output, or a context that cannot be made to fit
+    └── ModelError                5   the model could not be reached, or refused us
+        ├── NoCredentials         5   no key in the environment
+        ├── RequestRejected       5   4xx that a retry cannot mend (401, 403, 400, 413 …)
+        │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures when named
+        ├── ModelUnavailable      5   429, 5xx, 529, resets, cut or silent streams: retries used up
+        └── ScriptExhausted       5   the scripted model has no step left
+
+Exit codes are those of the command line's contract.
+"""
+
+
+class CtxagentError(Exception):
+    """Base of all errors. `message` says what is wrong; `hint` names the next step."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(CtxagentError):
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A bad setting. `where` is `FILE:LINE`, the variable or the option it came from."""
+
+    def __init__(self, message: str, *, where: str, hint: str = "") -> None:
+        super().__init__(f"{where}: {message}", hint=hint)
+        self.where = where
+
+
+class SessionError(CtxagentError):
+    pass
+
+
+class RecordError(CtxagentError):
+    pass
+
+
+class LimitReached(CtxagentError):
+    """`limit` is one of turns, budget, output, context."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, limit: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
+
+
+class ModelError(CtxagentError):
+    """`status` is the HTTP status, None when there was none; `request_id` is the server's."""
+
+    exit_code = 5
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.request_id = request_id
+
+
+class NoCredentials(ModelError):
+    pass
+
+
+class RequestRejected(ModelError):
+    pass
+
+
+class PromptTooLong(RequestRejected):
+    """`tokens` and `maximum` as the server named them, None when it named no figures."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tokens: int | None = None,
+        maximum: int | None = None,
+        status: int | None = 400,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.tokens = tokens
+        self.maximum = maximum
+
+
+class ModelUnavailable(ModelError):
+    pass
+
+
+class ScriptExhausted(ModelError):
+    pass

@@ -1,0 +1,1 @@
+"""Models behind one protocol: the Messages API, and a scripted stand-in."""

@@ -1,0 +1,1 @@
+"""What happened, kept for good: entries, the log, sessions."""

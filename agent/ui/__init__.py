@@ -1,0 +1,1 @@
+"""The front ends. They read events; nothing below this package knows them."""

@@ -1,0 +1,1 @@
+"""The tools a model may call. They import nothing from `agent`."""

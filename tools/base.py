@@ -1,0 +1,161 @@
+"""What a tool is, and what it is given.
+
+A tool is a class with a name, a description for the model, pydantic `Params` (which give its JSON
+schema) and a coroutine `run`. It knows nothing of the agent: everything it needs is handed to it
+in a `Context`. It never asks for permission, the loop has done that. It answers with an `Output`,
+or raises `ToolError` with a message the model can act on: say what is wrong, and the next move.
+
+Cancellation is asyncio's: `run` is cancelled when the person interrupts. A tool that had something
+by then raises `Interrupted` with it (instead of CancelledError), and leaves no child behind.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+Effect = Literal["none", "read", "edit", "run"]
+
+
+class Params(BaseModel):
+    """Base of every tool's parameters: unknown names are refused, so typing errors surface."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`text` goes to the model; `details` is for people and programs (diff, exit code, paths).
+
+    `blocks` is for results that are more than text (images): when given, it is sent instead.
+    """
+
+    text: str
+    details: dict[str, Any] = field(default_factory=dict)
+    is_error: bool = False
+    blocks: list[dict[str, Any]] | None = None
+
+
+class ToolError(Exception):
+    """The call could not be done. The message goes to the model."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class Interrupted(Exception):
+    """The call was cancelled; `output` is what it had by then."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output.text)
+        self.output = output
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the model has seen of each file: path to sha256 of its bytes when read or written."""
+
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def note(self, path: Path, data: bytes) -> dict[str, str]:
+        """Remember the bytes; the answer goes into `details["seen"]`, so that a resumed session
+        knows it too."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.digests[str(path)] = digest
+        return {"path": str(path), "sha256": digest}
+
+    def changed(self, path: Path, data: bytes) -> bool:
+        """Whether the model saw this file with other bytes than these."""
+        known = self.digests.get(str(path))
+        return known is not None and known != hashlib.sha256(data).hexdigest()
+
+    def __contains__(self, path: Path) -> bool:
+        return str(path) in self.digests
+
+
+@dataclass(slots=True)
+class Context:
+    """What a tool is handed.
+
+    `cwd` is the project directory, `session_dir` the session's own folder (None when nothing is
+    recorded), `env` the environment for children, already without keys and tokens. `progress`
+    takes text for people while the tool runs; the loop sets it for each call.
+    """
+
+    cwd: Path
+    session_dir: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+    todos: list[dict[str, str]] = field(default_factory=list)
+    jobs: dict[str, Any] = field(default_factory=dict)
+    progress: Callable[[str], None] = lambda text: None
+
+    def resolve(self, path: str) -> Path:
+        """An absolute path for what the model wrote: `~` and relative paths are allowed. Symlinks
+        and `..` are left as they stand."""
+        expanded = Path(path).expanduser()
+        return expanded if expanded.is_absolute() else self.cwd / expanded
+
+    def shown(self, path: Path) -> str:
+        """A path as a person would write it here: relative inside `cwd`, else absolute."""
+        try:
+            return str(path.relative_to(self.cwd)) or "."
+        except ValueError:
+            return str(path)
+
+
+P = TypeVar("P", bound=Params)
+
+
+class Tool(Generic[P]):
+    """One tool. Subclasses set the class variables and write `run`.
+
+    `effect` is what a call does to the world: none (only the agent's own state), read, edit
+    (files), run (anything). Calls with none or read may run side by side.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    effect: ClassVar[Effect]
+    Params: ClassVar[type[Params]]
+
+    async def run(self, params: P, context: Context) -> Output:
+        raise NotImplementedError
+
+    def subject(self, params: P) -> str:
+        """What a permission rule's parentheses match: a path, a shell command, or ""."""
+        return ""
+
+    def title(self, params: P) -> str:
+        """One line for people: what this call is about."""
+        return self.subject(params)
+
+    async def preview(self, params: P, context: Context) -> dict[str, Any]:
+        """What the call would change, for the permission prompt: `{"diff": …}` or nothing.
+
+        Never changes anything and never raises: a call that must fail is told so by `run`.
+        """
+        return {}
+
+    def schema(self) -> dict[str, Any]:
+        """The tool as the Messages API takes it: name, description, input_schema."""
+        schema = _plain(self.Params.model_json_schema())
+        schema.pop("description", None)
+        return {"name": self.name, "description": self.description, "input_schema": schema}
+
+
+def _plain(node: Any) -> Any:
+    """Pydantic's schema without the titles it adds, which cost tokens and say nothing."""
+    if isinstance(node, dict):
+        named = node.get("properties")
+        out = {k: _plain(v) for k, v in node.items() if k != "title" and k != "properties"}
+        if isinstance(named, dict):
+            out["properties"] = {name: _plain(value) for name, value in named.items()}
+        return out
+    if isinstance(node, list):
+        return [_plain(v) for v in node]
+    return node
