@@ -6,7 +6,7 @@ After `Retrying` the deltas of the broken attempt are void: a front end takes th
 What must outlive the moment is an entry of the log, not an event.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -140,3 +140,29 @@ Event = (
 )
 
 Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call waits for a person's permission. `rule` is the narrowest rule that would allow it;
+    `diff` is what an edit would change; `reason` says why it is asked."""
+
+    tool: str
+    title: str
+    input: Mapping[str, Any]
+    rule: str
+    reason: str
+    diff: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`remember` allows `Question.rule` for the rest of the session. `reason` goes to the model
+    with a refusal."""
+
+    allow: bool
+    remember: bool = False
+    reason: str = ""
+
+
+Ask = Callable[[Question], Awaitable[Answer]]
