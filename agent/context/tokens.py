@@ -52,6 +52,8 @@ def of_block(block: dict[str, Any]) -> int:
 
 
 def of_content(content: str | list[dict[str, Any]]) -> int:
+    """About how many tokens content costs; what is not a block, in a garbled log, costs none."""
     if isinstance(content, str):
         return estimate(content)
-    return sum(of_block(b) for b in content)
+    blocks = content if isinstance(content, list) else ()
+    return sum(of_block(b) for b in blocks if isinstance(b, dict))

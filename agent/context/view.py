@@ -119,7 +119,8 @@ class View:
     def _add_mask(self, entry: Mask) -> None:
         first: int | None = None
         for target in entry.targets:
-            place = self._where.get(target.get("seq", 0))
+            seq = target.get("seq") if isinstance(target, dict) else None
+            place = self._where.get(seq) if isinstance(seq, int) else None
             if place is None:
                 continue
             item, call = self.items[place], str(target.get("tool_use_id", ""))
@@ -137,7 +138,7 @@ class View:
             self._edited(first)
 
     def _add_summary(self, entry: Summary) -> None:
-        kept = set(entry.keep)
+        kept = {seq for seq in entry.keep if isinstance(seq, int)}
         tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
         self.size -= sum(i.size for i in self.items)
         self.items, self._where = [], {}
@@ -185,10 +186,10 @@ def shown(item: Item) -> list[Block]:
         kind = block.get("type")
         if kind in ("thinking", "redacted_thinking") and not item.thinking:
             continue
-        if kind == "tool_result" and block.get("tool_use_id") in item.stubs:
-            block = {**block, "content": item.stubs[block["tool_use_id"]]}
-        elif kind == "tool_use" and block.get("id") in item.inputs:
-            block = {**block, "input": item.inputs[block["id"]]}
+        if kind == "tool_result" and (call := str(block.get("tool_use_id"))) in item.stubs:
+            block = {**block, "content": item.stubs[call]}
+        elif kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
+            block = {**block, "input": item.inputs[call]}
         out.append(block)
     return out
 

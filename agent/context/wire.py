@@ -11,6 +11,7 @@ entries after it, as long as no entry edits history. That is what the prompt cac
 """
 
 import re
+from binascii import a2b_base64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,15 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "thinking": ("type", "thinking", "signature"),
     "redacted_thinking": ("type", "data"),
     "tool_use": ("type", "id", "name", "input"),
+}
+_MAGIC = {  # how the bytes of each type the API takes begin
+    "image": {
+        "image/png": b"\x89PNG\r\n\x1a\n",
+        "image/jpeg": b"\xff\xd8\xff",
+        "image/gif": b"GIF8",
+        "image/webp": b"RIFF",
+    },
+    "document": {"application/pdf": b"%PDF"},
 }
 
 
@@ -138,7 +148,7 @@ def wire(
     """The request for a view. `settled` is the seq from which on items may still be edited: a
     cache breakpoint stands before it (DESIGN section 5)."""
     out = messages(view.items)
-    system = [_text(view.system)] if view.system.strip() else []
+    system = [_text(_clean(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
     ends = {len(out) - 1, len(out) - 3}  # this request's end, and that of the one before
@@ -177,10 +187,25 @@ def _user_block(block: Block) -> Block | None:
     if kind == "text":
         text = _clean(block.get("text"))
         return _text(text) if text.strip() else None
-    if kind in ("image", "document") and isinstance(block.get("source"), dict):
-        cleaned: Block = _scrub(block)
-        return cleaned
-    return None
+    return _media(block) if kind in ("image", "document") else None
+
+
+def _media(block: Block) -> Block | None:
+    """A picture or document whose bytes begin as its type says: one the API refuses would make
+    every later request fail too."""
+    source = block.get("source")
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        return None
+    media, data = source.get("media_type"), source.get("data")
+    if not isinstance(media, str) or not isinstance(data, str):
+        return None
+    begins = _MAGIC[block["type"]].get(media)
+    try:
+        sound = begins is not None and a2b_base64(data[:16]).startswith(begins)
+    except ValueError:
+        sound = False
+    inline = {"type": "base64", "media_type": media, "data": data}
+    return {"type": block["type"], "source": inline} if sound else None
 
 
 def _result_block(block: Block) -> Block | None:
@@ -224,7 +249,7 @@ def _assistant_blocks(blocks: list[Block]) -> list[Block]:
 def _thinking(block: Block) -> Block | None:
     names = _FIELDS[block["type"]]
     sent = {k: block[k] for k in names if isinstance(block.get(k), str)}
-    whole = len(sent) == len(names) and bool(sent.get("signature", sent.get("data")))
+    whole = len(sent) == len(names) and bool(sent.get("signature", sent.get("data", "")).strip())
     return sent if whole and not any(_SURROGATE.search(v) for v in sent.values()) else None
 
 

@@ -1,6 +1,6 @@
 """Models behind one protocol, and what is known of them beforehand: windows and prices."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,7 +57,7 @@ class Model(Protocol):
 
     id: str
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]: ...
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]: ...
 
     async def limits(self) -> Limits:
         """Asked once a session, at the first call."""

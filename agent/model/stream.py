@@ -1,0 +1,214 @@
+"""From the bytes of a streamed reply to deltas and, at its end, the reply.
+
+Three steps, each a generator or a value of its own: `watch` bounds the silence between chunks of
+bytes, `parse` makes the JSON events of server-sent events from them, and a `Draft` gathers the
+events. Nothing is dropped that the API sent: unknown kinds of block are kept as they came, unknown
+kinds of event and delta are ignored. Arguments of a tool are parsed once, when they are complete.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..record.entries import Block, Usage
+from .base import Reply
+
+_USAGE = {
+    "input_tokens": "input",
+    "cache_read_input_tokens": "cache_read",
+    "cache_creation_input_tokens": "cache_creation",
+    "output_tokens": "output",
+}
+# The field of a block that each kind of delta adds to, and the field of the delta that is added.
+_GROWS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("input", "partial_json"),
+}
+
+
+async def watch(
+    chunks: AsyncIterator[bytes], *, deadline: float, between: float
+) -> AsyncGenerator[bytes, None]:
+    """The same chunks. Raises TimeoutError when the first has not come by `deadline` (on the
+    loop's clock), or a later one within `between` seconds of the one before it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        yield chunk
+        deadline = loop.time() + between
+
+
+async def parse(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
+    """The events of a `text/event-stream`, each as its JSON object; pings and comments included
+    as nothing at all. Raises ValueError for data that is not a JSON object in UTF-8."""
+    data: list[bytes] = []
+    async with aclosing(_lines(chunks)) as lines:
+        async for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                event = json.loads(b"\n".join(data).decode())
+                if not isinstance(event, dict):
+                    raise ValueError(f"an event that is {event!r:.80}, not an object")
+                yield event
+                data = []
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    rest: list[bytes] = []  # a line in pieces, joined once
+    async for chunk in chunks:
+        head, *more = chunk.split(b"\n")
+        rest.append(head)
+        for tail in more:
+            yield b"".join(rest).removesuffix(b"\r")
+            rest = [tail]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block that is still being written: its fields so far, in pieces."""
+
+    block: Block
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    size: int = 0  # characters of arguments
+
+
+@dataclass(slots=True)
+class Draft:
+    """A reply under construction. `model` is the one asked for, until the server names it."""
+
+    model: str
+    began: bool = False
+    stopped: bool = False
+    stop_reason: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    message_id: str | None = None
+    _content: dict[int, Block] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _broken: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that matters is missing: the reply said why it stopped."""
+        return self.stopped or (self.stop_reason is not None and not self._open)
+
+    def take(self, event: dict[str, Any]) -> Iterator[Delta]:
+        """Add one event; the deltas a front end should see. Raises ValueError for an event that
+        makes no sense where it stands."""
+        kind = event.get("type")
+        if kind == "message_start":
+            yield self._start(_object(event, "message"))
+        elif kind == "content_block_start":
+            yield from self._start_block(event)
+        elif kind == "content_block_delta":
+            yield from self._grow(event)
+        elif kind == "content_block_stop":
+            self._close(event.get("index"))
+        elif kind == "message_delta":
+            self._count(event.get("usage"))
+            self.stop_reason = _object(event, "delta").get("stop_reason") or self.stop_reason
+        elif kind == "message_stop":
+            self.stopped = True
+
+    def reply(self) -> Reply:
+        """What was gathered. A call whose arguments were cut off is among the broken ones."""
+        for index in list(self._open):
+            self._close(index)
+        content = [self._content[i] for i in sorted(self._content)]
+        return Reply(
+            content, self.stop_reason, self.usage, self.model, self.message_id, dict(self._broken)
+        )
+
+    def _start(self, message: dict[str, Any]) -> Accepted:
+        self.began = True
+        self.model = str(message.get("model") or self.model)
+        self.message_id = message.get("id")
+        self._count(message.get("usage"))
+        return Accepted(self.usage.to_json())
+
+    def _count(self, usage: Any) -> None:
+        """Counts are cumulative: a later one takes the place of an earlier one."""
+        if isinstance(usage, dict):
+            counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
+            self.usage = replace(
+                self.usage, **{k: v for k, v in counts.items() if isinstance(v, int) and v >= 0}
+            )
+
+    def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
+        index, block = event.get("index"), _object(event, "content_block")
+        if not isinstance(index, int) or index in self._open or index in self._content:
+            _nonsense(event)
+        self._open[index] = _Open(dict(block))
+        if block.get("type") == "tool_use":
+            yield ToolDraft(str(block.get("name")), 0)
+        elif block.get("type") == "text" and block.get("text"):
+            yield TextDelta(str(block["text"]))
+
+    def _grow(self, event: dict[str, Any]) -> Iterator[Delta]:
+        opened, delta = self._open.get(event.get("index", -1)), _object(event, "delta")
+        kind = delta.get("type")
+        if kind not in _GROWS:
+            return
+        name, source = _GROWS[kind]
+        piece = delta.get(source)
+        if opened is None or not isinstance(piece, str):
+            _nonsense(event)
+        opened.pieces.setdefault(name, []).append(piece)
+        if kind == "text_delta":
+            yield TextDelta(piece)
+        elif kind == "thinking_delta":
+            yield ThinkingDelta(piece)
+        elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
+            opened.size += len(piece)
+            yield ToolDraft(str(opened.block.get("name")), opened.size)
+
+    def _close(self, index: Any) -> None:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            raise ValueError(f"the end of block {index!r}, which was not begun")
+        block = opened.block
+        for name, pieces in opened.pieces.items():
+            if name != "input":
+                block[name] = str(block.get(name) or "") + "".join(pieces)
+        raw = "".join(opened.pieces.get("input", ()))
+        if raw:
+            block["input"] = arguments(raw)
+            if block["input"] is None:
+                block["input"] = {}
+                self._broken[str(block.get("id"))] = raw
+        self._content[index] = block
+
+
+def arguments(raw: str) -> dict[str, Any] | None:
+    """The arguments of a tool, None when they are not one whole JSON object. NaN and Infinity,
+    which Python would read, could never be sent back."""
+    try:
+        value = json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        _nonsense(event)
+    return value
+
+
+def _nonsense(event: dict[str, Any]) -> NoReturn:
+    raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")

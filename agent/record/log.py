@@ -1,0 +1,186 @@
+"""The log: an append-only file of entries, the truth of a session.
+
+One process writes, under a lock that dies with it; anybody reads. An entry is on disk (handed to
+the kernel) when `append` returns; `sync` puts it on the medium. A torn last line, left by a kill
+in mid-write, is cut off on opening; any other line that is no entry is skipped, and said so.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..errors import RecordError, SessionError
+from .entries import Entry, decode, encode
+
+NAME = "log.jsonl"
+_NO_LOCKS = "this file system has no locks: make sure that no other process uses the session"
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a log holds: its entries, a warning for each line skipped, and the length in bytes of
+    its whole lines (what follows is a torn tail)."""
+
+    entries: list[Entry] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    whole: int = 0
+
+
+def read(path: Path) -> Reading:
+    """Read a log. Raises SessionError when there is none or it cannot be read."""
+    reading = Reading()
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                reading.whole += len(line)
+                try:
+                    data = json.loads(line)
+                    if not isinstance(data, dict):
+                        raise ValueError("not an object")
+                    reading.entries.append(decode(data))
+                except (ValueError, RecursionError) as error:
+                    reading.warnings.append(f"{path}:{number}: skipped, {error}")
+    except OSError as error:
+        raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
+    return reading
+
+
+class Log:
+    """A log open for appending. Nothing is on disk before the first entry of a new one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.warnings: list[str] = []
+        self.last_seq = 0
+        self._fd: int | None = None
+        self._lock: int | None = None
+
+    @classmethod
+    def create(cls, path: Path) -> "Log":
+        """A new log at `path`; folder and file come with the first entry."""
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> tuple["Log", list[Entry]]:
+        """An existing log, locked and repaired, with the entries it holds.
+
+        Raises SessionError when there is none, or another process has it.
+        """
+        log = cls(path)
+        if not path.is_file():
+            raise SessionError(
+                f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
+            )
+        log._acquire()
+        reading = read(path)
+        log.warnings += reading.warnings
+        log.last_seq = max((e.seq for e in reading.entries), default=0)
+        log._attach()
+        torn = path.stat().st_size - reading.whole
+        if torn and log._fd is not None:
+            os.ftruncate(log._fd, reading.whole)
+            log.warnings.append(f"{path}: a torn last line of {torn} bytes was cut off")
+        return log, reading.entries
+
+    def append(self, entry: Entry) -> Entry:
+        """Write one entry; the answer is the entry as a reader of the file will see it.
+
+        Raises RecordError, with the file as it was, when it cannot be written.
+        """
+        if self._fd is None:
+            self._acquire()
+            self._attach()
+        assert self._fd is not None
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = _line(replace(entry, seq=self.last_seq + 1, at=now))
+        size = os.fstat(self._fd).st_size
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise _unwritable(self.path, error) from error
+        self.last_seq += 1
+        return decode(json.loads(line))
+
+    def sync(self) -> None:
+        """Put everything appended on the medium. Raises RecordError when that fails."""
+        if self._fd is not None:
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything appended so far, read again from disk."""
+        return iter(read(self.path).entries if self.last_seq else ())
+
+    def close(self) -> None:
+        for fd in (self._fd, self._lock):
+            if fd is not None:
+                os.close(fd)
+        self._fd = self._lock = None
+
+    def _attach(self) -> None:
+        try:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def _acquire(self) -> None:
+        """Take the lock: a file beside the log that names the holder's pid. The kernel frees it
+        when the holder ends, however it ends."""
+        lock = self.path.with_name("lock")
+        try:
+            make_private(self.path.parent)
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unwritable(lock, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+            os.close(fd)
+            raise SessionError(
+                f"session {self.path.parent.name} is open in another process (pid {holder})",
+                hint="End that process, or go on with a copy: `ctxagent --resume "
+                f"{self.path.parent.name} --fork`.",
+            ) from None
+        except OSError:
+            self.warnings.append(f"{lock}: {_NO_LOCKS}")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._lock = fd
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and its missing parents, open to their owner alone. Raises OSError."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def _line(entry: Entry) -> bytes:
+    data = encode(entry)
+    try:
+        return json.dumps(data, ensure_ascii=False, default=str).encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON can escape them
+        return json.dumps(data, default=str).encode() + b"\n"
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"cannot record the session: {path}: {error.strerror}",
+        hint="Nothing more is done until it can be recorded. Free the disk or set state.dir "
+        "(CTXAGENT_STATE_DIR) to a folder that can be written.",
+    )

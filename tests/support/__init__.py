@@ -1,0 +1,1 @@
+"""What tests share: a strict validator of requests, and a loopback server that uses it."""

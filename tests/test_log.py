@@ -1,0 +1,220 @@
+"""The log: append, read, repair, lock; sessions: find, fork, export."""
+
+import contextlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxagent.agent.errors import RecordError, SessionError
+from ctxagent.agent.record.entries import (
+    Assistant,
+    Note,
+    Session,
+    ToolResult,
+    Unknown,
+    User,
+    decode,
+    encode,
+)
+from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.sessions import Project, every_log, export, row
+
+
+def session(folder: Path, *words: str) -> Path:
+    log = Log.create(Project(folder / "state", folder).new())
+    log.append(Session(id="x", cwd=str(folder), version="0", model="m", system="s" * 3000))
+    for each in words:
+        log.append(User(content=each))
+        log.append(
+            Assistant(
+                content=[{"type": "text", "text": f"re: {each}"}],
+                usage={"input": 1},
+                stop_reason="end_turn",
+                model="m",
+            )
+        )
+    log.close()
+    return log.path
+
+
+def test_what_append_answers_is_what_a_reader_sees(tmp_path: Path) -> None:
+    log = Log.create(tmp_path / "s" / "log.jsonl")
+    given = [
+        User(content="hé\ud800llo\n\x00"),
+        ToolResult(tool_use_id="a", content=[{"type": "text", "text": "x"}], details={"n": (1, 2)}),
+    ]
+    answered = [log.append(entry) for entry in given]
+    assert [e.seq for e in answered] == [1, 2]
+    assert read(log.path).entries == answered
+    assert answered[0].content == "hé\ud800llo\n\x00"  # type: ignore[attr-defined]
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        path = session(tmp_path, "hello")
+    finally:
+        os.umask(old)
+    folder = path.parent
+    while folder != tmp_path:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+        folder = folder.parent
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_nothing_is_on_disk_before_the_first_entry(tmp_path: Path) -> None:
+    log = Log.create(tmp_path / "s" / "log.jsonl")
+    log.sync()
+    log.close()
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("torn", [b'{"v": 1, "seq": 9, "kin', b"\xff\xfe", b"{}"])
+def test_a_torn_tail_is_cut_off(tmp_path: Path, torn: bytes) -> None:
+    path = session(tmp_path, "one")
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    log, entries = Log.open(path)
+    assert len(entries) == 3
+    assert path.read_bytes() == whole
+    assert f"{len(torn)} bytes" in log.warnings[0]
+    assert log.append(User(content="next")).seq == 4
+    log.close()
+
+
+def test_a_bad_line_is_skipped_and_named(tmp_path: Path) -> None:
+    path = session(tmp_path, "one", "two")
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = b"garbage"
+    lines[3] = json.dumps({"v": 1, "seq": 4, "kind": "user", "content": 7}).encode()
+    path.write_bytes(b"\n".join(lines))
+    reading = read(path)
+    assert [e.seq for e in reading.entries] == [1, 3, 5]
+    assert ":2: skipped" in reading.warnings[0]
+    assert ":4: skipped, user.content is a int" in reading.warnings[1]
+
+
+def test_a_second_process_is_told_who_has_the_session(tmp_path: Path) -> None:
+    path = session(tmp_path, "one")
+    code = (
+        "import sys; from pathlib import Path; from ctxagent.agent.record.log import Log; "
+        "log, _ = Log.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(SessionError, match=f"pid {other.pid}"):
+            Log.open(path)
+        other.kill()
+    log, entries = Log.open(path)  # a killed holder leaves no lock behind
+    assert len(entries) == 3
+    log.close()
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    path = session(tmp_path, "one")
+    before = path.read_bytes()
+    code = (
+        "import resource, signal, sys; from pathlib import Path;"
+        "from ctxagent.agent.record.log import Log; from ctxagent.agent.record.entries import User;"
+        "from ctxagent.agent.errors import RecordError;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "path = Path(sys.argv[1]); log, _ = Log.open(path);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, -1))\n"
+        "try: log.append(User(content='x' * 500))\n"
+        "except RecordError as e: print(e)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert "cannot record the session" in done.stdout, done.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot record"):
+        Log.create(tmp_path / "file" / "s" / "log.jsonl").append(User(content="x"))
+
+
+def test_unknown_kinds_and_fields_survive() -> None:
+    line = {"v": 1, "seq": 3, "at": "t", "kind": "later", "a": [1], "b": None}
+    entry = decode(line)
+    assert isinstance(entry, Unknown)
+    assert encode(entry) == line
+    known = {**encode(Note(seq=2, at="t", topic="intent", text="x")), "more": {"y": 1}}
+    assert encode(decode(known)) == known
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from(["session", "user", "assistant", "tool_result", "mask", "summary", "revert"]),
+    st.sampled_from(["content", "usage", "targets", "seq", "text", "keep", "stop_reason", "zzz"]),
+)
+def test_any_line_decodes_or_is_a_value_error(value: object, kind: str, name: str) -> None:
+    line = {"seq": 1, "kind": kind, name: value}
+    with contextlib.suppress(ValueError):
+        decode(line)
+
+
+def test_find_by_id_beginning_and_newest(tmp_path: Path) -> None:
+    project = Project(tmp_path / "state", tmp_path)
+    with pytest.raises(SessionError, match="no session"):
+        project.newest()
+    first = session(tmp_path, "one")
+    second = session(tmp_path, "two")
+    os.utime(first, (1, 1))
+    assert project.newest() == second
+    assert project.find(first.parent.name) == first
+    assert project.find(first.parent.name[:-1]) == first
+    with pytest.raises(SessionError, match="several"):
+        project.find("20")
+    with pytest.raises(SessionError, match="no session 'zz'"):
+        project.find("zz")
+    elsewhere = Project(tmp_path / "state", tmp_path / "other")
+    assert elsewhere.logs() == []
+    assert elsewhere.find(first.parent.name) == first
+    assert every_log(tmp_path / "state") == [second, first]
+
+
+def test_rows_tell_title_and_last_words(tmp_path: Path) -> None:
+    found = row(session(tmp_path, "fix   the\nbug", "and this"))
+    assert (found.title, found.last) == ("fix the bug", "re: and this")
+
+
+def test_a_fork_is_a_copy_with_an_id_of_its_own(tmp_path: Path) -> None:
+    path = session(tmp_path, "one", "two")
+    (path.parent / "offloaded").mkdir()
+    (path.parent / "offloaded" / "a.md").write_text("big")
+    project = Project(tmp_path / "state", tmp_path)
+    before = path.read_bytes()
+    copy = project.fork(path, upto=3)
+    assert copy.parent.name != path.parent.name
+    assert [e.seq for e in read(copy).entries] == [1, 2, 3]
+    assert (copy.parent / "offloaded" / "a.md").read_text() == "big"
+    assert read(project.fork(path)).entries == read(path).entries
+    assert path.read_bytes() == before
+
+
+def test_export(tmp_path: Path) -> None:
+    path = session(tmp_path, "one")
+    log, _ = Log.open(path)
+    log.append(ToolResult(tool_use_id="a", content="```\nfence\n```", is_error=True))
+    log.close()
+    text = export(path, "md")
+    assert "## User · #2\n\none" in text
+    assert "````\n```\nfence\n```\n````" in text
+    assert [e["kind"] for e in json.loads(export(path, "json"))] == [
+        "session", "user", "assistant", "tool_result",
+    ]  # fmt: skip
