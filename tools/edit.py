@@ -1,0 +1,178 @@
+"""Edit: one piece of text in a file gives way to another.
+
+The piece must be found exactly once (or `replace_all` is set); that match is proof enough that the
+model knows the file. Line ends are matched as if all were LF, and come out as the file has them;
+everything outside the match stays as it was, byte for byte. When nothing matches, the error says
+where the text is nearly so (`nearmiss`).
+"""
+
+import asyncio
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from . import text as texts
+from .base import Context, Output, Params, Tool, ToolError
+from .files import Change, apply, check_text, contents, decoded, draft, locate
+from .nearmiss import explain
+
+MOST_NAMED = 10  # line numbers listed in a message
+SNIPPET_HALF = 12  # lines shown at either end of a long replacement
+
+
+class EditParams(Params):
+    path: str = Field(description="File to edit: absolute, or relative to the project directory")
+    old_string: str = Field(description="Text to replace, exactly as in the file, indent included")
+    new_string: str = Field(description="Text to put in its place")
+    replace_all: bool = Field(False, description="Replace every occurrence")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """A change, how many places it is made of, and the bounds of the first in the new text."""
+
+    change: Change
+    count: int
+    start: int
+    end: int
+
+
+class Edit(Tool[EditParams]):
+    name = "Edit"
+    description = (
+        "Replace text in a file. old_string must occur exactly once: give enough lines around "
+        "it, or set replace_all. Leave out the line numbers that Read shows."
+    )
+    effect = "edit"
+    Params = EditParams
+
+    def subject(self, params: EditParams) -> str:
+        return params.path
+
+    async def run(self, params: EditParams, context: Context) -> Output:
+        edited = await asyncio.to_thread(_plan, params, context)
+        details = apply(edited.change, context)
+        return Output(_report(edited), {**details, "replacements": edited.count})
+
+    async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
+        try:
+            edited = await asyncio.to_thread(_plan, params, context)
+        except ToolError:
+            return {}
+        return {"diff": edited.change.diff.text}
+
+
+def _plan(params: EditParams, context: Context) -> _Edited:
+    old, new = _checked(params)
+    place = locate(context, params.path)
+    data = contents(place)
+    if context.seen.changed(place.path, data):
+        raise ToolError(
+            f"{place.name} has changed on disk since you saw it. Read it again, then edit."
+        )
+    before, form = decoded(place, data)
+    text = texts.unix(before)
+    found = _find(text, old, every=params.replace_all)
+    if not found:
+        raise ToolError(explain(place.name, text, old))
+    if len(found) > 1 and not params.replace_all:
+        raise ToolError(_ambiguous(place.name, text, found))
+    after, start, end = _substitute(before, found, len(old), new)
+    return _Edited(draft(place, before, after, form), len(found), start, end)
+
+
+def _checked(params: EditParams) -> tuple[str, str]:
+    """The old and the new text, their line ends LF."""
+    for name in ("old_string", "new_string"):
+        check_text(name, getattr(params, name))
+    old, new = texts.unix(params.old_string), texts.unix(params.new_string)
+    if not old:
+        raise ToolError(
+            "old_string is empty. Give the text to replace; to make a whole file, use Write."
+        )
+    if old == new:
+        what = "are the same" if params.old_string == params.new_string else "differ in line ends"
+        raise ToolError(
+            f"old_string and new_string {what}: there is nothing to change. Edit keeps a file's "
+            "line ends; Bash (sed) can convert them."
+        )
+    return old, new
+
+
+def _find(text: str, old: str, *, every: bool) -> list[int]:
+    """Where `old` begins. Occurrences that overlap count for uniqueness, but can't all be
+    replaced."""
+    found = []
+    place = text.find(old)
+    while place >= 0:
+        found.append(place)
+        place = text.find(old, place + (len(old) if every else 1))
+    return found
+
+
+def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[str, int, int]:
+    """The text with `new` at each place, and the bounds of the first replacement.
+
+    `found` and `length` count in the text with LF line ends; `before` may have CRLF.
+    """
+    pairs = _crlf_places(before)
+    usual = texts.line_end(before)
+    parts: list[str] = []
+    done = 0
+    for offset in found:
+        start = offset + bisect_left(pairs, offset)
+        end = offset + length + bisect_left(pairs, offset + length)
+        parts += [before[done:start], new.replace("\n", _ends(before[start:end], usual))]
+        done = end
+    first = len(parts[0])
+    return "".join([*parts, before[done:]]), first, first + len(parts[1])
+
+
+def _crlf_places(text: str) -> list[int]:
+    """Where, in the text with LF line ends, those stand that are CRLF in this one."""
+    places: list[int] = []
+    place = text.find("\r\n")
+    while place >= 0:
+        places.append(place - len(places))
+        place = text.find("\r\n", place + 2)
+    return places
+
+
+def _ends(replaced: str, usual: str) -> str:
+    """The line end for a replacement: that of what it replaces, or the file's usual one."""
+    return texts.line_end(replaced) if "\n" in replaced else usual
+
+
+def _ambiguous(name: str, text: str, found: list[int]) -> str:
+    lines = dict.fromkeys(texts.line_at(text, offset) for offset in found[:MOST_NAMED])
+    named = ", ".join(map(str, lines))
+    more = " …" if len(found) > MOST_NAMED else ""
+    return (
+        f"old_string occurs {len(found):,} times in {name}, in lines {named}{more}. Add lines "
+        "around it until it is unique, or set replace_all."
+    )
+
+
+def _report(edited: _Edited) -> str:
+    change = edited.change
+    after = change.after
+    first = texts.line_at(after, edited.start)
+    last = texts.line_at(after, max(edited.start, edited.end - 1))
+    where = f", {edited.count:,} replacements; the first:" if edited.count > 1 else ":"
+    head = f"Edited {change.place.name} (+{change.diff.added:,} -{change.diff.removed:,}){where}"
+    return f"{head}\n{_snippet(texts.split(after), first, last)}".rstrip()
+
+
+def _snippet(lines: list[str], first: int, last: int) -> str:
+    """The lines `first` to `last`, numbered, with those around them; a long middle left out."""
+    start, end = max(1, first - texts.CONTEXT), min(len(lines), last + texts.CONTEXT)
+    left_out = end - start + 1 - 2 * SNIPPET_HALF
+    if left_out <= 0:
+        return texts.number(lines[start - 1 : end], start)
+    head, tail = start + SNIPPET_HALF, end - SNIPPET_HALF
+    return (
+        f"{texts.number(lines[start - 1 : head - 1], start)}\n… {left_out:,} more lines …\n"
+        f"{texts.number(lines[tail:end], tail + 1)}"
+    )

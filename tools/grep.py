@@ -1,0 +1,269 @@
+"""Grep: which files, lines or counts match a regular expression.
+
+The tool checks what it is asked, lets one of the engines of `search.py` run, and makes a page of
+what it hands over. The engine is stopped as soon as the page is full, so an answer is bounded and
+quick whatever there is to find; what is cut says how to go on.
+"""
+
+import asyncio
+import re
+import shutil
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from .base import Context, Output, Params, Tool, ToolError
+from .files import Place, binary, locate, opened
+from .listing import tell_left_out
+from .search import Hit, Mode, Refused, Search, search_with_python, search_with_ripgrep
+from .wildcard import compile_wildcard, tidy
+
+SECONDS = 30.0
+MOST_CHARS = 30_000  # of one answer
+LONG_LINE = 500  # characters; a longer one is shown around its match
+LEAD = 150  # of them before the match
+SNIFFED = 1 << 16  # a NUL in so many first bytes: a binary file
+
+_LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
+_META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")
+_NARROW = "narrow the search with path, glob or type"
+
+Engine = Literal["ripgrep", "python"]
+
+
+class GrepParams(Params):
+    pattern: str = Field(description="Regular expression, e.g. `def \\w+_total`")
+    path: str = Field(".", description="Directory or file to search")
+    output_mode: Mode = Field(
+        "files", description="files: paths; content: matching lines; count: matches per file"
+    )
+    glob: str | None = Field(None, description="Only these files, e.g. `*.py`, `!*.min.js`")
+    type: str | None = Field(None, description="Only files of this type, e.g. py, ts, rust")
+    ignore_case: bool = False
+    literal: bool = Field(False, description="The pattern is plain text")
+    multiline: bool = Field(False, description="Matches may span lines; `.` matches line ends")
+    context: int = Field(0, ge=0, le=1000, description="Lines before and after each match")
+    before: int = Field(0, ge=0, le=1000, description="Lines before each match")
+    after: int = Field(0, ge=0, le=1000, description="Lines after each match")
+    limit: int = Field(250, ge=1, description="How many lines (content) or files at most")
+    offset: int = Field(0, ge=0, description="How many of them to skip")
+
+
+class Grep(Tool[GrepParams]):
+    name = "Grep"
+    description = (
+        "Search the contents of files with a regular expression. output_mode `files` (default) "
+        "names the files that match, `content` shows the lines as `path:line:text`, `count` "
+        "counts. Narrow with path, glob (`*.py` at any depth, `src/**/*.ts` from path on) or type. "
+        "Escape braces and brackets that are meant as such (`interface\\{\\}`), or set literal. "
+        "What .gitignore leaves out is not searched, unless it is named as path; hidden files are."
+    )
+    effect = "read"
+    Params = GrepParams
+
+    def __init__(self, engine: Engine | None = None, seconds: float = SECONDS) -> None:
+        """`engine`: by default ripgrep where it is on the PATH, else Python's."""
+        self._engine = engine
+        self._seconds = seconds
+
+    def subject(self, params: GrepParams) -> str:
+        return params.path or "."
+
+    def title(self, params: GrepParams) -> str:
+        pattern = params.pattern.replace("\n", "\\n")
+        return f'"{pattern}" in {self.subject(params)}'
+
+    async def run(self, params: GrepParams, context: Context) -> Output:
+        place = locate(context, params.path)
+        search = await asyncio.to_thread(_plan, params, context, place)
+        page = _Page(search, place.name, params.offset, params.limit)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._search(search, page, context)
+        except TimeoutError:
+            if not page.shown:
+                raise ToolError(
+                    f"Nothing was found in {self._seconds:g} s, and not all was searched. "
+                    f"{_NARROW.capitalize()}, or simplify the pattern."
+                ) from None
+            page.end = f"stopped after {self._seconds:g} s; {_NARROW} for what is missing"
+        except Refused as refusal:
+            raise ToolError(
+                f"The pattern {params.pattern!r} is no regular expression: {refusal}. Escape "
+                "characters meant as such, e.g. \\( \\[ \\{, or set literal=true."
+            ) from None
+        except OSError as error:
+            raise ToolError(f"Could not search {place.name}: {error.strerror}.") from error
+        if page.seen:
+            return Output(page.text(), page.details())
+        notes = "".join(f"\n[{note}]" for note in page.notes)
+        return Output(await _nothing(params, place, search) + notes, page.details())
+
+    async def _search(self, search: Search, page: "_Page", context: Context) -> None:
+        """ripgrep first. What it refuses may be good Python, such as look-around."""
+        program = shutil.which("rg", path=context.env.get("PATH"))
+        if program and self._engine != "python":
+            page.engine = "ripgrep"
+            try:
+                page.notes = await search_with_ripgrep(program, search, page.take)
+            except Refused:
+                pass
+            else:
+                return
+        page.engine = "python"
+        page.notes = await search_with_python(search, page.take)
+
+
+@dataclass(slots=True)
+class _Page:
+    """The lines from `offset` on, `limit` at most, as the model is to read them."""
+
+    search: Search
+    name: str  # of the root, or of the one file
+    offset: int
+    limit: int
+    engine: Engine = "python"
+    notes: list[str] = field(default_factory=list)  # on what was not searched
+    seen: int = 0  # hits, with those before the offset
+    shown: int = 0
+    matches: int = 0
+    files: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+    size: int = 0  # characters
+    last: Hit | None = None
+    cut_lines: bool = False
+    end: str = ""  # why there is no more on this page than there is
+
+    def take(self, hit: Hit) -> bool:
+        """Adds a hit; False when there is no room for it."""
+        self.seen += 1
+        if self.seen <= self.offset:
+            return True
+        line = self._line(hit)
+        if self.shown == self.limit or self.size + len(line) > MOST_CHARS:
+            unit = "lines" if self.search.mode == "content" else "files"
+            self.end = (
+                f"{unit} {self.offset + 1} to {self.offset + self.shown}; there are more: "
+                f"go on with offset={self.offset + self.shown}, or {_NARROW}"
+            )
+            return False
+        self.lines.append(line)
+        self.size += len(line) + 1
+        self.shown += 1
+        self.files.add(hit.path)
+        self.matches += hit.number if self.search.mode == "count" else hit.start is not None
+        self.last = hit
+        return True
+
+    def _line(self, hit: Hit) -> str:
+        path = self._path(hit)
+        if self.search.mode == "files":
+            return path
+        if self.search.mode == "count":
+            return f"{path}:{hit.number}"
+        mark = "-" if hit.start is None else ":"
+        line = f"{path}{mark}{hit.number}{mark}{self._around(hit)}"
+        return f"--\n{line}" if self._gap(hit) else line
+
+    def _path(self, hit: Hit) -> str:
+        if self.search.only:
+            return self.name
+        return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
+
+    def _gap(self, hit: Hit) -> bool:
+        """Whether lines are left out before this one, where context is shown."""
+        if not self.last or not (self.search.before or self.search.after):
+            return False
+        return (self.last.path, self.last.number + 1) != (hit.path, hit.number)
+
+    def _around(self, hit: Hit) -> str:
+        length = len(hit.text)
+        if length <= LONG_LINE:
+            return hit.text
+        self.cut_lines = True
+        first = max(0, min((hit.start or 0) - LEAD, length - LONG_LINE))
+        last = first + LONG_LINE
+        return (
+            f"{'…' if first else ''}{hit.text[first:last]}{'…' if last < length else ''}"
+            f" [{LONG_LINE} of {length:,} characters]"
+        )
+
+    def text(self) -> str:
+        if not self.shown:
+            return f"[nothing from offset={self.offset} on: there are {self.seen}]"
+        notes = [self.end]
+        if self.search.mode == "count" and not self.end and not self.offset:
+            notes.append(f"matches: {self.matches:,}, files: {len(self.files):,}")
+        if self.cut_lines:
+            notes.append("long lines are cut; grep -o in Bash shows other parts of them")
+        notes += self.notes
+        return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
+
+    def details(self) -> dict[str, Any]:
+        """`matches` is None where only files were asked for."""
+        return {
+            "matches": None if self.search.mode == "files" else self.matches,
+            "files": len(self.files),
+            "truncated": bool(self.end) or self.cut_lines,
+            "engine": self.engine,
+        }
+
+
+def _plan(params: GrepParams, context: Context, place: Place) -> Search:
+    """The search that is asked for. Raises ToolError for one that cannot be done."""
+    for name in ("pattern", "glob", "type"):
+        _check_text(name, getattr(params, name) or "")
+    if not params.multiline and _LINE_END.search(params.pattern):
+        raise ToolError("The pattern has a line end in it. Set multiline=true to match one.")
+    if params.type and not re.fullmatch(r"[\w+-]+", params.type):
+        raise ToolError(f"{params.type!r} is no type. Give a name such as py, or use glob.")
+    only = None if place.path.is_dir() else _check_file(place)
+    content = params.output_mode == "content"
+    return Search(
+        root=place.path.parent if only else place.path,
+        only=only,
+        pattern=_META.sub(r"\\\g<0>", params.pattern) if params.literal else params.pattern,
+        mode=params.output_mode,
+        glob=_glob(params.glob) if params.glob else None,
+        type=params.type,
+        ignore_case=params.ignore_case,
+        multiline=params.multiline,
+        before=max(params.before, params.context) if content else 0,
+        after=max(params.after, params.context) if content else 0,
+        env=context.env or None,
+    )
+
+
+def _check_text(name: str, text: str) -> None:
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ToolError(f"{name} has a NUL or half a character in it, which no search can take.")
+
+
+def _check_file(place: Place) -> str:
+    """The name of a single file, which must be there and be text."""
+    with opened(place) as file:
+        start = file.read(SNIFFED)
+        if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            told = binary(place, start, place.path.stat().st_size)
+            raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
+    return place.path.name
+
+
+def _glob(given: str) -> str:
+    unwanted = "!" if given.startswith("!") else ""
+    pattern = tidy(given.removeprefix("!"))
+    try:
+        compile_wildcard(pattern)
+    except (ValueError, re.error) as error:
+        raise ToolError(f"glob: {error}.") from None
+    return unwanted + pattern
+
+
+async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
+    """That there is no match, where it was looked for, and what was not looked at."""
+    filters = [f"{k} {v}" for k, v in (("glob", params.glob), ("type", params.type)) if v]
+    among = f" ({', '.join(filters)})" if filters else ""
+    where = "the project directory" if place.name == "." else place.name
+    told = f"No matches for {params.pattern!r} in {where}{among}."
+    return told if search.only else told + await tell_left_out(search.root, search.env)

@@ -1,0 +1,80 @@
+"""Images, as far as the Messages API needs them known: media type, width and height, whole or cut.
+
+Read from the bytes themselves, without decoding. An image that the API would refuse would make
+every later request of the session fail, so what is doubtful here is refused.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+MOST_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
+MOST_PIXELS = 8_000  # of width or height
+
+_JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
+_JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+
+
+Order = Literal["big", "little"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`width` and `height` in pixels; both 0 when the file is cut off or broken."""
+
+    media_type: str
+    width: int
+    height: int
+
+    @property
+    def broken(self) -> bool:
+        return not (self.width and self.height)
+
+
+def recognise(data: bytes) -> Image | None:
+    """What image this is; None when it is none that the API takes."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        whole = data[12:16] == b"IHDR" and b"IEND" in data
+        return Image("image/png", *(_pair(data, 16, 20, 4, "big") if whole else (0, 0)))
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        whole = data.rstrip(b"\0").endswith(b";")
+        return Image("image/gif", *(_pair(data, 6, 8, 2, "little") if whole else (0, 0)))
+    if data.startswith(b"\xff\xd8\xff"):
+        return Image("image/jpeg", *_jpeg(data))
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        whole = int.from_bytes(data[4:8], "little") <= len(data) - 8
+        return Image("image/webp", *(_webp(data) if whole else (0, 0)))
+    return None
+
+
+def _pair(data: bytes, x: int, y: int, size: int, order: Order) -> tuple[int, int]:
+    return int.from_bytes(data[x : x + size], order), int.from_bytes(data[y : y + size], order)
+
+
+def _jpeg(data: bytes) -> tuple[int, int]:
+    place = 2
+    while place + 9 <= len(data) and data[place] == 0xFF:
+        marker = data[place + 1]
+        if marker in _JPEG_FRAMES:
+            height, width = _pair(data, place + 5, place + 7, 2, "big")
+            return (width, height) if b"\xff\xd9" in data[place:] else (0, 0)
+        if marker == 0xFF:  # a fill byte
+            place += 1
+        elif marker in _JPEG_ALONE:
+            place += 2
+        else:
+            place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return 0, 0
+
+
+def _webp(data: bytes) -> tuple[int, int]:
+    chunk = data[12:16]
+    if chunk == b"VP8X":
+        width, height = _pair(data, 24, 27, 3, "little")
+        return width + 1, height + 1
+    if chunk == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if chunk == b"VP8 ":
+        width, height = _pair(data, 26, 28, 2, "little")
+        return width & 0x3FFF, height & 0x3FFF
+    return 0, 0

@@ -1,0 +1,233 @@
+"""Read: a file as numbered lines, or as an image.
+
+Any size of file is read in bounded memory: up to `files.LARGEST` bytes whole, larger ones as a
+stream, and then only as far as the page that was asked for. What is cut says how to see the rest.
+"""
+
+import asyncio
+import base64
+import codecs
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, BinaryIO
+
+from pydantic import Field
+
+from . import image as images
+from . import text as texts
+from .base import Context, Output, Params, Tool, ToolError
+from .files import LARGEST, Place, binary, locate, opened
+from .text import Form, NotText
+
+MOST_LINES = 2_000
+MOST_CHARS = 100_000  # of one answer
+LONG_LINE = 2_000  # characters; a longer one is shown around its middle
+LONG_START = 1_500
+LONG_END = 400
+CHUNK = 64 * 1024
+
+
+class ReadParams(Params):
+    path: str = Field(description="File to read: absolute, or relative to the project directory")
+    offset: int = Field(1, ge=0, description="Line to start at, from 1")
+    limit: int = Field(MOST_LINES, ge=1, description="How many lines at most")
+
+
+class Read(Tool[ReadParams]):
+    name = "Read"
+    description = (
+        "Read a file. Text comes as lines `number<tab>line`; the number and the tab are not part "
+        "of the file. Images (PNG, JPEG, GIF, WebP) come as images. Long files come in pages: go "
+        "on with offset. Read a file before you overwrite it with Write."
+    )
+    effect = "read"
+    Params = ReadParams
+
+    def subject(self, params: ReadParams) -> str:
+        return params.path
+
+    def title(self, params: ReadParams) -> str:
+        return params.path if params.offset <= 1 else f"{params.path}:{params.offset}"
+
+    async def run(self, params: ReadParams, context: Context) -> Output:
+        stop = threading.Event()  # a cancelled call must not scan on through a huge file
+        try:
+            return await asyncio.to_thread(_read, params, context, stop)
+        finally:
+            stop.set()
+
+
+def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output:
+    place = locate(context, params.path)
+    with opened(place) as file:
+        data = file.read(LARGEST + 1)
+        if data is None:  # a file of the kernel's that would block
+            raise ToolError(f"{place.name} has no data now. Read it with timeout in Bash.")
+        size = len(data) if len(data) <= LARGEST else os.fstat(file.fileno()).st_size
+        found = images.recognise(data)
+        if found:
+            return _image(place, found, data, size)
+        try:
+            if size <= LARGEST:
+                text, form = texts.decode(data)
+            else:
+                form = texts.recognise(data[:CHUNK], whole=False)
+                return _stream(place, file, form, params, stop)
+        except NotText:
+            raise ToolError(
+                f"{binary(place, data, size)} Look into it with Bash (file, strings, xxd, tar -t)."
+            ) from None
+    seen = context.seen.note(place.path, data)
+    return _text(place, text, form, params, seen)
+
+
+def _text(place: Place, text: str, form: Form, params: ReadParams, seen: dict[str, str]) -> Output:
+    total = texts.count_lines(text)
+    details: dict[str, Any] = {"seen": seen, "total": total}
+    if not text:
+        details.update(path=str(place.path), encoding=form.encoding)
+        return Output("[empty file]", details)
+    chunks = (text[i : i + CHUNK] for i in range(0, len(text), CHUNK))
+    page = _page(place, chunks, params)
+    footer = f" of {total:,}" if page.more else ""
+    return _output(place, page, form, footer, details)
+
+
+def _stream(
+    place: Place, file: BinaryIO, form: Form, params: ReadParams, stop: threading.Event
+) -> Output:
+    """A page of a file too large to hold. How many lines it has is not counted."""
+    file.seek(len(form.bom))
+    page = _page(place, _decoded(file, form, stop), params)
+    return _output(place, page, form, " of a file too large to count", {})
+
+
+def _decoded(file: BinaryIO, form: Form, stop: threading.Event) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(form.encoding)("replace")
+    while not stop.is_set() and (data := file.read(CHUNK)):
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    lines: list[str]
+    first: int
+    more: bool
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+
+def _page(place: Place, chunks: Iterator[str], params: ReadParams) -> _Page:
+    first = max(1, params.offset)
+    rest, before = _skip(chunks, first - 1)
+    lines: list[str] = []
+    size, more = 0, False
+    for n, line in enumerate(_lines(rest), first):
+        shown = f"{n}\t{line.shown(n)}"
+        size += len(shown) + 1
+        if len(lines) == params.limit or (lines and size > MOST_CHARS):
+            more = True
+            break
+        lines.append(shown)
+    if not lines:
+        raise ToolError(
+            f"{place.name} has {before:,} lines; offset={first} is past its end. "
+            f"Its last page starts at offset={max(1, before - MOST_LINES + 1)}."
+        )
+    return _Page(lines, first, more)
+
+
+def _output(place: Place, page: _Page, form: Form, of: str, details: dict[str, Any]) -> Output:
+    text = texts.printable("\n".join(page.lines))
+    if page.more:
+        shown = f"{page.first:,}-{page.last:,}" if len(page.lines) > 1 else f"{page.first:,}"
+        word = "lines" if len(page.lines) > 1 else "line"
+        text += f"\n[{word} {shown}{of}; go on with offset={page.last + 1}]"
+    if form.errors != "strict":
+        text += "\n[some bytes are not valid UTF-8 and are shown as \ufffd; Edit keeps them]"
+    elif form.encoding != "utf-8":
+        text += f"\n[the file's encoding is {form.encoding}; Edit and Write keep it]"
+    details |= {
+        "path": str(place.path),
+        "encoding": form.encoding,
+        "lines": [page.first, page.last],
+    }
+    return Output(text, details)
+
+
+def _skip(chunks: Iterator[str], count: int) -> tuple[Iterator[str], int]:
+    """What follows `count` lines, and how many lines there were to skip."""
+    passed, ended = 0, True
+    for chunk in chunks:
+        here = chunk.count("\n")
+        if passed + here >= count:
+            return chain([chunk.split("\n", count - passed)[-1]], chunks), count
+        passed += here
+        ended = chunk.endswith("\n") if chunk else ended
+    return iter(()), passed + (not ended)
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line of any length, of which only both ends are held."""
+
+    start: str = ""
+    end: str = ""
+    length: int = 0
+
+    def add(self, part: str) -> None:
+        self.length += len(part)
+        self.start += part[: LONG_LINE - len(self.start)]
+        self.end = (self.end + part)[-LONG_END:]
+
+    def shown(self, number: int) -> str:
+        if self.length <= LONG_LINE:
+            return self.start.removesuffix("\r")
+        note = (
+            f"[line {number} has {self.length:,} characters; Grep -o or Bash "
+            f"`sed -n {number}p FILE | cut -c {LONG_START + 1}-{LONG_START + LONG_LINE}` can show "
+            "the rest]"
+        )
+        return f"{self.start[:LONG_START]} … {note} … {self.end.removesuffix(chr(13))}"
+
+
+def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
+    line = _Line()
+    for chunk in chunks:
+        *ended, rest = chunk.split("\n")
+        for part in ended:
+            line.add(part)
+            yield line
+            line = _Line()
+        line.add(rest)
+    if line.length:
+        yield line
+
+
+def _image(place: Place, image: images.Image, data: bytes, size: int) -> Output:
+    name, shape = place.name, f"{image.width} x {image.height} pixels, {size:,} bytes"
+    if size > images.MOST_BYTES or max(image.width, image.height) > images.MOST_PIXELS:
+        raise ToolError(
+            f"{name} is too large an image to be shown: {shape}; at most {images.MOST_PIXELS:,} "
+            f"pixels a side and {images.MOST_BYTES:,} bytes. Make a smaller copy with Bash, e.g. "
+            "convert FILE -resize 1500x1500 COPY."
+        )
+    if image.broken:
+        raise ToolError(
+            f"{name} is a broken or cut-off {image.media_type} file of {size:,} bytes and can't "
+            "be shown. Look into it with Bash (file, xxd)."
+        )
+    text = f"[{name}: {image.media_type}, {shape}]"
+    encoded = base64.b64encode(data).decode("ascii")
+    source = {"type": "base64", "media_type": image.media_type, "data": encoded}
+    return Output(
+        text,
+        {"path": str(place.path), "width": image.width, "height": image.height, "bytes": size},
+        blocks=[{"type": "text", "text": text}, {"type": "image", "source": source}],
+    )

@@ -1,0 +1,250 @@
+"""Text as it lies in files: which encoding, which line ends, what differs, how lines are shown.
+
+Pure functions over bytes and strings. `decode` and `encode` are inverse to each other for every
+file that `decode` takes, so what an edit does not touch stays as it was, byte for byte.
+"""
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+CONTEXT = 3  # lines shown on either side of a change
+DIFF_LINES = 400
+DIFF_CHARS = 40_000
+DIFF_LINE = 2_000  # characters of one line of a diff
+MATCH_COST = 4_000_000  # pairs of equal lines; with more, difflib may take many seconds
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"\x7fELF", "ELF program or library"),
+    (b"\xcf\xfa\xed\xfe", "Mach-O program or library"),
+    (b"MZ", "Windows program or library"),
+    (b"\0asm", "WebAssembly module"),
+    (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
+    (b"PK\x03\x04", "zip archive (also jar, docx, xlsx, whl)"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    (b"%PDF-", "PDF document"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"RIFF", "RIFF media (wav, avi, webp)"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+)
+_ODD_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\b\t\n\r\f\x1b"})
+_ODD_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_ESCAPED = re.compile(r"[\udc80-\udcff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_C1 = re.compile(rb"[\x80-\x9f]")
+
+
+class NotText(ValueError):
+    """The bytes are no text in any encoding that is known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How text lies in bytes. `errors` is surrogateescape for UTF-8 with some invalid bytes, so
+    that those survive an edit elsewhere in the file."""
+
+    encoding: str = "utf-8"
+    bom: bytes = b""
+    errors: str = "strict"
+
+
+def recognise(data: bytes, *, whole: bool = True) -> Form:
+    """The form of a file's bytes, or of its first bytes when not `whole`. Raises NotText."""
+    bom, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
+    body = data[len(bom) :]
+    if encoding == "utf-8" and b"\0" in body:
+        encoding = "" if bom else _wide(body)
+    if encoding != "utf-8":
+        if encoding and _decodes(body, encoding, whole):
+            return Form(encoding, bom)
+        raise NotText
+    if _decodes(body, "utf-8", whole):
+        return Form("utf-8", bom)
+    if bom or _mostly_utf8(body):
+        return Form("utf-8", bom, "surrogateescape")
+    if kind(body) or 50 * (len(body) - len(body.translate(None, _ODD_CONTROLS))) > len(body):
+        raise NotText
+    windows = _C1.search(body) and _decodes(body, "cp1252", whole)
+    return Form("cp1252" if windows else "latin-1")
+
+
+def decode(data: bytes) -> tuple[str, Form]:
+    """The text, its line ends as they stand and without the BOM, and its form. Raises NotText."""
+    form = recognise(data)
+    return data[len(form.bom) :].decode(form.encoding, form.errors), form
+
+
+def encode(text: str, form: Form) -> bytes:
+    """Raises UnicodeEncodeError for a character the encoding does not have."""
+    return form.bom + text.encode(form.encoding, form.errors)
+
+
+def kind(data: bytes) -> str:
+    """What binary data is, by its first bytes; "" when they say nothing."""
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+
+
+def line_end(text: str) -> str:
+    r"""What most lines end with: `\r\n` or `\n`."""
+    return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
+
+
+def unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def printable(text: str) -> str:
+    """The text with a replacement character for each byte that was not valid."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def lone_surrogate(text: str) -> re.Match[str] | None:
+    """The first half of a character that JSON can carry and no file can."""
+    return _SURROGATE.search(text)
+
+
+def line_at(text: str, offset: int) -> int:
+    """The number of the line, from 1, that holds a character."""
+    return text.count("\n", 0, offset) + 1
+
+
+def count_lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+def split(text: str) -> list[str]:
+    r"""The lines without their ends. Only `\n` and `\r\n` end a line; a last line may lack it."""
+    lines = unix(text).split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def shorten(line: str, limit: int) -> str:
+    """One line for show, cut after `limit` characters."""
+    line = printable(line)
+    return line if len(line) <= limit else f"{line[:limit]}… [{len(line):,} characters]"
+
+
+def number(lines: list[str], first: int, limit: int = 300) -> str:
+    """Lines with their numbers, as Read shows them, each cut after `limit` characters."""
+    return "\n".join(f"{n}\t{shorten(line, limit)}" for n, line in enumerate(lines, first))
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """A unified diff, bounded; `added` and `removed` count lines, those not shown included."""
+
+    text: str
+    added: int
+    removed: int
+
+
+def compare(before: str | None, after: str, name: str) -> Diff:
+    """What makes `after` of `before`; None is a file that does not exist. Line ends don't count.
+
+    At most DIFF_LINES lines and about DIFF_CHARS characters, with a note of what was left out.
+    """
+    lines = list(_hunks(_ended(before or ""), _ended(after)))
+    if not lines:
+        return Diff("", 0, 0)
+    source = "/dev/null" if before is None else f"a/{name}"
+    head = [f"--- {source}", f"+++ b/{name}"]
+    added = sum(line.startswith("+") for line in lines)
+    removed = sum(line.startswith("-") for line in lines)
+    return Diff("\n".join(head + _bounded(lines)) + "\n", added, removed)
+
+
+def _hunks(before: list[str], after: list[str]) -> Iterator[str]:
+    start, end = _shared(before, after)
+    a, b = before[start : len(before) - end], after[start : len(after) - end]
+    for group in _groups(a, b):
+        (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
+        yield f"@@ -{_span(start + a1, a2 - a1)} +{_span(start + b1, b2 - b1)} @@"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in a[i1:i2])
+            else:
+                yield from (f"-{line}" for line in a[i1:i2])
+                yield from (f"+{line}" for line in b[j1:j2])
+
+
+def _groups(a: list[str], b: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
+    times = Counter(b)
+    popular = len(b) // 100 + 1 if len(b) >= 200 else len(b)  # difflib leaves out more popular ones
+    if sum(times[line] for line in a if times[line] <= popular) <= MATCH_COST:
+        yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+    else:
+        yield [("replace", 0, len(a), 0, len(b))]
+
+
+def _shared(a: list[str], b: list[str]) -> tuple[int, int]:
+    """How many lines at the start and at the end need no comparing, context excepted."""
+    most = min(len(a), len(b))
+    start = next((i for i in range(most) if a[i] != b[i]), most)
+    end = next((i for i in range(most - start) if a[-1 - i] != b[-1 - i]), most - start)
+    return max(0, start - CONTEXT), max(0, end - CONTEXT)
+
+
+def _span(start: int, length: int) -> str:
+    return f"{start + 1 if length else start},{length}"
+
+
+def _ended(text: str) -> list[str]:
+    lines = split(text)
+    if text and not text.endswith("\n"):
+        lines[-1] += "\n\\ No newline at end of file"
+    return lines
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    out: list[str] = []
+    size = 0
+    for place, line in enumerate(lines):
+        line = line[0] + shorten(line[1:], DIFF_LINE)
+        size += len(line)
+        if place == DIFF_LINES or size > DIFF_CHARS:
+            return [*out, f"… {len(lines) - place:,} more lines of diff are not shown"]
+        out.append(line)
+    return out
+
+
+def _decodes(data: bytes, encoding: str, whole: bool) -> bool:
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
+    except UnicodeDecodeError:
+        return False
+    return encoding in ("utf-8", "cp1252") or not _ODD_CONTROL.search(text)
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 without a mark, by where its zero bytes are; "" when it is none."""
+    sample = data[:8192]
+    half = len(sample) // 2
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if 10 * max(even, odd) < 3 * half or 4 * min(even, odd) > max(even, odd):
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
+
+
+def _mostly_utf8(data: bytes) -> bool:
+    text = data.decode("utf-8", "surrogateescape")
+    invalid = len(_ESCAPED.findall(text))
+    return invalid < len(_NOT_ASCII.findall(text)) - invalid

@@ -1,0 +1,88 @@
+"""Write: a whole new file, or a whole new content for a file that the model has seen."""
+
+import asyncio
+import os
+from typing import Any
+
+from pydantic import Field
+
+from . import text as texts
+from .base import Context, Output, Params, Tool, ToolError
+from .files import Change, Place, apply, check_text, contents, decoded, draft, locate
+from .text import Form
+
+
+class WriteParams(Params):
+    path: str = Field(description="File to write: absolute, or relative to the project directory")
+    content: str = Field(description="The whole content")
+
+
+class Write(Tool[WriteParams]):
+    name = "Write"
+    description = (
+        "Write a whole file; folders are made as needed. An existing file must have been read "
+        "first, and keeps its mode, encoding and line ends. To change a part, use Edit."
+    )
+    effect = "edit"
+    Params = WriteParams
+
+    def subject(self, params: WriteParams) -> str:
+        return params.path
+
+    async def run(self, params: WriteParams, context: Context) -> Output:
+        change = await asyncio.to_thread(_plan, params, context)
+        details = apply(change, context)
+        return Output(_report(change, params.content), details)
+
+    async def preview(self, params: WriteParams, context: Context) -> dict[str, Any]:
+        try:
+            change = await asyncio.to_thread(_plan, params, context)
+        except ToolError:
+            return {}
+        return {"diff": change.diff.text}
+
+
+def _plan(params: WriteParams, context: Context) -> Change:
+    check_text("content", params.content)
+    place = locate(context, params.path)
+    if not os.path.lexists(place.path):
+        return draft(place, None, params.content, Form())
+    data = contents(place)
+    before, form = decoded(place, data)
+    _check_seen(place, data, context)
+    return draft(place, before, _like(params.content, before, form), form)
+
+
+def _check_seen(place: Place, data: bytes, context: Context) -> None:
+    if context.seen.changed(place.path, data):
+        raise ToolError(
+            f"{place.name} has changed on disk since you saw it. Read it again, then write."
+        )
+    if data and place.path not in context.seen:
+        raise ToolError(
+            f"{place.name} exists and you have not seen it. Read it first; to change a part of "
+            "it, use Edit."
+        )
+
+
+def _like(content: str, before: str, form: Form) -> str:
+    """The content with the line ends of the file it replaces, and its BOM given once."""
+    if form.bom:
+        content = content.removeprefix("\ufeff")
+    if "\r\n" not in content and texts.line_end(before) == "\r\n":
+        return content.replace("\n", "\r\n")
+    return content
+
+
+def _report(change: Change, content: str) -> str:
+    count = texts.count_lines(change.after)
+    lines = f"{count:,} line{'s' * (count != 1)}"
+    if change.before is None:
+        return f"Created {change.place.name}: {lines}."
+    diff = change.diff
+    text = f"Wrote {change.place.name}: {lines} (+{diff.added:,} -{diff.removed:,})."
+    if "\r\n" in change.after and "\r\n" not in content:
+        text += " Its line ends stay CRLF."
+    if change.form.encoding != "utf-8":
+        text += f" Its encoding stays {change.form.encoding}."
+    return text
