@@ -1,0 +1,135 @@
+"""Bash: one shell command, heard out to its end, its timeout or the person's interruption.
+
+On timeout and interruption the whole tree is killed. What a finished command leaves running with
+its output still open becomes a job; what it detached on purpose, output redirected, is left alone.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from .base import Context, Interrupted, Output, Params, Tool, ToolError
+from .capture import Capture
+from .job import BackgroundJob, adopt, start_job
+from .process import Process, ending
+
+LONGEST = 600  # seconds
+LINGER = 0.3  # seconds that output may stay open after the shell has ended
+ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
+
+
+class BashParams(Params):
+    command: str = Field(min_length=1, description="The command, as typed into bash.")
+    timeout: float = Field(
+        120, ge=1, le=LONGEST, description="Seconds after which it is killed, with its children."
+    )
+    run_in_background: bool = Field(
+        False, description="Return at once with a job id; the Job tool reads, waits and ends."
+    )
+    description: str | None = Field(
+        None, description="What it does, in a few words, for the person watching."
+    )
+
+
+class Bash(Tool[BashParams]):
+    name = "Bash"
+    description = (
+        "Runs a command in bash, in the project directory; stdout and stderr come back together, "
+        "with the exit code when it is not 0. Each call is a new shell: `cd`, variables and "
+        "functions do not last, so chain with && or use absolute paths. stdin is empty and there "
+        "is no terminal: nothing can be answered or paged. For servers, watchers and all that "
+        "takes longer than the timeout use run_in_background. To read, search and edit files "
+        "prefer Read, Grep, Glob and Edit."
+    )
+    effect = "run"
+    Params = BashParams
+
+    def subject(self, params: BashParams) -> str:
+        return params.command
+
+    def title(self, params: BashParams) -> str:
+        first, _, rest = params.command.strip().partition("\n")
+        return f"{first} …" if rest else first
+
+    async def run(self, params: BashParams, context: Context) -> Output:
+        if params.run_in_background:
+            return _started(await start_job(params.command, context))
+        capture = Capture(context.progress)
+        process = await Process.start(
+            params.command, cwd=context.cwd, env=context.env, sink=capture
+        )
+        outcome = _Outcome(params, process, capture)
+        try:
+            if not await process.exited(params.timeout):
+                outcome.timed_out = True
+                await process.end()
+            elif not await process.finished(LINGER):
+                outcome.job = adopt(process, params.command, context)
+                capture.close()
+        except asyncio.CancelledError:
+            with suppress(asyncio.CancelledError):
+                await process.end()
+            outcome.interrupted = True
+            raise Interrupted(outcome.output()) from None
+        except ToolError:
+            await process.end()
+            raise
+        return outcome.output()
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """How a command in the foreground came to its end."""
+
+    params: BashParams
+    process: Process
+    capture: Capture
+    began: float = field(default_factory=time.monotonic)
+    timed_out: bool = False
+    interrupted: bool = False
+    job: BackgroundJob | None = None
+
+    def output(self) -> Output:
+        text = self.capture.text(ADVICE).strip("\n").rstrip()
+        note = self.note()
+        if not text and not note:
+            note = "[no output; exit 0]"
+        failed = self.timed_out or self.interrupted or self.process.exit_code != 0
+        return Output("\n".join(filter(None, (text, note))), self.details(), is_error=failed)
+
+    def note(self) -> str:
+        """What the model must know beyond the output; "" after a plain success."""
+        if self.interrupted:
+            return "[interrupted by the user]"
+        if self.timed_out:
+            longer = f"Give a longer timeout (up to {LONGEST}) or run_in_background"
+            move = longer if self.params.timeout < LONGEST else "Use run_in_background"
+            killed = f"timed out after {self.params.timeout:g} s; the process tree was killed"
+            return f"[{killed}. {move}]"
+        code = self.process.exit_code
+        notes = [f"[{ending(code)}]"] if code else []
+        if self.job:
+            notes.append(f"[{self.job.id}: {self.job.status}; the Job tool reads or ends it]")
+        return "\n".join(notes)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "command": self.params.command,
+            "exit_code": self.process.exit_code,
+            "seconds": round(time.monotonic() - self.began, 3),
+            "timed_out": self.timed_out,
+            "truncated": self.capture.dropped,
+            **({"job": self.job.id} if self.job else {}),
+        }
+
+
+def _started(job: BackgroundJob) -> Output:
+    text = (
+        f"[{job.id} started, pid {job.process.pid}; its output goes to {job.spool.path}. "
+        "The Job tool reads it, waits for it and ends it]"
+    )
+    return Output(text, job.details())

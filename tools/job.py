@@ -1,0 +1,211 @@
+"""Commands in the background: a process whose output goes to a file, and the tool that reads it,
+waits for it and ends it. A job stays in `Context.jobs` after it has ended, so that what it said
+can still be read; `end_all` is for the moment the agent itself ends."""
+
+import asyncio
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from .base import Context, Output, Params, Tool, ToolError
+from .capture import excerpt, whole
+from .process import Process, ending
+
+SPOOLED = 256 << 20  # bytes a job's file may grow to; what comes after is counted and dropped
+PART = 16_384  # bytes of new output given from its beginning, and as many from its end
+
+
+class Spool:
+    """A sink that writes to a new file, which only its owner can read."""
+
+    def __init__(self, path: Path, limit: int = SPOOLED) -> None:
+        """Raises FileExistsError: what an earlier job said is never overwritten."""
+        self.path = path
+        self.dropped = 0
+        self._room = limit
+        self._file = path.open("xb", buffering=0)
+        os.fchmod(self._file.fileno(), 0o600)
+
+    def feed(self, data: bytes) -> None:
+        try:
+            written = self._file.write(data[: self._room])
+        except OSError:  # a full disk must not stop the job
+            written = 0
+        self._room -= written
+        self.dropped += len(data) - written
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@dataclass(slots=True)
+class BackgroundJob:
+    """A command that runs, or ran, in the background. `read_to` is how far its file was read."""
+
+    id: str
+    command: str
+    process: Process
+    spool: Spool
+    began: float = field(default_factory=time.monotonic)
+    read_to: int = 0
+
+    @property
+    def status(self) -> str:
+        """`running, pid 123`, or how it ended."""
+        code = self.process.exit_code
+        if code is None:
+            return f"running, pid {self.process.pid}"
+        if self.process.running:
+            pids = ", ".join(map(str, self.process.survivors()[:3]))
+            return f"running, pid {pids or 'unknown'} (its shell has ended: {ending(code)})"
+        return ending(code)
+
+    def unread(self) -> str:
+        """Output since the last time, cleaned; of much, its beginning and its end. Raises OSError
+        when the file cannot be read."""
+        with self.spool.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            dropped = max(0, size - self.read_to - 2 * PART)
+            file.seek(self.read_to)
+            head = file.read(PART) if dropped else b""
+            file.seek(dropped, os.SEEK_CUR)
+            tail = file.read(size - file.tell())
+        if self.process.running:
+            tail = tail[: whole(tail)]  # the rest of the last character is still to come
+        self.read_to += len(head) + dropped + len(tail)
+        return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
+
+    def report(self) -> Output:
+        """What is new, and how it stands."""
+        try:
+            text = self.unread()
+        except OSError as error:
+            raise ToolError(f"The output of {self.id} cannot be read: {error}.") from error
+        lost = f"; {self.spool.dropped:,} bytes were not kept" if self.spool.dropped else ""
+        silence = "" if text.strip() else "no new output; "
+        line = f"[{silence}{self.id}: {self.status}{lost}]"
+        return Output(f"{text}\n{line}" if text.strip() else line, self.details())
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "job": self.id,
+            "command": self.command,
+            "pid": self.process.pid,
+            "status": self.status,
+            "exit_code": self.process.exit_code,
+            "running": self.process.running,
+            "path": str(self.spool.path),
+        }
+
+
+async def start_job(command: str, context: Context) -> BackgroundJob:
+    """Start `command` in the background. Raises ToolError when that cannot be done."""
+    id, spool = _new_spool(context)
+    try:
+        process = await Process.start(command, cwd=context.cwd, env=context.env, sink=spool)
+    except (ToolError, asyncio.CancelledError):
+        spool.close()
+        spool.path.unlink()
+        raise
+    job = context.jobs[id] = BackgroundJob(id, command, process, spool)
+    return job
+
+
+def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
+    """Make a job of what a command has left running: from now on its output goes to a file.
+    Raises ToolError when there can be no file."""
+    id, spool = _new_spool(context)
+    process.sink = spool
+    job = context.jobs[id] = BackgroundJob(id, command, process, spool)
+    return job
+
+
+async def end_all(jobs: Mapping[str, Any]) -> None:
+    """End the process trees of all jobs that run."""
+    running = [job.process.end() for job in jobs.values() if job.process.running]
+    await asyncio.gather(*running)
+
+
+def _new_spool(context: Context) -> tuple[str, Spool]:
+    """The next free job id and its file. Ids of earlier runs of a session are not given again."""
+    try:
+        if context.session_dir is None:
+            folder = Path(tempfile.mkdtemp(prefix="ctxagent-job-"))
+        else:
+            folder = context.session_dir / "jobs"
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths = (folder / f"job-{number}.log" for number in count(len(context.jobs) + 1))
+        path = next(path for path in paths if not path.exists())
+        return path.stem, Spool(path)
+    except OSError as error:
+        raise ToolError(f"No file for the job's output could be made: {error}.") from error
+
+
+class JobParams(Params):
+    action: Literal["list", "read", "wait", "end"] = Field(
+        description="list: all jobs. read: output since the last read. "
+        "wait: until the job ends, then read. end: kill it."
+    )
+    id: str | None = Field(
+        None, description="Such as job-1. May be left out while there is only one job."
+    )
+    timeout: float = Field(60, ge=1, le=600, description="Seconds that wait waits at most.")
+
+
+class Job(Tool[JobParams]):
+    name = "Job"
+    description = (
+        "Looks after commands that Bash runs in the background: lists them, reads their new "
+        "output, waits for them, ends them."
+    )
+    effect = "none"
+    Params = JobParams
+
+    def title(self, params: JobParams) -> str:
+        return " ".join(filter(None, (params.action, params.id)))
+
+    async def run(self, params: JobParams, context: Context) -> Output:
+        if params.action == "list":
+            return Output(
+                listing(context.jobs) or "[no background jobs; Bash starts them]",
+                {"jobs": [job.details() for job in context.jobs.values()]},
+            )
+        job = _find(params.id, context.jobs)
+        if params.action == "wait":
+            await job.process.finished(params.timeout)
+        elif params.action == "end" and job.process.running:
+            await job.process.end()
+        return job.report()
+
+
+def listing(jobs: Mapping[str, Any]) -> str:
+    """A line for each job: its id, how it stands, its command. "" when there are none."""
+    now = time.monotonic()
+    return "\n".join(
+        f"{job.id}: {job.status}; started {now - job.began:.0f} s ago; {_line(job.command)}"
+        for job in jobs.values()
+    )
+
+
+def _line(command: str) -> str:
+    first = command.strip().partition("\n")[0]
+    return first if len(first) <= 200 else f"{first[:200]}…"
+
+
+def _find(id: str | None, jobs: Mapping[str, Any]) -> BackgroundJob:
+    if id is None and len(jobs) == 1:
+        id = next(iter(jobs))
+    job = jobs.get(id or "")
+    if isinstance(job, BackgroundJob):
+        return job
+    wrong = f"There is no job {shlex.quote(id)}." if id else "Say which job by id."
+    there = f"There are:\n{listing(jobs)}" if jobs else "No job was started in this session."
+    raise ToolError(f"{wrong} {there}")
