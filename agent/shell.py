@@ -1,0 +1,389 @@
+"""A shell command taken apart into the simple commands it runs.
+
+`parse` reads a command with tree-sitter's bash grammar and lists every simple command in it,
+wherever it stands: pipelines, substitutions, here-documents, loops, functions, and what wrappers
+such as `sudo` or `sh -c` start. The contract is one-sided: a command that bash would run is among
+the parts, or `doubt` says why that is not certain. Where the grammar is known to read a text
+otherwise than bash does, the text is in doubt. Nothing is ever run here, and nothing is read.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from .wrappers import HARMLESS_VARIABLE, Inner, inside, names
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+LONGEST = 30_000  # bytes; beyond it a command is in doubt without being parsed
+DEEPEST = 4  # levels of `sh -c "sh -c …"`
+WRAPPED = 16  # levels of `sudo env nice …`
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """`text` is what the command receives, quotes and backslashes taken away. When not `fixed`
+    the shell fills something in, and `text` is the source. `glob`: it has an unquoted * ? or [."""
+
+    text: str
+    fixed: bool = True
+    glob: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One simple command. `doubt` says why no rule for a kind of command can allow it; a `wrapper`
+    (`timeout 5 …`) is as good as the part inside it, which is listed too."""
+
+    words: tuple[Word, ...]
+    source: str
+    doubt: str = ""
+    wrapper: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.words[0].text
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A whole command: its parts in order, and the files that redirections read and write."""
+
+    text: str
+    parts: tuple[Part, ...] = ()
+    reads: tuple[Word, ...] = ()
+    writes: tuple[Word, ...] = ()
+    doubt: str = ""
+
+
+def parse(text: str, depth: int = 0) -> Script:
+    """Takes any text; never raises."""
+    return _Reading(text, depth).script()
+
+
+@cache
+def _parser() -> "Parser":
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+_LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+_SIMPLE_EXPANSION = re.compile(r"\$\{#?\w+\}")
+_NUMERIC = re.compile(r"\$\(\([\d\s+*/%()<>=!&|^~-]*\)\)|\$\[[\d\s+*/%()<>=!&|^~-]*\]")
+# `[[ x -gt y ]]` and `-v` evaluate their operands, subscripts and what is in them included.
+_EVALUATING = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(]-[vR]\s")
+_GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
+_BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
+# What bash takes for syntax, or for an assignment, and not for the name of a command.
+_NO_NAME = re.compile(
+    r"\w+\+?=.*|.*[{}].*|!|\(|if|then|elif|else|fi|while|until|for|select|do|done|case|esac|in"
+    r"|function|\[\[|\]\]",
+    re.DOTALL,
+)
+_UNREAD = "it cannot be read with certainty"
+_PLAIN = names(
+    "program list pipeline redirected_statement subshell compound_statement if_statement "
+    "elif_clause else_clause while_statement do_group case_statement case_item negated_command "
+    "command_substitution process_substitution command_name word string string_content "
+    "raw_string ansi_c_string concatenation number simple_expansion variable_name "
+    "special_variable_name brace_expression variable_assignments heredoc_start heredoc_content "
+    "heredoc_end heredoc_body file_descriptor herestring_redirect test_operator "
+    "binary_expression unary_expression parenthesized_expression regex extglob_pattern"
+)
+_SEPARATORS = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")")
+_SINKS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over one command."""
+
+    text: str
+    depth: int
+    parts: list[Part] = field(default_factory=list)
+    reads: list[Word] = field(default_factory=list)
+    writes: list[Word] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    source: bytes = b""
+
+    def script(self) -> Script:
+        self.source = self.text.encode("utf-8", "replace")
+        if len(self.source) > LONGEST:
+            self.doubts.append(_UNREAD)
+        else:
+            self._check_text()
+            self._walk()
+        if _UNREAD in self.doubts:
+            self._guess()
+        doubt = next(iter(self.doubts), "")
+        return Script(self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt)
+
+    def _check_text(self) -> None:
+        """Characters and spellings that the grammar and bash are known to take differently."""
+        odd = any(not c.isprintable() and c not in "\t\n" for c in self.text)
+        odd = odd or any(c.isspace() and c not in " \t\n" for c in self.text)
+        if odd or "\\`" in self.text or _GLUED_CONTINUATION.search(self.text):
+            self.doubts.append(_UNREAD)
+
+    def _walk(self) -> None:
+        # To bash, characters beyond ASCII are letters; the grammar's scanner crashes on some.
+        shadow = re.sub(rb"[^\t\n -~]", b"x", self.source)
+        stack = [_parser().parse(shadow).root_node]
+        while stack:
+            node = stack.pop()
+            token = not node.is_named and node.type != "\n"
+            if node.is_error or node.is_missing or (token and self.slice(node) != node.type):
+                self.doubts.append(_UNREAD)
+            elif visit := _VISITS.get(node.type):
+                visit(self, node)
+            elif node.is_named and node.type not in _PLAIN:
+                self.doubts.append(f"it uses {node.type.replace('_', ' ')}")
+            self._check_gaps(node)
+            stack.extend(reversed(node.children))
+
+    def _check_gaps(self, node: "Node") -> None:
+        """Between the pieces of a command stand blanks, and nothing that the grammar skipped."""
+        whole, children = node.parent is None, node.children
+        if node.type == "string" or not (children or whole):
+            return
+        commands = node.type in ("command", "negated_command")
+        ends = [0 if whole else node.start_byte, *(child.end_byte for child in children)]
+        starts = [*(child.start_byte for child in children), node.end_byte]
+        if whole:
+            starts[-1] = len(self.source)
+        for place, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            gap = self.source[end:start].replace(b"\\\n", b" ")
+            skipped = b"\\" in gap or (commands and b"\n" in gap)
+            glued = commands and not gap and 0 < place < len(children)
+            if skipped or glued or (gap and node.type == "concatenation"):
+                self.doubts.append(_UNREAD)
+
+    def _guess(self) -> None:
+        """What bash might make of a text that was not read for certain, so that deny rules see
+        something: quotes dropped, split at whatever may end a command."""
+        for piece in re.split(r"[;&|\n(){}`]+", self.text.replace("\\\n", "")):
+            bare = re.sub(r"""[\\'"]""", "", piece).split()
+            while bare and bare[0] in ("!", "do", "then", "else", "if", "while", "time"):
+                del bare[0]
+            if bare:
+                self.add([Word(text) for text in bare], piece.strip(), _UNREAD)
+
+    def slice(self, node: "Node") -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def add(self, words: Sequence[Word], source: str, doubt: str = "", level: int = 0) -> None:
+        """One simple command, and what it starts in its turn."""
+        if not words[0].fixed or words[0].glob:
+            doubt = doubt or "the name of a command is known only when it runs"
+        if _NO_NAME.fullmatch(words[0].text):
+            self.doubts.append(_UNREAD)
+        inner = inside([word.text for word in words])
+        wrapper = inner.transparent and not doubt
+        self.parts.append(Part(tuple(words), source, doubt or inner.doubt, wrapper))
+        if level < WRAPPED:
+            self._add_inner(words, inner, level + 1)
+        else:
+            self.doubts.append("it nests commands too deeply")
+
+    def _add_inner(self, words: Sequence[Word], inner: Inner, level: int) -> None:
+        for start, stop in inner.spans:
+            if start < stop:
+                within = words[start:stop]
+                self.add(within, " ".join(word.text for word in within), level=level)
+        if inner.script and self.depth < DEEPEST:
+            script = parse(inner.script, self.depth + 1)
+            self.parts += script.parts
+            self.reads += script.reads
+            self.writes += script.writes
+
+    def command(self, node: "Node") -> None:
+        """A simple command with its assignments; redirections are visited on their own."""
+        doubt = ""
+        arguments = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                doubt = doubt or self._assignment_doubt(child)
+            elif child.type not in _REDIRECTS:
+                arguments.append(child)
+        arguments += self._stray(node)
+        words = [self.word(child) for child in arguments]
+        if words:
+            self.add(words, " ".join(self.slice(child) for child in arguments), doubt)
+
+    def _stray(self, node: "Node") -> "Iterator[Node]":
+        """Arguments that the grammar hangs on a redirection: `git > out status`."""
+        statement = node.parent
+        if statement is not None and statement.type == "negated_command":
+            statement = statement.parent
+        if statement is None or statement.type != "redirected_statement":
+            return
+        for redirect in statement.children:
+            if redirect.type == "file_redirect":
+                yield from redirect.children_by_field_name("destination")[1:]
+            elif redirect.type == "heredoc_redirect":
+                yield from (c for c in redirect.children if c.type in _WORDS)
+                for nested in redirect.children:
+                    if nested.type == "file_redirect":
+                        yield from nested.children_by_field_name("destination")[1:]
+
+    def _assignment_doubt(self, node: "Node") -> str:
+        name, sign, value = self.slice(node).partition("=")
+        fixed = all(self.word(child).fixed for child in node.children[2:])
+        if sign and fixed and "$" not in value and HARMLESS_VARIABLE.fullmatch(name):
+            return ""
+        return f"it sets {name or 'a variable'}"
+
+    def assignment(self, node: "Node") -> None:
+        """An assignment of its own lasts for the commands after it."""
+        if node.parent is not None and node.parent.type != "command":
+            self.doubts.append(f"it sets {self.slice(node).partition('=')[0]}")
+
+    def declaration(self, node: "Node") -> None:
+        words = [Word(text) for text in self.slice(node).split()]
+        self.add(words, self.slice(node), "it changes the shell's variables")
+
+    def function(self, node: "Node") -> None:
+        self.doubts.append("it defines a function")
+
+    def loop(self, node: "Node") -> None:
+        variable = node.child_by_field_name("variable")
+        if variable is None or not _LOOP_NAME.fullmatch(self.slice(variable)):
+            self.doubts.append("its loop sets a variable that may matter")
+
+    def test(self, node: "Node") -> None:
+        text = self.slice(node)
+        if _EVALUATING.search(text):
+            self.doubts.append("its test evaluates what it compares")
+        if "\n" in text and not text.startswith("[["):
+            self.doubts.append(_UNREAD)
+
+    def expansion(self, node: "Node") -> None:
+        if not _SIMPLE_EXPANSION.fullmatch(self.slice(node)):
+            self.doubts.append("it computes with a variable")
+
+    def arithmetic(self, node: "Node") -> None:
+        if not _NUMERIC.fullmatch(self.slice(node)):
+            self.doubts.append("it computes with a variable")
+
+    def compound(self, node: "Node") -> None:
+        text = self.slice(node)
+        if text.startswith("(("):
+            self.doubts.append("it computes with a variable")
+        elif not text[1:2].isspace():
+            self.doubts.append(_UNREAD)
+
+    def comment(self, node: "Node") -> None:
+        before = self.source[max(0, node.start_byte - 2) : node.start_byte]
+        if not _BEFORE_COMMENT.search(before.decode("utf-8", "replace")):
+            self.doubts.append(_UNREAD)
+
+    def plain(self, node: "Node") -> None:
+        if re.search(r"\s", re.sub(r"\\.", "", self.slice(node), flags=re.DOTALL)):
+            self.doubts.append(_UNREAD)
+
+    def redirect(self, node: "Node") -> None:
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = node.children_by_field_name("destination")
+        self._check_descriptor(node)
+        if targets[1:]:  # they may be arguments, or a command of their own
+            self.doubts.append("words follow a redirection")
+            self.add([self.word(each) for each in targets[1:]], self.slice(node))
+        if not targets or (operator.endswith("&") and self.slice(targets[0]).isdigit()):
+            return
+        if operator not in ("<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"):
+            self.doubts.append(_UNREAD)
+        target = self.word(targets[0])
+        if ">" not in operator:
+            self.reads.append(target)
+        elif target.text not in _SINKS or not target.fixed:
+            self.writes.append(target)
+
+    def _check_descriptor(self, node: "Node") -> None:
+        """The grammar takes any word before a redirection for one, bash only digits."""
+        before = self.source[node.start_byte - 1 : node.start_byte]
+        for child in node.children:
+            if child.type == "file_descriptor" and not (
+                self.slice(child).isdigit() and before in _SEPARATORS
+            ):
+                self.doubts.append(_UNREAD)
+
+    def heredoc(self, node: "Node") -> None:
+        """The grammar takes an indented delimiter for the end, bash does not; and what it does
+        not see in the body of an unquoted one, bash may still run."""
+        self._check_descriptor(node)
+        parts = {child.type: child for child in node.children}
+        start, body, end = (parts.get(f"heredoc_{name}") for name in ("start", "body", "end"))
+        if start is None or end is None:
+            self.doubts.append(_UNREAD)
+            return
+        opening, text = self.slice(start), self.slice(body) if body else ""
+        quoted = re.fullmatch(r"""(['"])(\w+)\1|\\(\w+)""", opening)
+        name = (quoted[2] or quoted[3]) if quoted else opening
+        line = self.source[self.source.rfind(b"\n", 0, end.start_byte) + 1 :].partition(b"\n")[0]
+        last = line.decode("utf-8", "replace")
+        if "<<-" in parts:
+            last = last.lstrip("\t")
+        early = any(each.strip() == name for each in text.split("\n"))
+        if not re.fullmatch(r"\w+", name) or last != name or early:
+            self.doubts.append(_UNREAD)
+        elif not quoted and re.search(r"[`\\]|\$[({\[]", text):
+            self.doubts.append("its here-document is filled in when it runs")
+
+    def word(self, node: "Node") -> Word:
+        """The value of one word. Whatever is not understood is not fixed."""
+        raw = self.slice(node)
+        if node.type in ("command_name", "concatenation"):
+            return self._joined(node, raw)
+        if node.type == "raw_string":
+            return Word(raw[1:-1])
+        if node.type == "ansi_c_string":
+            return Word(raw[2:-1]) if "\\" not in raw else Word(raw, fixed=False)
+        if node.type == "string":
+            literal = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw[1:-1])
+            plain = re.sub(r"\\.", "", raw, flags=re.DOTALL)
+            return Word(literal) if not re.search(r"[$`]", plain) else Word(raw, fixed=False)
+        if node.type in ("word", "number") or not node.is_named:
+            bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
+            fixed = not re.search(r"""[$`'"]""", bare)
+            glob = bool(re.search(r"[*?\[]", bare))
+            text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
+            return Word(text if fixed else raw, fixed, glob)
+        return Word(raw, fixed=False)
+
+    def _joined(self, node: "Node", raw: str) -> Word:
+        pieces = [self.word(child) for child in node.children]
+        outside = "".join(self.slice(c) for c in node.children if c.type == "word")
+        braces = "{" in outside and re.search(r",|\.\.", outside)
+        fixed = all(piece.fixed for piece in pieces) and not braces
+        text = "".join(piece.text for piece in pieces)
+        glob = any(piece.glob for piece in pieces)
+        return Word(text if fixed else raw, fixed, glob)
+
+
+_WORDS = frozenset(
+    ("word", "string", "raw_string", "ansi_c_string", "concatenation", "number",
+     "simple_expansion", "expansion", "command_substitution", "process_substitution")
+)  # fmt: skip
+_VISITS: dict[str, Callable[[_Reading, "Node"], None]] = {
+    "command": _Reading.command,
+    "variable_assignment": _Reading.assignment,
+    "declaration_command": _Reading.declaration,
+    "unset_command": _Reading.declaration,
+    "function_definition": _Reading.function,
+    "for_statement": _Reading.loop,
+    "test_command": _Reading.test,
+    "expansion": _Reading.expansion,
+    "arithmetic_expansion": _Reading.arithmetic,
+    "compound_statement": _Reading.compound,
+    "comment": _Reading.comment,
+    "word": _Reading.plain,
+    "file_redirect": _Reading.redirect,
+    "heredoc_redirect": _Reading.heredoc,
+    "herestring_redirect": _Reading._check_descriptor,
+}
