@@ -1,0 +1,151 @@
+"""The screen of terminals that can do little, of pipes and of screen readers: lines in, lines out,
+no escape sequence, nothing painted twice. The terminal itself edits the line."""
+
+import asyncio
+import codecs
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from .screen import Host
+
+LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
+NOBODY = "n nobody is there to answer"
+
+
+class Plain:
+    """Reads lines from the file descriptor `source` (None: there is nobody to read from) and
+    writes to `stream`."""
+
+    def __init__(self, host: "Host", *, source: int | None, stream: TextIO) -> None:
+        self.host = host
+        self.source = source
+        self.stream = stream
+        self.echoes = source is not None and os.isatty(source)
+        self._question: asyncio.Future[str] | None = None
+        self._ended = asyncio.Event()
+        self._over = False  # the input has come to its end
+        self._error: BaseException | None = None
+        self._asked_at = -LEAVING
+
+    def greet(self, line: str) -> None:
+        self._write(line + "\n")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        catching = threading.current_thread() is threading.main_thread()
+        if catching:
+            loop.add_signal_handler(signal.SIGINT, self._sigint)
+        if self.source is not None:
+            threading.Thread(target=self._read, args=(loop, self.source), daemon=True).start()
+        self._prompt()
+        ready()
+        try:
+            await self._ended.wait()
+        finally:
+            if catching:
+                loop.remove_signal_handler(signal.SIGINT)
+        if self._error:
+            raise self._error
+
+    def put(self, renderable: "RenderableType") -> None:
+        from .render import ink
+
+        width = shutil.get_terminal_size((100, 24)).columns
+        self._write(ink([renderable], width=width, depth="plain"))
+
+    def touch(self) -> None:
+        """Nothing is painted live."""
+
+    async def answer(self, choices: str, keys: str) -> str:
+        self._write(f"{choices}\n? ")
+        if self._over or self.source is None:
+            return NOBODY
+        self._question = asyncio.get_running_loop().create_future()
+        try:
+            return await self._question
+        finally:
+            self._question = None
+
+    async def type(self, words: str, pace: float) -> None:
+        """The words are printed when they are sent."""
+
+    def restore(self, words: str) -> None:
+        self._write(f"Not sent: {words}\n")
+
+    def hint(self, text: str) -> None:
+        self._write(text + "\n")
+        self.rest()
+
+    def rest(self) -> None:
+        self._prompt()
+
+    def exit(self, error: BaseException | None = None) -> None:
+        self._error = error
+        self._ended.set()
+
+    def _prompt(self) -> None:
+        if self.echoes and not self.host.working:
+            self._write("> ")
+
+    def _line(self, line: str) -> None:
+        if self._question is not None and not self._question.done():
+            self._question.set_result(line)
+        elif line.strip():
+            self.host.submit(line)
+        else:
+            self._prompt()
+
+    def _end(self) -> None:
+        self._over = True
+        if self._question is not None and not self._question.done():
+            self._question.set_result(NOBODY)
+        self.host.finish()
+
+    def _sigint(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.host.working:
+            self.host.interrupt()
+        elif now - self._asked_at < LEAVING:
+            self.host.leave()
+        else:
+            self._asked_at = now
+            self.hint("\nPress Ctrl-C again to leave.")
+
+    def _write(self, text: str) -> None:
+        encoding = self.stream.encoding or "utf-8"
+        self.stream.write(text.encode(encoding, "replace").decode(encoding))
+        self.stream.flush()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
+        # A closed loop means that the REPL has ended: there is nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            for line in _lines(source):
+                loop.call_soon_threadsafe(self._line, line)
+            loop.call_soon_threadsafe(self._end)
+
+
+def _lines(source: int) -> Iterator[str]:
+    """Lines of a file descriptor, read past Python's buffers: a thread that waits in those would
+    hold up the end of the process."""
+    decoder = codecs.getincrementaldecoder(sys.getfilesystemencoding())("replace")
+    rest = ""
+    while True:
+        try:
+            data = os.read(source, 65_536)
+        except OSError:
+            data = b""
+        *lines, rest = (rest + decoder.decode(data, not data)).split("\n")
+        yield from lines
+        if not data:
+            if rest:
+                yield rest
+            return

@@ -1,0 +1,392 @@
+"""The REPL: words in, turns out, one conversation at a time.
+
+The prompt is painted first; only then is the session opened, in the background, and whatever is
+typed meanwhile waits for it. Words and commands are served one after another, so that
+a person can type ahead while the agent works. How things look is the screen's and the transcript's
+concern.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from prompt_toolkit.input import Input
+
+from ..errors import CtxagentError, UsageError
+from ..events import Answer, Ask, Emit, Event, Question, TurnFinished, UserSaid
+from . import questions, status
+from .commands import MODES, Command, parse
+from .terminal import SteadyOutput, screen_for
+from .waiting import Waiting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..loop import Loop
+    from ..settings import UiSettings
+    from .transcript import Transcript
+
+BEAT = 0.5  # seconds between two paints while something runs
+PATIENCE = 5.0  # seconds that leaving waits for an interrupted turn
+EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
+
+
+class Opener(Protocol):
+    """Opens a session: the one the command line asked for, or another. Raises CtxagentError."""
+
+    async def __call__(
+        self,
+        emit: Emit,
+        ask: Ask,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        fresh: bool = False,
+    ) -> "Loop": ...
+
+
+async def close(loop: "Loop") -> None:
+    """Let go of a conversation: its log, and the connection to the model."""
+    loop.log.close()
+    await loop.model.close()
+
+
+def _keep_model(loop: "Loop", id: str) -> None:
+    raise UsageError("the model cannot be changed here", hint=f"Start with --model {id}")
+
+
+class Repl:
+    """`history` is a file, None for none. `warm` runs in a thread once the prompt is painted.
+
+    `sessions` gives the project's logs, newest first; `settings` rows of key, value and origin;
+    `set_model` changes a conversation's model; `close` lets go of one. `input` and `output` are
+    those of the process when not given; an `output` that is no terminal is written in lines.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        *,
+        cwd: Path,
+        history: Path | None,
+        ui: "UiSettings",
+        version: str,
+        warm: Callable[[], None],
+        sessions: Callable[[], Sequence[Path]] = list,
+        settings: Callable[[], Sequence[Sequence[str]]] = list,
+        set_model: Callable[["Loop", str], None] = _keep_model,
+        close: Callable[["Loop"], Awaitable[None]] = close,
+        input: Input | TextIO | None = None,
+        output: SteadyOutput | TextIO | None = None,
+    ) -> None:
+        self.cwd = cwd
+        self.sessions = sessions
+        self.settings = settings
+        self.screen = screen_for(self, cwd=cwd, ui=ui, history=history, input=input, output=output)
+        self._opener = opener
+        self._theme = ui.theme
+        self._version = version
+        self._warm = warm
+        self._set_model = set_model
+        self._close = close
+        self._loop: Loop | None = None
+        self._opening = True
+        self._branch = status.branch(cwd)
+        self._shown: Transcript | None = None
+        self._waiting = Waiting()
+        self._sending = ""  # words that waited and are not yet recorded
+        self._turn: asyncio.Task[TurnFinished] | None = None
+        self._asking = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._scripted = False
+        self._exit_code = 0
+
+    async def run(self, script: Sequence[str] = (), *, pace: float = 0.0) -> int:
+        """Serve until the person leaves; the exit code.
+
+        With a `script` its words are typed, `pace` seconds a character, each once the answer to
+        the one before is there, and permission is always given; then it ends, with the code of the
+        first turn that failed.
+        """
+        self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._scripted = bool(script)
+        self.screen.greet(f"ctxagent {self._version} · {_short(self.cwd)} · /help")
+
+        def begin() -> None:
+            threading.Thread(target=self._warm, daemon=True).start()
+            self._start(self._serve())
+            if script:
+                self._start(self._play(script, pace))
+
+        try:
+            await self.screen.run(begin)
+        finally:
+            await self._end()
+        return self._exit_code
+
+    # What the screen asks and tells.
+
+    @property
+    def working(self) -> bool:
+        return self._turn is not None
+
+    def submit(self, words: str) -> None:
+        if self._at_once(words):
+            return
+        self._waiting.add(words)
+        self.screen.touch()
+
+    def interrupt(self) -> None:
+        """Stop the turn. Words that wait are given back: they were meant for its end."""
+        if self._turn is not None and not self._turn.cancelling():
+            self._turn.cancel()
+            if unsent := self.recall():
+                self.screen.restore(unsent)
+
+    def recall(self) -> str:
+        self.screen.touch()
+        return self._waiting.take_back()
+
+    def leave(self) -> None:
+        self.screen.exit()
+
+    def finish(self) -> None:
+        async def leave_when_done() -> None:
+            await self._waiting.idle()
+            self.leave()
+
+        if not self._scripted:
+            self._start(leave_when_done())
+
+    def cycle_mode(self) -> None:
+        if self._loop is not None:
+            approval = self._loop.approval
+            approval.mode = MODES[(MODES.index(approval.mode) + 1) % len(MODES)]
+            self.screen.touch()
+
+    def live(self) -> "list[RenderableType]":
+        words = [*filter(None, [self._sending]), *self._waiting]
+        if not words and self._shown is None:
+            return []
+        from . import render
+
+        return [*self._transcript().live(), *map(render.waiting, words)]
+
+    def status(self, width: int) -> list[status.Fragment]:
+        if self._loop is None:
+            return [("", "opening the session …" if self._opening else "no session is open")]
+        window = self._loop.measured()
+        now = status.Status(
+            model=self._loop.model.id,
+            mode=self._loop.approval.mode,
+            branch=self._branch,
+            share=window.share,
+            level=window.level,
+            cost_usd=self._loop.totals.cost_usd,
+        )
+        return status.line(now, width)
+
+    # What a command may see and do.
+
+    @property
+    def loop(self) -> "Loop":
+        if self._loop is None:
+            raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
+        return self._loop
+
+    @property
+    def session(self) -> str:
+        return self._loop.log.path.parent.name if self._loop else ""
+
+    def put(self, *renderables: "RenderableType") -> None:
+        self._transcript().put("command", *renderables)
+        self.screen.touch()
+
+    async def reopen(
+        self, *, resume: str | None = None, fork: bool = False, fresh: bool = False
+    ) -> None:
+        opened = await self._opener(self.emit, self._ask, resume=resume, fork=fork, fresh=fresh)
+        left, self._loop = self._loop, opened
+        if left is not None:
+            await self._close(left)
+
+    def set_model(self, id: str) -> None:
+        self._set_model(self.loop, id)
+
+    # What a conversation tells and asks.
+
+    def emit(self, event: Event) -> None:
+        """Take an event, from any thread."""
+        if threading.get_ident() == self._thread:
+            self._show(event)
+        else:
+            self._events.call_soon_threadsafe(self._show, event)
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, UserSaid):
+            self._sending = ""
+        self._transcript().show(event)
+        self.screen.touch()
+
+    async def _ask(self, question: Question) -> Answer:
+        from . import render
+
+        async with self._asking:
+            self._transcript().put("question", render.question(question))
+            answer = Answer(True) if self._scripted else None
+            while answer is None:
+                choices, keys = questions.choices(question), questions.keys(question)
+                answer = questions.answer_of(await self.screen.answer(choices, keys), question)
+            self.screen.put(render.answer(answer, question.rule))
+            return answer
+
+    # The work.
+
+    async def _serve(self) -> None:
+        """Open the session, then serve what is submitted, for good."""
+        await asyncio.to_thread(_load_transcript)
+        try:
+            await self.reopen()
+        except CtxagentError as error:
+            self._tell(error)
+        self._opening = False
+        while True:
+            self.screen.touch()
+            await self._one(await self._waiting.next())
+            if not self._waiting:
+                self.screen.rest()
+
+    async def _one(self, words: str) -> None:
+        try:
+            found = parse(words)
+        except UsageError as error:
+            self._echo(words)
+            self._tell(error)
+            return
+        if found:
+            await self._command(words, *found)
+        else:
+            self._sending = words
+            await self._take_turn(words)
+            if self._sending:
+                self.screen.restore(self._sending)
+                self._sending = ""
+
+    async def _take_turn(self, words: str) -> None:
+        """One turn, until it has ended by itself or by an interrupt."""
+        beat = asyncio.create_task(self._beat())
+        try:
+            if self._loop is None:
+                await self.reopen()
+            self._turn = asyncio.create_task(self.loop.turn(words))
+            await asyncio.wait({self._turn})
+            if not self._turn.cancelled():  # as it is when interrupted before its first step
+                self._note(EXIT_CODES[self._turn.result().status])
+        except CtxagentError as error:
+            self._tell(error)
+        finally:
+            beat.cancel()
+            self._turn = None
+        self._branch = status.branch(self.cwd)
+
+    def _at_once(self, words: str) -> bool:
+        """Whether the words are a command that need not wait for what runs; it is started then."""
+        try:
+            found = parse(words)
+        except UsageError:
+            return False
+        if not found or not found[0].anytime or not (self.working or found[0].name == "quit"):
+            return False
+        self._start(self._command(words, *found))
+        return True
+
+    async def _command(self, words: str, command: Command, argument: str) -> None:
+        self._echo(words)
+        try:
+            await command.run(self, argument)
+        except CtxagentError as error:
+            self._tell(error)
+
+    def _echo(self, words: str) -> None:
+        from . import render
+
+        if not self.screen.echoes:
+            self._transcript().put("words", render.words(words))
+
+    async def _beat(self) -> None:
+        while True:
+            self.screen.touch()
+            await asyncio.sleep(BEAT)
+
+    async def _play(self, script: Sequence[str], pace: float) -> None:
+        for words in script:
+            await self._waiting.idle()
+            await self.screen.type(words, pace)
+            self.submit(words)
+        await self._waiting.idle()
+        self.leave()
+
+    async def _end(self) -> None:
+        """Let everything that runs come to its end, and say how to go on."""
+        unsent = self.recall()
+        if self._turn is not None:
+            self.interrupt()
+            await asyncio.wait({self._turn}, timeout=PATIENCE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if unsent:
+            from . import render
+
+            self.put(render.notice("info", f"not sent: {unsent}"))
+        if self._loop is not None:
+            if self._loop.totals.turns and not self._scripted:
+                self.screen.greet(f"Go on with: ctxagent --resume {self.session}")
+            await self._close(self._loop)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background; a fault in it ends the REPL and is raised by `run`."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()):
+                self.screen.exit(error)
+
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(done)
+
+    def _tell(self, error: CtxagentError) -> None:
+        from . import render
+
+        self._note(error.exit_code)
+        self._transcript().put("error", render.failure(error.message, error.hint))
+        self.screen.touch()
+
+    def _note(self, code: int) -> None:
+        if self._scripted and not self._exit_code:
+            self._exit_code = code
+
+    def _transcript(self) -> "Transcript":
+        if self._shown is None:
+            from .transcript import Transcript
+
+            self._shown = Transcript(
+                self.screen.put, theme=self._theme, echo=not self.screen.echoes
+            )
+        return self._shown
+
+
+def _load_transcript() -> None:
+    """Import what finished text needs, in a thread, while the person already types."""
+    from . import transcript  # noqa: F401
+
+
+def _short(path: Path) -> str:
+    """A path as people write it, with `~`."""
+    try:
+        return f"~/{path.relative_to(Path.home())}".rstrip("/.")
+    except (ValueError, RuntimeError):
+        return str(path)

@@ -1,0 +1,839 @@
+import asyncio
+import io
+import os
+import re
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input.base import PipeInput
+from prompt_toolkit.output import ColorDepth
+
+from ctxagent.agent.approval import Approval, Mode
+from ctxagent.agent.compose import every_tool
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.errors import CtxagentError, ModelUnavailable, NoCredentials, SessionError
+from ctxagent.agent.events import Ask, Emit, Retrying, SessionOpened, TextDelta
+from ctxagent.agent.loop import Loop
+from ctxagent.agent.model.scripted import ScriptedModel, Step
+from ctxagent.agent.record.entries import Session, User
+from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.sessions import Project
+from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.settings import DemoteSettings, UiSettings
+from ctxagent.agent.ui.repl import Repl
+from ctxagent.agent.ui.terminal import SteadyOutput, steady
+from ctxagent.tools.base import Context
+
+from .support.validator import validate
+
+ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
+    "\r",
+    "\x1b",
+    "\x03",
+    "\x04",
+    "\x12",
+    "\x1b[Z",
+    "\x1b[A",
+)
+DEADLINE = 20.0  # seconds that a test waits for something to appear before it fails
+
+
+class Glass(io.StringIO):
+    """A terminal: what is written to it is seen on `lines()`, what scrolled away in `all()`."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        super().__init__()
+        self.size = Size(rows=rows, columns=columns)
+        self.screen = pyte.HistoryScreen(columns, rows, history=10_000, ratio=1.0)
+        self._stream = pyte.Stream(self.screen)
+        self.raw = ""
+
+    def write(self, text: str) -> int:
+        self.raw += text
+        self._stream.feed(text)
+        return len(text)
+
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.screen.display]
+
+    def all(self) -> str:
+        gone = [
+            "".join(line[x].data for x in range(self.size.columns)).rstrip()
+            for line in self.screen.history.top
+        ]
+        return "\n".join([*gone, *self.lines()])
+
+    def output(self) -> SteadyOutput:
+        return steady(self, size=lambda: self.size)
+
+
+class Desk:
+    """A project with its sessions, and an opener of scripted conversations in it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *steps: Step,
+        mode: Mode = "ask",
+        pace: float = 0.0,
+        fails: Sequence[CtxagentError] = (),
+    ) -> None:
+        self.cwd = folder / "project"
+        self.cwd.mkdir()
+        self.project = Project(folder / "state", self.cwd)
+        self.model = ScriptedModel(list(steps), pace=pace, check=validate)
+        self.mode: Mode = mode
+        self.fails = list(fails)
+        self.loops: list[Loop] = []
+        self.gate: asyncio.Event | None = None
+
+    async def __call__(
+        self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
+        fresh: bool = False,
+    ) -> Loop:  # fmt: skip
+        if self.gate:
+            await self.gate.wait()
+        if self.fails:
+            raise self.fails.pop(0)
+        return await asyncio.to_thread(self._open, emit, ask, resume, fork)
+
+    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool) -> Loop:
+        path = self.project.find(resume) if resume else self.project.new()
+        if fork:
+            path = self.project.fork(path)
+        log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
+        totals = Totals()
+        for entry in entries:
+            totals.add(entry)
+        tools = every_tool()
+        opened = Session(
+            id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
+            tools=[tool.schema() for tool in tools],
+        )  # fmt: skip
+        loop = Loop(
+            log=log,
+            view=fold(entries),
+            totals=totals,
+            model=self.model,
+            tools=tools,
+            approval=Approval(mode=self.mode, cwd=self.cwd),
+            context=Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ)),
+            emit=emit,
+            ask=ask,
+            demotion=DemoteSettings(),
+            opening=lambda: [] if entries else [opened],
+        )
+        self.loops.append(loop)
+        emit(SessionOpened(path.parent.name, str(path), "scripted", len(entries)))
+        return loop
+
+    def said(self, place: int = -1) -> list[str]:
+        """What the person said in a session, as its log has it."""
+        log = self.loops[place].log.path
+        return (
+            [str(e.content) for e in read(log).entries if isinstance(e, User)]
+            if log.exists()
+            else []
+        )
+
+
+class Seat:
+    """A person in front of the REPL: keys in, a screen out."""
+
+    def __init__(self, desk: Desk, keys: PipeInput, glass: Glass, **options: Any) -> None:
+        self.desk, self.glass, self._keys = desk, glass, keys
+        self.repl = Repl(
+            desk,
+            cwd=desk.cwd,
+            history=options.pop("history", None),
+            ui=UiSettings(**options),
+            version="1.2.3",
+            warm=lambda: None,
+            sessions=desk.project.logs,
+            input=keys,
+            output=glass.output(),
+        )
+
+    def press(self, keys: str) -> None:
+        self._keys.send_text(keys)
+
+    def say(self, words: str) -> None:
+        self.press(words + ENTER)
+
+    async def until(self, seen: str | Callable[[], bool], *, gone: bool = False) -> None:
+        """Wait until a text is on the screen (or in the scrollback), or gone from the screen."""
+
+        def there() -> bool:
+            if callable(seen):
+                return seen()
+            return (seen not in "\n".join(self.glass.lines())) if gone else seen in self.glass.all()
+
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not there():  # noqa: ASYNC110 (a screen tells nobody of its changes)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(f"never {'gone' if gone else 'seen'}: {seen}\n{self.glass.all()}")
+
+    async def idle(self) -> None:
+        await self.until(lambda: self.repl._waiting.is_idle and not self.repl.working)
+
+
+def drive(
+    desk: Desk,
+    act: Callable[[Seat], Coroutine[Any, Any, None]],
+    *,
+    glass: Glass | None = None,
+    **options: Any,
+) -> tuple[int, Glass]:
+    """Run the REPL while `act` plays the person; Ctrl-D at the end. The exit code, the screen."""
+    glass = glass or Glass()
+
+    async def run(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass, **options)
+
+        async def person() -> None:
+            await seat.until("❯")
+            await act(seat)
+            if not serving.done() and seat.repl.screen.app.is_running:  # type: ignore[attr-defined]
+                await seat.idle()
+                seat.press(CTRL_D)
+
+        serving = asyncio.create_task(seat.repl.run())
+        playing = asyncio.create_task(person())
+        await asyncio.wait({serving, playing}, return_when=asyncio.FIRST_COMPLETED)
+        if playing.done() and playing.exception():
+            seat.repl.leave()
+        if serving.done():
+            serving.result()
+        await playing
+        async with asyncio.timeout(DEADLINE):
+            return await serving
+
+    with create_pipe_input() as keys:
+        return asyncio.run(run(keys)), glass
+
+
+def test_words_are_answered_and_printed_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="# Done\n\nIt is **fixed**.\n\n- one\n- two\n"))
+
+    async def act(seat: Seat) -> None:
+        seat.say("fix it")
+        await seat.until("two")
+
+    code, glass = drive(desk, act)
+    seen = glass.all()
+    assert code == 0
+    assert desk.said() == ["fix it"]
+    for text in ("❯ fix it", "Done", "It is fixed.", "• one", "• two", " out"):
+        assert seen.count(text) == 1, seen
+    assert f"ctxagent --resume {desk.loops[0].log.path.parent.name}" in seen
+    assert "?1049h" not in glass.raw
+    assert "\x1b[2J" not in glass.raw
+
+
+def test_a_command_is_shown_whole_and_approved(tmp_path: Path) -> None:
+    command = "echo " + " ".join(f"word{n}" for n in range(60)) + " && touch made"
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": command})]), Step(text="Ran it."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("run it")
+        await seat.until("[y]es")
+        shown = " ".join("".join(seat.glass.all()).split())
+        assert command in shown
+        assert not (desk.cwd / "made").exists()
+        seat.press("y")
+        await seat.until("Ran it.")
+
+    _, glass = drive(desk, act)
+    seen = glass.all()
+    assert (desk.cwd / "made").exists()
+    assert "✓ allowed" in seen
+    assert "● Bash  echo word0" in seen
+    assert "[y]es" not in seen  # the choices were live, not printed
+
+
+def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
+    step = Step(tools=[("Bash", {"command": "echo x >> /dev/null; mktemp -d -p ."})])
+    desk = Desk(tmp_path, step, step, Step(text="Both ran."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("[a]lways this session: Bash(mktemp")
+        seat.press("a")
+        await seat.until("Both ran.")
+
+    _, glass = drive(desk, act)
+    assert len(list(desk.cwd.iterdir())) == 2
+    assert glass.all().count("Bash wants to run") == 1
+    assert "for this session: Bash(mktemp" in glass.all()
+
+
+def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("[y]es")
+        seat.say("n use make instead")
+        await seat.until("I see.")
+
+    _, glass = drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+    assert "✗ declined: use make instead" in glass.all()
+    assert "use make instead" in str(desk.model.requests[-1].messages)
+
+
+def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
+    desk = Desk(
+        tmp_path,
+        Step(tools=[("Bash", {"command": "touch made"})]),
+        Step(text="I see."),
+    )
+
+    async def act(seat: Seat) -> None:
+        seat.press("go" + ENTER + "tr")
+        await seat.until("[y]es")
+        seat.press("y")
+        await seat.until("? y")
+        assert not (desk.cwd / "made").exists()
+        seat.press(" again" + ENTER)
+        await seat.until("I see.")
+        await seat.idle()
+        assert seat.repl.screen.words.text == "tr"  # type: ignore[attr-defined]
+        seat.press(CTRL_C)
+
+    _, glass = drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+    assert "declined: y again" in glass.all()
+
+
+def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
+    new = "".join(f"line {n}\n" for n in range(60))
+    desk = Desk(
+        tmp_path, Step(tools=[("Write", {"path": "a.txt", "content": new})]), Step(text="Written.")
+    )
+
+    async def act(seat: Seat) -> None:
+        seat.say("write it")
+        await seat.until("[y]es")
+        for n in range(60):  # all of it: a question is never cut
+            assert f"+line {n}\n" in seat.glass.all()
+        seat.press("y")
+        await seat.until("Written.")
+
+    _, glass = drive(desk, act)
+    assert (desk.cwd / "a.txt").read_text() == new
+    assert "● Write  a.txt" in glass.all()
+    assert "lines\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Fresh."), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.press(key)
+        await seat.until("interrupted")
+        desk.model.pace = 0.0
+        seat.say("again")
+        await seat.until("Fresh.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["talk", "again"]
+    assert "word word" in glass.all()  # what had been said is kept
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_running_tool_is_interrupted(tmp_path: Path, key: str) -> None:
+    command = "echo started; sleep 60; touch made"
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": command})]), mode="bypass")
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("  started")
+        seat.press(key)
+        await seat.until("interrupted; what was done is kept")
+
+    drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_question_is_interrupted(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Fresh."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("[y]es")
+        seat.press(key)
+        await seat.until("interrupted; what was done is kept")
+        await seat.until("[y]es", gone=True)
+        seat.say("again")
+        await seat.until("Fresh.")
+
+    drive(desk, act)
+    assert desk.said() == ["go", "again"]
+
+
+def test_words_typed_ahead_wait_their_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="one " * 40), Step(text="Second answer."), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("first")
+        await seat.until("one one")
+        seat.say("second")
+        await seat.until("❯ second")
+        assert desk.said() == ["first"]
+        await seat.until("Second answer.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["first", "second"]
+    assert glass.all().count("❯ second") == 1
+
+
+def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="one " * 4_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("first")
+        await seat.until("one one")
+        seat.say("second")
+        await seat.until("❯ second")
+        seat.press(UP)
+        await seat.until(lambda: seat.repl.screen.words.text == "second")  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until(lambda: not seat.repl.screen.words.text)  # type: ignore[attr-defined]
+        seat.press(ESC)  # an interrupt gives them back too
+        await seat.until("interrupted")
+        assert seat.repl.screen.words.text == "second"  # type: ignore[attr-defined]
+        seat.press(CTRL_C)
+
+    drive(desk, act)
+    assert desk.said() == ["first"]
+
+
+def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    desk.gate = gate = asyncio.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("❯ hi")
+        assert desk.loops == []
+        gate.set()
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert desk.said() == ["hi"]
+
+
+def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> None:
+    busy = [SessionError("another process holds it", hint="Close that one.") for _ in range(2)]
+    desk = Desk(tmp_path, Step(text="Hello."), fails=busy)
+
+    async def act(seat: Seat) -> None:
+        await seat.until("Close that one.")
+        seat.say("hi")
+        await seat.until(lambda: not desk.fails)
+        await seat.idle()
+        assert seat.repl.screen.words.text == "hi"  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until("Hello.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["hi"]
+    assert "no session is open" not in glass.all()
+
+
+def test_a_missing_key_is_told_when_it_is_needed(tmp_path: Path) -> None:
+    missing = NoCredentials("no key", hint="Set ANTHROPIC_API_KEY.")
+    desk = Desk(tmp_path, Step(error=missing), Step(text="Now it works."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("✗ no key")
+        await seat.until("  Set ANTHROPIC_API_KEY.")
+        seat.say("again")
+        await seat.until("Now it works.")
+
+    drive(desk, act)
+
+
+def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()
+        seat.press("half a thought")
+        await seat.until("half a thought")
+        seat.press(CTRL_C)
+        await seat.until("half a thought", gone=True)
+        seat.press(CTRL_C)
+        await seat.until("Press Ctrl-C again to leave.")
+        seat.press(CTRL_C)
+        await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
+
+    code, glass = drive(desk, act)
+    assert code == 0
+    assert "--resume" not in glass.all()  # nothing was said, so there is nothing to go on with
+    assert glass.raw.rindex("?2004l") > glass.raw.rindex("?2004h")  # bracketed paste is off again
+
+
+def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.press(CTRL_D)
+        await seat.until("--resume")
+
+    drive(desk, act)
+    assert read(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+@pytest.mark.parametrize("newline", ["\\" + ENTER, ESC + ENTER, "\n"])
+def test_words_of_several_lines(tmp_path: Path, newline: str) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+
+    async def act(seat: Seat) -> None:
+        seat.say(f"one{newline}two")
+        await seat.until("Yes.")
+
+    drive(desk, act)
+    assert desk.said() == ["one\ntwo"]
+
+
+def test_a_paste_is_taken_as_it_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("\x1b[200~def f():\r\n\treturn 1\r\n\x1b[201~")
+        await seat.until("return 1")
+        seat.press(ENTER)
+        await seat.until("Yes.")
+
+    drive(desk, act)
+    assert desk.said() == ["def f():\n\treturn 1\n"]
+
+
+def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
+    history = tmp_path / "state" / "history"
+
+    async def say(seat: Seat) -> None:
+        seat.say("find the needle")
+        await seat.until("One.")
+        seat.say("something else")
+        await seat.until("Two.")
+
+    desk = Desk(tmp_path, Step(text="One."), Step(text="Two."))
+    drive(desk, say, history=history)
+    assert history.stat().st_mode & 0o777 == 0o600
+
+    async def search(seat: Seat) -> None:
+        await seat.idle()
+        seat.press(CTRL_R + "need")
+        await seat.until("find the needle")
+        seat.press(ENTER)
+        await seat.until(lambda: seat.repl.screen.words.text == "find the needle")  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until("Found.")
+
+    desk.model = ScriptedModel([Step(text="Found.")])
+    drive(desk, search, history=history)
+    assert desk.said() == ["find the needle"]
+
+
+def test_completion_of_commands_and_paths(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Read it."))
+    (desk.cwd / "src").mkdir()
+    (desk.cwd / "src" / "Needle.py").write_text("")
+    (desk.cwd / "other.txt").write_text("")
+
+    async def act(seat: Seat) -> None:
+        seat.press("/perm")
+        await seat.until("show the rules, or set the mode")
+        seat.press("\t" + CTRL_C)
+        seat.press("look at @need")
+        await seat.until("src/Needle.py")
+        assert "other.txt" not in seat.glass.all()
+        seat.press("\t" + ENTER + " please")
+        await seat.until("@src/Needle.py please")
+        seat.press(ENTER)
+        await seat.until("Read it.")
+
+    drive(desk, act)
+    assert desk.said() == ["look at @src/Needle.py please"]
+
+
+def test_the_status_line(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+    (desk.cwd / ".git").mkdir()
+    (desk.cwd / ".git" / "HEAD").write_text("ref: refs/heads/topic/one\n")
+
+    async def act(seat: Seat) -> None:
+        await seat.until("scripted model · ask · topic/one")
+        assert "% GREEN" in seat.glass.all()
+        for mode in ("accept-edits", "plan", "bypass", "ask"):
+            seat.press(SHIFT_TAB)
+            await seat.until(f"scripted model · {mode} ·")
+            assert desk.loops[0].approval.mode == mode
+
+    drive(desk, act)
+
+
+def test_commands_that_change_the_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="One."), Step(text="Two."), Step(text="Three."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("first words")
+        await seat.until("One.")
+        seat.say("/clear")
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say("second words")
+        await seat.until("Two.")
+        seat.say("/resume")
+        await seat.until("first words")
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until("goes on, with")
+        seat.say("third words")
+        await seat.until("Three.")
+        seat.say("/fork")
+        await seat.until(lambda: len(desk.loops) == 4)
+        seat.say("/nonsense")
+        await seat.until("there is no command /nonsense")
+
+    drive(desk, act)
+    assert desk.said(0) == ["first words", "third words"]
+    assert desk.said(1) == ["second words"]
+    assert desk.said(3) == ["first words", "third words"]
+    assert desk.loops[2].log.path == desk.loops[0].log.path
+
+
+def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.say("/cost")
+        await seat.until("from cache")
+        assert seat.repl.working
+        seat.say("/quit")
+        await seat.until("--resume")
+
+    drive(desk, act)
+
+
+def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Whole answer."))
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()
+        seat.repl.emit(TextDelta("A finished block.\n\nand a half"))
+        await seat.until("and a half")
+        seat.repl.emit(Retrying(2, 8, 30.0, "the connection was cut"))
+        await seat.until("and a half", gone=True)
+        await seat.until("the connection was cut · attempt 2 of 8 failed · again in")
+        seat.say("go")
+        await seat.until("Whole answer.")
+
+    _, glass = drive(desk, act)
+    assert "the reply was cut off; it starts again" in glass.all()
+    assert "half" not in glass.all()
+
+
+def test_a_script_is_played_to_its_end(tmp_path: Path) -> None:
+    steps = [
+        Step(tools=[("Bash", {"command": "touch made"})]),
+        Step(text="Done."),
+        Step(text="Bye."),
+    ]
+    desk = Desk(tmp_path, *steps)
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        return await Seat(desk, keys, glass).repl.run(["make it", "thanks"])
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 0
+    assert desk.said() == ["make it", "thanks"]
+    assert (desk.cwd / "made").exists()
+    assert "Bye." in glass.all()
+
+
+def test_a_script_tells_of_a_failure(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(error=ModelUnavailable("it is down")))
+
+    async def play(keys: PipeInput) -> int:
+        return await Seat(desk, keys, Glass()).repl.run(["hello"])
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 1
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(40, 12), (20, 6), (200, 60)])
+def test_any_size_of_terminal(tmp_path: Path, columns: int, rows: int) -> None:
+    text = "A long paragraph of words. " * 10 + "\n\n| a | b |\n|---|---|\n| 1 | 漢字 |\n\nThe end."
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text=text))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go " + "long words " * 20)
+        await seat.until("[y]es")
+        seat.press("y")
+        await seat.until("The end.")
+
+    _, glass = drive(desk, act, glass=Glass(columns, rows))
+    assert "漢字" in glass.all().replace("漢 字", "漢字")
+
+
+def test_resizing_while_text_streams(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 300 + "\n\nThe end."), pace=0.001)
+    glass = Glass()
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        glass.size = Size(rows=12, columns=40)
+        glass.screen.resize(12, 40)
+        seat.repl.screen.app._on_resize()  # type: ignore[attr-defined]
+        await seat.until("The end.")
+
+    drive(desk, act, glass=glass)
+    assert desk.said() == ["talk"]
+
+
+def test_without_colour(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Some `code` and **bold**."))
+    glass = Glass()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("Some code")
+
+    glass.output = lambda: SteadyOutput(  # type: ignore[method-assign]
+        glass, lambda: glass.size, default_color_depth=ColorDepth.DEPTH_1_BIT, enable_cpr=False
+    )
+    drive(desk, act, glass=glass)
+    codes = {c for found in re.findall(r"\x1b\[([0-9;]*)m", glass.raw) for c in found.split(";")}
+    assert codes <= {"", "0", "1", "2", "3", "4", "7"}, codes
+
+
+def run_plain(desk: Desk, typed: str = "", script: Sequence[str] = ()) -> tuple[int, str]:
+    """The REPL over pipes: lines in, lines out."""
+    out = io.StringIO()
+    reading, writing = os.pipe()
+    os.write(writing, typed.encode())
+    os.close(writing)
+
+    async def run(source: Any) -> int:
+        repl = Repl(
+            desk, cwd=desk.cwd, history=None, ui=UiSettings(plain=True), version="1.2.3",
+            warm=lambda: None, input=source, output=out,
+        )  # fmt: skip
+        return await repl.run(script)
+
+    with os.fdopen(reading) as source:
+        return asyncio.run(run(source)), out.getvalue()
+
+
+def test_lines_for_a_terminal_that_can_do_little(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="**One.**"), Step(text="Two."))
+    code, out = run_plain(desk, "first\n/cost\n\nsecond")
+    assert code == 0
+    assert desk.said() == ["first", "second"]
+    assert out.index("One.") < out.index("from cache") < out.index("Two.")
+    assert "**" not in out
+    assert "\x1b" not in out
+    assert "ctxagent --resume" in out
+
+
+def test_a_question_that_nobody_can_answer_is_declined(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."))
+    _, out = run_plain(desk, "go\n")
+    assert "declined: nobody is there to answer" in out
+    assert not (desk.cwd / "made").exists()
+    assert "I see." in out
+
+
+def test_a_script_in_plain_lines(tmp_path: Path) -> None:
+    steps = [
+        Step(tools=[("Bash", {"command": "touch made"})]),
+        Step(text="Done."),
+        Step(text="Bye."),
+    ]
+    desk = Desk(tmp_path, *steps)
+    code, out = run_plain(desk, script=["make it", "thanks"])
+    assert code == 0
+    assert (desk.cwd / "made").exists()
+    assert out.index("❯ make it") < out.index("● Bash  touch made") < out.index("Done.")
+    assert out.index("Done.") < out.index("❯ thanks") < out.index("Bye.")
+
+
+def test_an_interrupt_signal_in_plain_lines(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)
+    reading, writing = os.pipe()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if text == "word.\n" and "interrupted" not in self.getvalue():
+                os.kill(os.getpid(), signal.SIGINT)
+            if "interrupted" in text:
+                os.close(writing)
+            return super().write(text)
+
+    out = Out()
+    os.write(writing, b"talk\n")
+
+    async def run(source: Any) -> int:
+        repl = Repl(
+            desk, cwd=desk.cwd, history=None, ui=UiSettings(plain=True), version="1.2.3",
+            warm=lambda: None, input=source, output=out,
+        )  # fmt: skip
+        return await repl.run()
+
+    with os.fdopen(reading) as source:
+        assert asyncio.run(run(source)) == 0
+    assert read(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+def test_vi_keys(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Ran."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("do iit")
+        await seat.until("do iit")
+        seat.press(ESC)
+        await seat.until(lambda: seat.repl.screen.app.vi_state.input_mode == "vi-navigation")  # type: ignore[attr-defined]
+        seat.press("0wx" + ENTER)
+        await seat.until("[y]es")
+        seat.press("y")
+        await seat.until("Ran.")
+
+    drive(desk, act, editing_mode="vi")
+    assert desk.said() == ["do it"]
+    assert (desk.cwd / "made").exists()
+
+
+def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.say("one more thing")
+        await seat.until("❯ one more thing")
+        seat.press(CTRL_D)
+        await seat.until("not sent: one more thing")
+
+    drive(desk, act)
+    assert desk.said() == ["talk"]
