@@ -58,6 +58,7 @@ class View:
     that cannot be true. `ratio` is real tokens per estimated one, learned from each reply.
     """
 
+    model: str = ""
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
@@ -106,7 +107,8 @@ class View:
             self.ratio = (self.ratio + usage.prompt / before) / 2
 
     def _add_session(self, entry: Session) -> None:
-        changed = False
+        changed = bool(self.model) and entry.model != self.model  # thinking is its model's own
+        self.model = entry.model
         if entry.system is not None and entry.system != self.system:
             self.size += tokens.estimate(entry.system) - tokens.estimate(self.system)
             self.system, changed = entry.system, True

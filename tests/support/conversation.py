@@ -13,7 +13,8 @@ from typing import Any
 from ctxagent.agent.approval import Approval, Mode
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
-from ctxagent.agent.loop import Bounds, Loop
+from ctxagent.agent.launch import Bounds
+from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.base import Model
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.entries import Entry, Session

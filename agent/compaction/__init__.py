@@ -1,0 +1,1 @@
+"""How the view gets smaller: one module for each layer."""

@@ -1,0 +1,244 @@
+"""Executing the tool calls of one message.
+
+Each call is checked (known tool, valid arguments), judged by the permission rules, put to a person
+if they say so, and run. Calls that change nothing run side by side, the others one after another,
+all in the order the model wrote them. Each result is recorded the moment it is there, so that an
+interrupt, a crash or a kill loses none that was finished.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..tools.base import Context, Interrupted, Output, Params, Tool, ToolError
+from .approval import Approval, Verdict
+from .compaction import demote
+from .events import Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
+from .record.entries import Block, Entry, Note, ToolResult
+from .record.log import make_private
+from .settings import DemoteSettings
+
+CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
+call again{hint}."
+INTERRUPTED = "[interrupted by the user]"
+NOT_RUN = "[not run: the user interrupted before this call started]"
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A call that was not allowed. `asked` is False where no person could be asked."""
+
+    tool: str
+    title: str
+    rule: str
+    reason: str
+    asked: bool
+
+
+class _Refused(Exception):
+    """The call does not run; the output says why."""
+
+    def __init__(self, text: str, **details: Any) -> None:
+        super().__init__(text)
+        self.output = Output(text, details, is_error=True)
+
+
+@dataclass
+class Execution:
+    """Runs calls. `ask` is None where no person can be asked: what would ask is then denied."""
+
+    tools: Mapping[str, Tool[Any]]
+    approval: Approval
+    context: Context
+    demotion: DemoteSettings
+    record: Callable[[Entry], Entry]
+    next_seq: Callable[[], int]
+    emit: Emit
+    ask: Ask | None
+    denials: list[Denial] = field(default_factory=list)
+
+    async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
+        """Run the calls and record a result for each. `broken` has the raw arguments of calls
+        whose JSON did not parse; `cut` says that the output limit cut the message off.
+
+        Cancelled, it records what there is for every call, then raises CancelledError.
+        """
+        waiting = list(calls)
+        try:
+            while waiting:
+                group = self._group(waiting, broken)
+                async with asyncio.TaskGroup() as tasks:
+                    for call in group:
+                        waiting.remove(call)
+                        tasks.create_task(self._one(call, broken.get(call["id"]), cut))
+        except BaseExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
+        except asyncio.CancelledError:
+            for call in waiting:
+                self._finish(call, call["name"], Output(NOT_RUN, is_error=True), 0.0)
+            raise
+
+    def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
+        """The calls to run next, side by side: a run of harmless ones, or a single other."""
+        harmless = []
+        for call in calls:
+            tool = self.tools.get(call["name"])
+            if call["id"] not in broken and tool and tool.effect not in ("none", "read"):
+                break
+            harmless.append(call)
+        return harmless or calls[:1]
+
+    async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
+        title, started = call["name"], time.monotonic()
+        try:
+            tool, params = self._checked(call, raw, cut)
+            title = tool.title(params)
+            await self._allowed(tool, params, title, call["input"])
+            started = time.monotonic()
+            self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
+            output = await self._outcome(tool, params, call)
+        except _Refused as refused:
+            output = refused.output
+        except Interrupted as interrupted:
+            self._finish(call, title, interrupted.output, time.monotonic() - started)
+            raise asyncio.CancelledError from None
+        except asyncio.CancelledError:
+            self._finish(call, title, Output(INTERRUPTED, is_error=True), 0.0)
+            raise
+        self._finish(call, title, output, time.monotonic() - started)
+
+    async def _outcome(self, tool: Tool[Any], params: Params, call: Block) -> Output:
+        def tell(text: str) -> None:
+            self.emit(ToolOutput(call["id"], text))
+
+        try:
+            return await tool.run(params, replace(self.context, progress=tell))
+        except ToolError as error:
+            return Output(str(error), dict(error.details), is_error=True)
+        except Interrupted:
+            raise
+        except Exception as error:  # a tool's own fault must not end the session
+            text = f"{tool.name} failed by a fault of its own: {type(error).__name__}: {error}"
+            return Output(text, {"fault": type(error).__name__}, is_error=True)
+
+    def _checked(self, call: Block, raw: str | None, cut: bool) -> tuple[Tool[Any], Params]:
+        tool = self.tools.get(call["name"])
+        if tool is None:
+            raise _Refused(
+                f"There is no tool {call['name']!r}. The tools: {', '.join(self.tools)}."
+            )
+        if raw is not None:
+            error = "the output limit cut them off" if cut else _json_error(raw)
+            hint = ", in smaller pieces" if cut else ""
+            raise _Refused(CUT_OFF.format(error=error, hint=hint))
+        try:
+            return tool, tool.Params.model_validate(call["input"])
+        except ValidationError as error:
+            raise _Refused(_what_is_wrong(tool, error)) from None
+
+    async def _allowed(
+        self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
+    ) -> None:
+        verdict = self.approval.judge(tool, params)
+        if verdict.action == "allow":
+            return
+        if verdict.action == "deny":
+            self._deny(tool, title, verdict, asked=True)
+            raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
+        if self.ask is None:
+            self._deny(tool, title, verdict, asked=False)
+            raise _Refused(
+                f"Not allowed: {verdict.reason}, and nobody can be asked in this run. Do without "
+                "it, or say in your answer what you would need.",
+                denied=True,
+            )
+        diff = (await tool.preview(params, self.context)).get("diff")
+        answer = await self.ask(
+            Question(tool.name, title, given, verdict.rule, verdict.reason, diff)
+        )
+        if answer.allow:
+            if answer.remember:
+                self.approval.remember(verdict.rule)
+            return
+        self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True)
+        why = f" They say: {answer.reason}" if answer.reason else ""
+        raise _Refused(f"The user declined this call.{why}", denied=True)
+
+    def _deny(self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool) -> None:
+        denial = Denial(tool.name, title, verdict.rule, verdict.reason, asked)
+        self.denials.append(denial)
+        text = f"not authorised: {tool.name} {title}"
+        data = {"rule": verdict.rule, "reason": verdict.reason, "asked": asked}
+        self.record(Note(topic="permission", text=text, data=data))
+
+    def _finish(self, call: Block, title: str, output: Output, seconds: float) -> None:
+        details = dict(output.details)
+        content: str | list[Block] = output.blocks or output.text
+        offloaded = None
+        if isinstance(content, str):
+            content, offloaded = self._demoted(call["name"], content, details)
+        self.record(
+            ToolResult(
+                tool_use_id=call["id"],
+                content=content,
+                is_error=output.is_error,
+                details=details,
+                offloaded=offloaded,
+            )
+        )
+        shown = content if isinstance(content, str) else output.text
+        self.emit(
+            ToolFinished(call["id"], call["name"], title, output.is_error, shown, seconds, details)
+        )
+
+    def _demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
+        """The text, or the reference that stands for it once it is in a file of the session."""
+        folder, above = self.context.session_dir, self.demotion.above
+        if folder is None or above is None:
+            return text, None
+        path = folder / "offloaded" / demote.name(tool, self.next_seq(), datetime.now())
+        plan = demote.plan(
+            text, path=str(path), above=above, preview_chars=self.demotion.preview_chars
+        )
+        if plan is None:
+            return text, None
+        try:
+            _write_private(path, text)
+        except OSError as error:
+            details["not_offloaded"] = str(error.strerror)
+            return text, None
+        details["tokens_saved"] = plan.saved
+        return plan.reference, str(path.relative_to(folder))
+
+
+def _write_private(path: Path, text: str) -> None:
+    make_private(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+        file.write(text)
+
+
+def _json_error(raw: str) -> str:
+    try:
+        json.loads(raw)
+    except ValueError as error:
+        return str(error)
+    return "they are not a JSON object"
+
+
+def _what_is_wrong(tool: Tool[Any], error: ValidationError) -> str:
+    """Pydantic's findings as short lines the model can act on."""
+    lines = [f"{tool.name} was not run, its arguments are wrong:"]
+    for found in error.errors(include_url=False)[:8]:
+        where = ".".join(map(str, found["loc"])) or "arguments"
+        lines.append(f"- {where}: {found['msg']}")
+    lines.append(f"It takes: {', '.join(tool.Params.model_fields)}.")
+    return "\n".join(lines)

@@ -1,0 +1,43 @@
+"""What a conversation is started with. Light, so that the command line can fill it in before
+anything heavy is imported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .model.base import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of this run: model calls and dollars, None for none."""
+
+    calls: int | None = None
+    dollars: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which session to open: a new one, the newest here, or one by id; or a copy of it."""
+
+    newest: bool = False
+    id: str | None = None
+    fork: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that a conversation needs to start. `model` overrides the one the settings name."""
+
+    settings: Settings
+    state: Path
+    config_home: Path
+    cwd: Path
+    environ: Mapping[str, str]
+    append_prompt: str = ""
+    bounds: Bounds = field(default_factory=Bounds)
+    model: "Model | None" = None

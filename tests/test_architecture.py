@@ -1,0 +1,167 @@
+"""The shape of the code: who may import whom, how large things may get, what starts quickly."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(
+    [*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+)
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+
+# What each part may import of the project; a part is a module or a package.
+MAY = {
+    "agent.errors": set(),
+    "agent.events": set(),
+    "agent.record.entries": set(),
+    "tools.base": set(),
+    "tools": {"tools"},
+    "agent.record": {"agent.record", "agent.errors"},
+    "agent.context": {"agent.context", "agent.record", "agent.errors"},
+    "agent.compaction": {"agent.compaction", "agent.context", "agent.record", "agent.errors"},
+    "agent.model": {
+        "agent.model", "agent.context", "agent.record.entries", "agent.errors", "agent.events",
+    },
+    "agent.settings": {"agent.errors"},
+    "agent.toml": {"agent.errors"},
+    "agent.trust": {"agent.record.log", "agent.errors"},
+    "agent.config": {"agent.settings", "agent.toml", "agent.trust", "agent.errors"},
+    "agent.shell": {"agent.wrappers"},
+    "agent.wrappers": set(),
+    "agent.rules": {"agent.shell", "agent.wrappers", "agent.errors"},
+    "agent.readonly": {"agent.shell", "agent.wrappers"},
+    "agent.approval": {
+        "agent.readonly", "agent.rules", "agent.shell", "agent.wrappers", "tools.base",
+    },
+    "agent.prompt": {"agent.record"},
+    "agent.execution": {
+        "agent.approval", "agent.compaction", "agent.errors", "agent.events", "agent.record",
+        "agent.settings", "tools.base",
+    },
+}  # fmt: skip
+OWNERS = {
+    "rich": ("agent.ui",),
+    "prompt_toolkit": ("agent.ui",),
+    "anthropic": ("agent.model.anthropic",),
+    "httpx2": ("agent.model.anthropic",),
+    "git": ("agent.record.snapshot",),
+    "tree_sitter": ("agent.shell",),
+    "tree_sitter_bash": ("agent.shell",),
+    "tiktoken": ("agent.context.tokens",),
+    "click": ("agent.cli",),
+}
+
+
+def module(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module this one imports, as an absolute name; the project's own without `ctxagent`."""
+    here = module(path).split(".")
+    package = here if path.name == "__init__.py" else here[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = [*base, *([node.module] if node.module else [])]
+            for alias in node.names:
+                full = [*stem, alias.name]
+                known = (ROOT.joinpath(*".".join(full).split("."))).with_suffix(".py").exists()
+                yield ".".join(full if known else stem)
+
+
+def part(name: str) -> str:
+    """The most specific row of MAY that a module belongs to, or itself."""
+    pieces = name.split(".")
+    for length in range(len(pieces), 0, -1):
+        if ".".join(pieces[:length]) in MAY:
+            return ".".join(pieces[:length])
+    return name
+
+
+def within(name: str, parts: set[str] | tuple[str, ...]) -> bool:
+    return any(name == p or name.startswith(f"{p}.") for p in parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_direction_of_imports(path: Path) -> None:
+    name = module(path)
+    row = part(name)
+    for other in imported(path):
+        if other.split(".")[0] in ("agent", "tools") and row in MAY:
+            allowed = MAY[row] | ({row} if row != name else set())
+            assert within(other, allowed), f"{name} imports {other}"
+        top = other.split(".")[0]
+        if top in OWNERS:
+            assert within(name, OWNERS[top]), f"{name} imports {other}"
+        assert top != "ctxagent", f"{name}: relative imports only"
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_sizes(path: Path) -> None:
+    source = path.read_text()
+    assert source.count("\n") < 400, f"{path.name} has {source.count(chr(10))} lines"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= 60, f"{path.name}: {node.name} has {lines} lines"
+
+
+def test_at_most_three_broad_excepts() -> None:
+    broad = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and (
+            node.type is None
+            or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
+        )
+    ]
+    assert len(broad) <= 3, broad
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [name for path, name in zip(FILES, NAMES, strict=True)
+              if not ast.get_docstring(ast.parse(path.read_text()))]  # fmt: skip
+    assert silent == []
+
+
+def loaded_by(*command: str) -> set[str]:
+    """Top-level modules in memory when `python -m ctxagent COMMAND` has run."""
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('\\n@', *{m.split('.')[0] for m in sys.modules}))\n"
+        "from ctxagent.agent.cli import main\n"
+        f"sys.argv = ['ctxagent', *{command!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("@")[2].split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_nothing_heavy(option: str) -> None:
+    heavy = {"anthropic", "rich", "prompt_toolkit", "git", "pydantic", "tiktoken", "tree_sitter"}
+    loaded = loaded_by(option)
+    assert "click" in loaded
+    assert loaded & heavy == set()
+
+
+def test_importing_the_repl_stays_light() -> None:
+    code = (
+        "import sys, ctxagent.agent.ui.repl, ctxagent.agent.config\n"
+        "print(*{m.split('.')[0] for m in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "prompt_toolkit" in loaded
+    assert loaded & {"anthropic", "git", "pydantic", "tiktoken", "rich"} == set()

@@ -1,0 +1,367 @@
+"""The real command, headless, against a strict server over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .support.command import COMMAND, Place
+from .support.server import Fail, Say, Server
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def document(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    """The one JSON document on standard output."""
+    assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["exit_code"] == done.returncode
+    return result
+
+
+def test_fifty_calls_in_one_run(place: Place) -> None:
+    (place.project / "a.txt").write_text("alpha\nbeta\n")
+    calls = [
+        ("Bash", {"command": "echo hello; exit 3"}),
+        ("Read", {"path": "a.txt"}),
+        ("Grep", {"pattern": "al", "output_mode": "content"}),
+        ("Glob", {"pattern": "*.txt"}),
+        ("Write", {"path": "b/c.txt", "content": "one\n"}),
+    ]
+    steps = [Say("Working.", tools=[calls[n % 4]]) for n in range(30)]
+    steps += [Say(thinking="All at once.", tools=calls[:4]) for _ in range(5)]
+    with Server([*steps, Say("All done.")]) as server:
+        done = place.run(
+            "-p", "work", "--output-format", "json", "--permission-mode", "bypass",
+            env=place.server(server.url),
+        )  # fmt: skip
+    assert server.rejected == []
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["result"]) == ("ok", 0, "All done.")
+    assert (result["calls"], result["tool_calls"], result["turns"]) == (36, 50, 1)
+    entries = place.entries()
+    assert sum(e["kind"] == "tool_result" for e in entries) == 50
+    usages = [e["usage"] for e in entries if e["kind"] == "assistant"]
+    assert result["usage"] == {k: sum(u[k] for u in usages) for k in usages[0]}
+    assert result["cost_usd"] == pytest.approx(
+        sum(e["cost_usd"] for e in entries if e["kind"] == "assistant")
+    )
+    assert result["cost_usd"] > 0
+    assert [e["seq"] for e in entries] == list(range(1, len(entries) + 1))
+    assert result["log"] == str(place.logs()[0])
+    assert result["context"]["level"] == "GREEN"
+    assert "test-key-1" not in place.logs()[0].read_text()
+
+
+def test_it_fixes_a_failing_test(place: Place) -> None:
+    (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (place.project / "test_calc.py").write_text(
+        "import unittest\nfrom calc import add\n\n"
+        "class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(add(1, 2), 3)\n"
+    )
+    test = ("Bash", {"command": "python3 -m unittest"})
+    change = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+    with Server(
+        [
+            Say(tools=[test, ("Read", {"path": "calc.py"})]),
+            Say(tools=[("Edit", change), test]),
+            Say("Fixed: `calc.py:2` subtracted."),
+        ]
+    ) as server:
+        done = place.run(
+            "-p", "fix the failing test", "--permission-mode", "accept-edits",
+            "--allow", "Bash(python3 -m unittest:*)", env=place.server(server.url),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Fixed: `calc.py:2` subtracted.\n"
+    results = [e for e in place.entries() if e["kind"] == "tool_result"]
+    assert [e["is_error"] for e in results] == [True, False, False, False]
+    assert "a + b" in (place.project / "calc.py").read_text()
+
+
+def test_stream_json_begins_with_the_session_and_ends_with_the_result(place: Place) -> None:
+    with Server([Say("Let me see.", tools=[("Glob", {"pattern": "*"})]), Say("Done.")]) as server:
+        done = place.run(
+            "-p", "look", "--output-format", "stream-json", env=place.server(server.url)
+        )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0]["type"] == "session_opened"
+    assert lines[0]["session_id"] == lines[-1]["session_id"]
+    assert lines[-1]["type"] == "result"
+    assert {"call_started", "text_delta", "tool_started", "tool_finished"} <= {
+        line["type"] for line in lines
+    }
+
+
+def test_no_key(place: Place) -> None:
+    done = place.run("-p", "hello")
+    assert done.returncode == 5
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ctxagent demo"):
+        assert name in done.stderr
+    assert done.stdout == ""
+    assert place.logs() == []
+    result = document(place.run("-p", "hello", "--output-format", "json"))
+    assert result["error"]["type"] == "NoCredentials"
+
+
+def test_an_unknown_setting(place: Place) -> None:
+    (place.project / ".agentrc").write_text("# mine\n[model]\neffrot = 'high'\n")
+    done = place.run("-p", "hello")
+    assert done.returncode == 2
+    assert f"{place.project}/.agentrc:3" in done.stderr
+    assert "model.effort" in done.stderr
+    result = document(place.run("-p", "hello", "--output-format", "json"))
+    assert (result["exit_code"], result["error"]["type"]) == (2, "ConfigError")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-p", " "], "there is no task"),
+        ([], "there is no task"),
+        (["-p", "x", "--fork"], "--fork needs a session"),
+        (["-p", "x", "--allow", "Bsh(ls)"], "Bash"),
+        (["-p", "x", "-c", "model.nope=1"], "model.nope"),
+        (["-p", "x", "--model", "scripted:/nowhere"], "/nowhere"),
+        (["-p", "x", "--nope"], "--nope"),
+    ],
+)
+def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
+    done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert place.logs() == []
+
+
+def test_what_would_ask_is_denied_and_the_rule_named(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("I may not.")]) as server:
+        done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["result"]) == ("denied", 3, "I may not.")
+    assert result["denials"][0]["rule"] == "Bash(touch a:*)"
+    assert "Bash(touch a:*)" in result["error"]["message"]
+    assert not (place.project / "a").exists()
+
+
+def test_limits(place: Place) -> None:
+    with Server(lambda body: Say(tools=[("Bash", {"command": "echo x"})])) as server:
+        done = place.run(
+            "-p", "go", "--max-turns", "3", "--output-format", "json", env=place.server(server.url)
+        )
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["calls"]) == ("limit", 4, 3)
+
+
+def test_a_budget_needs_a_price(place: Place) -> None:
+    done = place.run(
+        "-p",
+        "go",
+        "--max-budget-usd",
+        "1",
+        "--model",
+        "who",
+        env=place.server("http://127.0.0.1:9"),
+    )
+    assert done.returncode == 2
+    assert "price of who" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "told"),
+    [
+        (Fail(401, "bad key"), "RequestRejected", "ANTHROPIC_API_KEY"),
+        (Fail(404, "no such model"), "RequestRejected", "claude-sonnet-5-5"),
+        (Say("x", error=("invalid_request_error", "bad")), "RequestRejected", "bad"),
+    ],
+)
+def test_refusals_are_told_at_once_and_the_session_goes_on(
+    place: Place, step: Any, kind: str, told: str
+) -> None:
+    with Server([step, Say("Better.")]) as server:
+        first = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+        again = place.run("--continue", "-p", "go on", env=place.server(server.url))
+    result = document(first)
+    assert (result["exit_code"], result["error"]["type"]) == (5, kind)
+    assert told in result["error"]["message"]
+    assert (again.returncode, again.stdout) == (0, "Better.\n")
+    assert server.rejected == []
+    assert len(server.requests) == 2
+
+
+def test_passing_faults_are_retried(place: Place) -> None:
+    steps = [
+        Fail(529, "overloaded"),
+        Fail(429, "slow down", headers={"retry-after": "0"}),
+        Say("half of it", fault="cut"),
+        Say("some", error=("overloaded_error", "busy"), after=2),
+        Say("whole", fault="end", after=3),
+        Say("whole"),
+    ]
+    with Server(steps) as server:
+        done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+    result = document(done)
+    assert (result["status"], result["result"]) == ("ok", "whole")
+    assert done.stderr.count("retry ") == 5
+    assert server.rejected == []
+
+
+def test_piped_input_is_the_task(place: Place) -> None:
+    with Server(lambda body: Say("Yes.")) as server:
+        env = place.server(server.url)
+        for arguments in (["-p", "-"], ["-p"], []):
+            done = place.run(*arguments, env=env, stdin="is it\nso?")
+            assert (done.returncode, done.stdout) == (0, "Yes.\n")
+            assert "is it\\nso?" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_an_open_standard_input_does_not_block(place: Place) -> None:
+    reading, writing = os.pipe()
+    with Server([Say("Yes.")]) as server:
+        done = subprocess.run(
+            [COMMAND, "-p", "hello"], stdin=reading, cwd=place.project,
+            env=place.server(server.url), capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    os.close(reading)
+    os.close(writing)
+    assert done.stdout == "Yes.\n"
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: int) -> None:
+    (place.project / "pipe").unlink(missing_ok=True)
+    os.mkfifo(place.project / "pipe")
+    command = "echo $$ > pid; echo begun > pipe; sleep 300"
+    with Server([Say(tools=[("Bash", {"command": command})]), Say("Fine.")]) as server:
+        env = place.server(server.url)
+        with subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
+            cwd=place.project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        ) as run:  # fmt: skip
+            assert (place.project / "pipe").read_text() == "begun\n"  # waits for the command
+            run.send_signal(name)
+            out, _ = run.communicate(timeout=30)
+        assert run.returncode == 130
+        assert json.loads(out)["status"] == "interrupted"
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((place.project / "pid").read_text()), 0)
+        again = place.run("--continue", "-p", "go on", env=env)
+    assert again.stdout == "Fine.\n"
+    assert server.rejected == []
+
+
+def test_a_killed_run_goes_on(place: Place) -> None:
+    os.mkfifo(place.project / "pipe")
+    slow = ("Bash", {"command": "echo begun > pipe; sleep 300 & echo $! > child; wait"})
+    quick = ("Bash", {"command": "echo done"})
+    with Server([Say("First.", tools=[quick]), Say("Then.", tools=[quick, slow]), Say("On.")]) as s:
+        env = place.server(s.url)
+        run = subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass"], cwd=place.project, env=env,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        assert (place.project / "pipe").read_text() == "begun\n"
+        run.kill()
+        run.wait()
+        before = place.entries()
+        with place.logs()[0].open("ab") as log:
+            log.write(b'{"v": 1, "seq": 99, "kind": "tool_res')  # and torn in the middle of a write
+        done = place.run("--continue", "-p", "go on", "--verbose", env=env)
+    assert (done.returncode, done.stdout) == (0, "On.\n")
+    assert "torn last line" in done.stderr
+    assert s.rejected == []
+    assert place.entries()[: len(before)] == before
+    sent = json.dumps(s.requests[-1]["messages"])
+    assert sent.count("outcome unknown") == 1
+    assert '"go on"' in sent
+    for pid in (place.project / "child").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def test_resume_by_id_and_fork(place: Place) -> None:
+    with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "first", env=env)
+        (log,) = place.logs()
+        place.run("--resume", log.parent.name[:-2], "-p", "second", env=env)
+        before = log.read_bytes()
+        place.run("--continue", "--fork", "-p", "third", env=env)
+    assert log.read_bytes() == before
+    assert len(place.logs()) == 2
+    fork = next(p for p in place.logs() if p != log)
+    opened = [e for e in map(json.loads, fork.read_text().splitlines()) if e["kind"] == "session"]
+    assert opened[-1]["parent"]["id"] == log.parent.name
+    third = server.requests[-1]["messages"]
+    assert [m["role"] for m in third] == ["user", "assistant"] * 2 + ["user"]
+    listed = place.run("sessions", "list").stdout
+    assert log.parent.name in listed
+    assert "first" in listed
+    shown = place.run("sessions", "show", log.parent.name).stdout
+    assert "## User" in shown
+    assert "Two." in shown
+    exported = place.run("sessions", "export", log.parent.name, "--format", "json").stdout
+    assert json.loads(exported)[0]["kind"] == "session"
+    copy = place.run("sessions", "fork", log.parent.name).stdout.strip()
+    assert place.state.glob(f"projects/*/sessions/{copy}/log.jsonl")
+    assert place.run("sessions", "show", "nope").returncode == 1
+
+
+def test_instruction_files_are_given_once(place: Place) -> None:
+    (place.project / "AGENTS.md").write_text("Always say please.")
+    (place.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    (place.root / "CLAUDE.md").write_text("From the parent.")
+    home = place.root / "home" / ".config" / "ctxagent"
+    home.mkdir(parents=True)
+    (home / "AGENTS.md").write_text("From the user.")
+    with Server([Say("Yes."), Say("Yes.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "hello", env=env)
+        place.run("--continue", "-p", "hello again", env=env)
+    for request in server.requests:
+        sent = json.dumps(request["messages"])
+        for words in ("Always say please.", "From the parent.", "From the user."):
+            assert sent.count(words) == 1
+        assert sent.index("From the user.") < sent.index("From the parent.")
+        assert sent.index("From the parent.") < sent.index("Always say please.")
+
+
+def test_other_servers_and_unknown_models(place: Place) -> None:
+    with Server([Say("Hi."), Say("Hi.")], models={"local-7b": (32_000, 4_000)}) as server:
+        env = place.server(server.url)
+        arguments = ["-p", "hello", "--output-format", "json", "--model"]
+        asked = document(place.run(*arguments, "local-7b", env=env))
+        guessed = document(place.run(*arguments, "mystery", env=env))
+        given = place.run("config", "--model", "x", env=env)
+    assert asked["context"]["window"] == 32_000
+    assert server.requests[0]["max_tokens"] == 4_000
+    assert guessed["context"]["window"] == 200_000
+    assert asked["cost_usd"] is None
+    assert given.returncode == 2  # options of the agent stand before the command
+
+
+def test_config_and_doctor(place: Place) -> None:
+    (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(make:*)"]\n')
+    shown = place.run("config", "--explain")
+    assert "permissions.allow = []" in shown.stdout
+    assert "ctxagent config --trust" in shown.stderr
+    assert place.run("config", "--trust").returncode == 0
+    assert 'permissions.allow = ["Bash(make:*)"]' in place.run("config").stdout
+    found = place.run("doctor")
+    assert found.returncode == 1
+    assert "FAIL  credentials" in found.stdout
+    assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0
+
+
+def test_the_demo_runs_to_its_end(place: Place) -> None:
+    done = place.run("demo", "--fast")
+    assert done.returncode == 0, done.stderr
+    assert "scripted" in done.stdout
+    assert "FAILED (failures=1)" in done.stdout
+    assert "Ran 4 tests" in done.stdout
+    assert "OK" in done.stdout

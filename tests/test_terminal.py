@@ -1,0 +1,155 @@
+"""The real command in a pseudo-terminal, as a person sees it."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .support.command import Place
+from .support.screen import Terminal
+from .support.server import Say, Server
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_day_in_the_repl(place: Place) -> None:
+    (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    change = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+    long = ("Bash", {"command": "echo $$ > pid; echo under way; sleep 300"})
+    steps = [
+        Say("I make a **file** first.", tools=[("Bash", {"command": "touch made && echo yes"})]),
+        Say("Now the bug.", tools=[("Edit", change)]),
+        Say("Both are done."),
+        Say("This takes long.", tools=[long]),
+        Say("I am still here."),
+    ]
+    with Server(steps) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("fix the bug in @calc.py")
+        terminal.see("fix the bug in @calc.py")
+        terminal.press("enter")
+        terminal.see("touch made && echo yes")
+        terminal.see("Bash(touch made:*)")
+        assert not (place.project / "made").exists()
+        terminal.type("y")
+        shown = terminal.see(lambda text: "a + b" in text and "Edit(calc.py)" in text)
+        assert (place.project / "made").exists()
+        assert "return a - b" in shown
+        assert "a - b" in (place.project / "calc.py").read_text()
+        terminal.type("y")
+        terminal.see("Both are done.")
+        assert "a + b" in (place.project / "calc.py").read_text()
+        terminal.type("now something long\r")
+        terminal.see("sleep 300")
+        terminal.type("y")
+        terminal.see("under way")
+        terminal.press("ctrl-c")
+        terminal.see("nterrupted")
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((place.project / "pid").read_text()), 0)
+        terminal.type("are you there?\r")
+        terminal.see("I am still here.")
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    assert b"\x1b[?1049h" not in terminal.raw, "the alternate screen was used"
+    assert b"\x1b[2J" not in terminal.raw, "the screen was cleared"
+    kinds = [entry["kind"] for entry in place.entries()]
+    assert kinds.count("tool_result") == 3
+    assert kinds.count("end") == 3
+
+
+def test_no_with_a_reason_reaches_the_model(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("As you wish.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("go\r")
+        terminal.see("Bash(touch a:*)")
+        terminal.type("n")
+        terminal.type("not in this folder\r")
+        terminal.see("As you wish.")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert not (place.project / "a").exists()
+    assert "not in this folder" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_without_a_key_the_repl_says_what_to_do_and_stays(place: Place) -> None:
+    terminal = Terminal(cwd=place.project, env=place.environ())
+    terminal.see("❯")
+    terminal.type("hello\r")
+    terminal.see("ANTHROPIC_API_KEY")
+    terminal.see("ctxagent demo")
+    terminal.type("/quit\r")
+    assert terminal.leave() == 0
+
+
+def test_a_silent_model_can_be_interrupted(place: Place) -> None:
+    asked = threading.Event()
+
+    def step(body: dict[str, Any]) -> Say:
+        first = not asked.is_set()
+        asked.set()
+        return Say("half a word", fault="silence") if first else Say("Fine again.")
+
+    with Server(step) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("hello\r")
+        terminal.see("half")
+        terminal.press("esc")
+        terminal.see("nterrupted")
+        terminal.type("and now?\r")
+        terminal.see("Fine again.")
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+
+
+def test_continue_shows_that_the_session_goes_on(place: Place) -> None:
+    with Server([Say("One."), Say("Two.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "first", env=env)
+        terminal = Terminal("--continue", cwd=place.project, env=env)
+        terminal.see("❯")
+        terminal.type("second\r")
+        terminal.see("Two.")
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    assert len(place.logs()) == 1
+    assert [m["role"] for m in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
+    """A module named `anthropic` that waits for a file stands in for the slow import."""
+    slow = place.root / "slow"
+    (slow / "anthropic").mkdir(parents=True)
+    gate = place.root / "gate"
+    os.mkfifo(gate)
+    (slow / "anthropic" / "__init__.py").write_text(f"open({str(gate)!r}).read()\n")
+    env = {**place.server("http://127.0.0.1:9"), "PYTHONPATH": str(slow)}
+    terminal = Terminal(cwd=place.project, env=env)
+    terminal.see("❯")
+    terminal.type("typed while it is imported")
+    terminal.see("typed while it is imported")
+    terminal.press("ctrl-c")
+    gate.write_text("go\n")
+    terminal.type("/quit\r")
+    terminal.leave()
+
+
+def test_the_demo_in_a_terminal(place: Place) -> None:
+    terminal = Terminal("demo", "--fast", cwd=place.project, env=place.environ())
+    terminal.see("scripted")
+    text = terminal.see("all four tests pass")
+    assert "FAILED (failures=1)" in text
+    assert "+    return (whole * (1 - discount)).quantize(CENT)" in text
+    assert terminal.leave() == 0
+    assert place.logs() == []
