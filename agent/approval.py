@@ -17,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .readonly import is_read_only, paths, reads_below
 from .rules import (
     Match,
     Place,
@@ -31,8 +30,9 @@ from .rules import (
     narrowest,
     parse_rule,
 )
-from .shell import Part, Script, Word, parse
-from .wrappers import names
+from .shell.readonly import is_read_only, paths, reads_below
+from .shell.syntax import Part, Script, Word, parse
+from .shell.wrappers import names
 
 if TYPE_CHECKING:
     from ..tools.base import Params, Tool

@@ -18,8 +18,8 @@ from itertools import islice
 from typing import Literal
 
 from .errors import UsageError
-from .shell import Part, Script, Word
-from .wrappers import names
+from .shell.syntax import Part, Script, Word
+from .shell.wrappers import names
 
 TOOLS = ("Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall")
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}

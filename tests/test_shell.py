@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.readonly import is_read_only
-from ctxagent.agent.shell import Script, parse
+from ctxagent.agent.shell.readonly import is_read_only
+from ctxagent.agent.shell.syntax import Script, parse
 
 
 def lines(script: Script) -> list[str]:

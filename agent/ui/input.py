@@ -11,8 +11,10 @@ import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
@@ -23,9 +25,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
 from .commands import COMMANDS
 from .questions import ANSWERS
-
-if TYPE_CHECKING:
-    from .terminal import Terminal
+from .screen import Host
 
 LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
 FILES = 200_000  # paths that a completion looks at
@@ -34,6 +34,32 @@ SHOWN = 40  # completions offered
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _COMMAND = re.compile(r"/([\w-]*)$")
+
+
+class Editor(Protocol):
+    """What the keys act on: `words` is the input, `reply` the answer to an open question, and
+    `instant` holds the keys that answer it at once."""
+
+    host: Host
+    words: Buffer
+    reply: Buffer
+    app: Application[Any]
+
+    @property
+    def asking(self) -> bool: ...
+
+    @property
+    def instant(self) -> str: ...
+
+    def give(self, text: str) -> None:
+        """Answer the open question."""
+        ...
+
+    def restore(self, words: str) -> None:
+        """Put words back in front of what is typed."""
+        ...
+
+    def hint(self, text: str) -> None: ...
 
 
 class PrivateHistory(FileHistory):
@@ -110,10 +136,10 @@ def rank(typed: str, paths: Sequence[str], limit: int) -> list[str]:
     return [path for _, _, path in sorted(found)[:limit]]
 
 
-def editing_keys(terminal: "Terminal") -> KeyBindings:
+def editing_keys(editor: Editor) -> KeyBindings:
     """Keys of the input."""
     keys = KeyBindings()
-    words = terminal.words
+    words = editor.words
     typing = has_focus(words)
     waiting = Condition(lambda: not words.text)
 
@@ -128,7 +154,7 @@ def editing_keys(terminal: "Terminal") -> KeyBindings:
         elif words.text.strip():
             text = words.text
             words.reset(append_to_history=True)
-            terminal.host.submit(text)
+            editor.host.submit(text)
 
     @keys.add("escape", "enter", filter=typing)
     @keys.add("c-j", filter=typing)
@@ -137,64 +163,64 @@ def editing_keys(terminal: "Terminal") -> KeyBindings:
 
     @keys.add("c-d", filter=typing & waiting)
     def _(event: KeyPressEvent) -> None:
-        terminal.host.leave()
+        editor.host.leave()
 
     @keys.add("up", filter=typing & waiting)
     def _(event: KeyPressEvent) -> None:
-        if queued := terminal.host.recall():
-            terminal.restore(queued)
+        if queued := editor.host.recall():
+            editor.restore(queued)
         else:
             words.auto_up(event.arg)
 
     return keys
 
 
-def answer_keys(terminal: "Terminal") -> KeyBindings:
+def answer_keys(editor: Editor) -> KeyBindings:
     """Keys of an open question."""
     keys = KeyBindings()
-    replying = has_focus(terminal.reply)
+    replying = has_focus(editor.reply)
 
     def add(key: str) -> None:
-        @keys.add(key, filter=replying & Condition(lambda: key in terminal.instant))
+        @keys.add(key, filter=replying & Condition(lambda: key in editor.instant))
         def _(event: KeyPressEvent) -> None:
-            terminal.give(key)
+            editor.give(key)
 
     for key in ANSWERS:
         add(key)
     return keys
 
 
-def session_keys(terminal: "Terminal", *others: KeyBindingsBase) -> KeyBindingsBase:
+def session_keys(editor: Editor, *others: KeyBindingsBase) -> KeyBindingsBase:
     """Keys that mean the same wherever the focus is, merged with `others`."""
     keys = KeyBindings()
-    words = terminal.words
-    working = Condition(lambda: terminal.host.working)
-    vi = Condition(lambda: terminal.app.editing_mode == EditingMode.VI)
-    empty = Condition(lambda: not (terminal.reply if terminal.asking else words).text)
+    words = editor.words
+    working = Condition(lambda: editor.host.working)
+    vi = Condition(lambda: editor.app.editing_mode == EditingMode.VI)
+    empty = Condition(lambda: not (editor.reply if editor.asking else words).text)
     asked_at = -LEAVING
 
     @keys.add("escape", filter=working & empty & ~is_searching, eager=True)
     @keys.add("escape", filter=working & ~vi & ~is_searching)
     def _(event: KeyPressEvent) -> None:
-        terminal.host.interrupt()
+        editor.host.interrupt()
 
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>")
     def _(event: KeyPressEvent) -> None:
         nonlocal asked_at
-        if terminal.host.working:
-            terminal.host.interrupt()
+        if editor.host.working:
+            editor.host.interrupt()
         elif words.text:
             words.reset()
         elif time.monotonic() - asked_at < LEAVING:
-            terminal.host.leave()
+            editor.host.leave()
         else:
             asked_at = time.monotonic()
-            terminal.hint("Press Ctrl-C again to leave.")
-            event.app.loop.call_later(LEAVING, terminal.hint, "")  # type: ignore[union-attr]
+            editor.hint("Press Ctrl-C again to leave.")
+            event.app.loop.call_later(LEAVING, editor.hint, "")  # type: ignore[union-attr]
 
     @keys.add("s-tab")
     def _(event: KeyPressEvent) -> None:
-        terminal.host.cycle_mode()
+        editor.host.cycle_mode()
 
     return merge_key_bindings([keys, *others])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .shell import Part, Word
+from .syntax import Part, Word
 from .wrappers import names
 
 

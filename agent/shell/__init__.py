@@ -1,0 +1,1 @@
+"""Shell commands, read before they run: their parts, what only looks, what hides a command."""
