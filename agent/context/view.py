@@ -8,7 +8,7 @@ An edit of history (a mask, a summary, a changed system prompt) leaves out all t
 after it, because newer models bind each thinking block to everything before it (DESIGN section 5).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,6 +48,30 @@ class Item:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call in the view, with the place of its item. `input` is as the model wrote it."""
+
+    id: str
+    seq: int
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tool result in the view: its item, block and call. `size` is in unscaled tokens, as it
+    stands now; `masked` says that a stub stands for it. `details` are those of its entry."""
+
+    item: Item
+    block: Block
+    call: Call
+    size: int
+    masked: bool
+    details: dict[str, Any]
+    offloaded: str | None
+
+
 @dataclass(slots=True)
 class View:
     """`size` is the estimate over all items, system and tools, in unscaled tokens.
@@ -67,7 +91,9 @@ class View:
     size_then: int | None = None
     ratio: float = 1.0
     last_seq: int = 0
+    calls: dict[str, Call] = field(default_factory=dict)
     _where: dict[int, int] = field(default_factory=dict)
+    _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
@@ -76,6 +102,7 @@ class View:
             self._append(entry.seq, "user", _blocks(entry.content))
         elif isinstance(entry, ToolResult):
             self._append(entry.seq, "user", [_result(entry)])
+            self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, Assistant):
             self._add_assistant(entry)
         elif isinstance(entry, Session):
@@ -86,6 +113,20 @@ class View:
             self._add_summary(entry)
         elif isinstance(entry, Revert):
             raise ValueError("a revert changes what was folded before it: use fold()")
+
+    def results(self) -> Iterator[Result]:
+        """The tool results in the view, oldest first."""
+        for item in self.items:
+            block = item.blocks[0] if item.role == "user" and item.blocks else {}
+            call = self.calls.get(str(block.get("tool_use_id")))
+            if block.get("type") == "tool_result" and call is not None:
+                details, offloaded = self._facts.get(item.seq, ({}, None))
+                masked = call.id in item.stubs
+                yield Result(item, block, call, item.size, masked, details, offloaded)
+
+    def position(self, seq: int) -> int | None:
+        """The index of an entry's item, None when it does not stand in the view."""
+        return self._where.get(seq)
 
     def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
         item = Item(seq, role, blocks, sum(tokens.of_block(b) for b in blocks))
@@ -101,6 +142,11 @@ class View:
         before = max(self.size, 1)
         item = self._append(entry.seq, "assistant", entry.content)
         item.stop_reason = entry.stop_reason
+        for block in entry.content:
+            name, given = block.get("name"), block.get("input")
+            if block.get("type") == "tool_use" and isinstance(given, dict):
+                call = Call(str(block.get("id")), entry.seq, str(name), given)
+                self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
         if 1 / CREDIBLE <= usage.prompt / before <= CREDIBLE:
             self.used, self.size_then = usage, self.size
@@ -149,6 +195,9 @@ class View:
             self._where[item.seq] = len(self.items)
             self.items.append(item)
             self.size += item.size
+        left = {item.seq for item in self.items}
+        self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
+        self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
         self._edited(1)
 
     def _edited(self, start: int) -> None:

@@ -1,0 +1,93 @@
+"""Policy: when each layer acts and what it keeps. The presets carry each source document's numbers.
+
+| | default | v5 (S4) | ctx-001 (S0, S1) | anchored (S2) | ledger (S3) |
+| --- | --- | --- | --- | --- | --- |
+| demote above, tokens | 10,000 | 40,000 | 15,000 | 10,000 | 10,000 |
+| clear old results | turn start, when it pays, from 50 % | every call | from 50 % | from 85 % | default |
+| truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
+| prepare a summary | from 70 % | off | off | from 70 % | off |
+| summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
+| keep verbatim | tail | 5 messages | tail | tail | tail |
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..context.window import Window
+
+Threshold = int | float | None  # tokens, share of the window up to 1.0, or off
+When = Literal["pays", "every-call", "from", "off"]
+Mode = Literal["auto", "remind", "off"]
+Summarizer = Literal["model", "mechanical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All thresholds. Sizes are in estimated tokens.
+
+    `clear_when`: "pays" clears at the start of a turn, when the account says that it pays, and at
+    every call from `clear_from` on; "from" only from there on. The tail that a summary leaves
+    verbatim is `keep_messages` messages at least and `keep_tokens` (at most `keep_share` of the
+    window) where that is more; `keep_tokens` 0 keeps exactly the messages. `preview_lines` shortens
+    a reference to that many lines from the beginning.
+    """
+
+    preset: str = "default"
+    mode: Mode = "auto"
+    demote_above: int | None = 10_000
+    preview_chars: int = 2_000
+    preview_lines: int | None = None
+    clear_when: When = "pays"
+    clear_from: Threshold = 0.50
+    clear_keep: int = 3
+    clear_above: int = 1_000
+    clear_tools: tuple[str, ...] = ("Bash", "Read", "Grep", "Glob")
+    truncate_at: Threshold = 0.50
+    prepare_at: Threshold = 0.70
+    summarize_at: Threshold = 0.93
+    keep_tokens: int = 20_000
+    keep_share: float = 0.15
+    keep_messages: int = 5
+    summarizer: Summarizer = "model"
+    model: str | None = None
+
+
+DEFAULT = Policy()
+PRESETS: dict[str, Policy] = {
+    "default": DEFAULT,
+    "v5": replace(
+        DEFAULT,
+        preset="v5",
+        demote_above=40_000,
+        clear_when="every-call",
+        truncate_at=None,
+        prepare_at=None,
+        keep_tokens=0,
+    ),
+    "ctx-001": replace(
+        DEFAULT,
+        preset="ctx-001",
+        demote_above=15_000,
+        preview_lines=10,
+        clear_when="from",
+        prepare_at=None,
+        summarize_at=0.75,
+    ),
+    "anchored": replace(
+        DEFAULT,
+        preset="anchored",
+        clear_when="from",
+        clear_from=0.85,
+        truncate_at=0.85,
+        summarize_at=0.85,
+    ),
+    "ledger": replace(DEFAULT, preset="ledger", prepare_at=None, summarize_at=0.95),
+}
+
+
+def reached(threshold: Threshold, window: Window) -> bool:
+    """Whether the context has come to a threshold; never, when it is off."""
+    if threshold is None:
+        return False
+    limit = threshold * window.size if isinstance(threshold, float) else threshold
+    return window.tokens >= limit
