@@ -7,13 +7,10 @@ it is written and as it really is, links followed: both must be allowed, either 
 shell command is judged by its parts: each must be allowed or only look, any may be denied.
 """
 
-import glob
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +27,8 @@ from .rules import (
     narrowest,
     parse_rule,
 )
-from .shell.readonly import is_read_only, paths, reads_below
+from .shell.patterns import expand
+from .shell.readonly import follows_links, is_read_only, paths, searched
 from .shell.syntax import Part, Script, Word, parse
 from .shell.wrappers import names
 
@@ -58,9 +56,6 @@ _PROTECTED = names(
 _WRITERS = names(
     "cp mv rm rmdir mkdir touch tee truncate ln install dd sed chmod chown shred unlink patch"
 )
-
-
-_MANY = 50  # files behind a shell pattern that are looked at one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +164,7 @@ class Approval:
         if tool == "Grep" and (rule := self._hidden_below(forms)):
             own = self._covering("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(forms[-1])) for r, p in own):
-                reason = f"{text or '.'} holds files that {rule} keeps from being read"
+                reason = f"{text or '.'} may hold files that {rule} keeps from being read"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
         for form in reversed(forms):
@@ -288,9 +283,10 @@ class Approval:
         """A command that only looks, by what it looks at."""
         files = list(paths(part))
         verdicts = [self._judge_file(word, script, bases, edits=False) for word in files]
-        if reads_below(part):
-            folders = [word.text for word in files] or ["."]
-            verdicts += [self._judge_folder(text, script, bases) for text in folders]
+        folders = searched(part)
+        verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
+        if follows_links(part):
+            verdicts.append(self._doubtful("it follows links, wherever they lead", script))
         return reduce(_worse, verdicts, Verdict("allow", f"{_short(part.source)} only looks"))
 
     def _judge_file(
@@ -300,30 +296,23 @@ class Approval:
         if not word.fixed or (word.glob and edits):
             return self._doubtful(f"the file {word.text} is known only when it runs", script)
         tool = "Write" if edits else "Read"
-        verdicts = [self._judge_path(tool, word.text, edits=edits, base=b) for b in bases]
-        for base in bases if word.glob else ():
-            found = self._expanded(word.text, base)
-            verdicts += [self._judge_path(tool, path, edits=edits) for path in found]
-            if not found:
-                folder = "".join(re.split(r"[*?\[]", word.text)[0].rpartition("/")[:2])
-                verdicts.append(self._judge_folder(folder, script, bases))
+        verdicts = []
+        for base in bases:
+            found = expand(word.text, base) if word.glob else []
+            if found is None:
+                reason = f"what {word.text} stands for cannot be looked at file by file"
+                verdicts.append(self._doubtful(reason, script))
+            texts = [word.text, *(found or [])]
+            verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
         return reduce(_worse, verdicts)
 
-    def _expanded(self, pattern: str, base: str) -> list[str]:
-        """The files that a shell pattern stands for; none when they are too many to look at, or
-        when the shell may see it otherwise."""
-        if "[" in pattern or len(re.findall(r"[*?][^/]*(?:/|$)", pattern)) > 2:
-            return []
-        path = os.path.join(base, os.path.expanduser(pattern))  # noqa: PTH111, PTH118
-        found = list(islice(glob.iglob(path), _MANY + 1))  # noqa: PTH207
-        return found if len(found) <= _MANY else []
-
-    def _judge_folder(self, text: str, script: Script, bases: Sequence[str]) -> Verdict:
+    def _judge_folder(self, word: Word, script: Script, base: str) -> Verdict:
         """A folder whose files a command reads without naming them."""
-        forms = [form for base in bases for form in self._forms(text, base)]
+        found = expand(word.text, base) if word.glob else []
+        forms = [form for text in (word.text, *(found or [])) for form in self._forms(text, base)]
         if rule := self._hidden_below(forms):
             return self._doubtful(f"it may read files that {rule} keeps from being read", script)
-        return Verdict("allow", f"no rule keeps what is in {text or '.'}")
+        return Verdict("allow", f"no rule keeps what is in {word.text}")
 
     def _doubtful(self, reason: str, script: Script) -> Verdict:
         rule = f"Bash({exact_command(script.text)})"

@@ -13,29 +13,34 @@ from ..tools.edit import Edit
 from ..tools.environment import child_environment
 from ..tools.glob import Glob
 from ..tools.grep import Grep
-from ..tools.job import Job
+from ..tools.job import Job, listing
 from ..tools.read import Read
+from ..tools.recall import Recall
 from ..tools.todo import Todo
 from ..tools.write import Write
 from . import prompt
 from .approval import Approval
+from .compaction.policy import PRESETS, Policy
 from .context.view import fold
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
+from .hooks import run_hooks
 from .launch import Choice, Launch
 from .loop import Loop
 from .model.base import Model, known
-from .record.entries import Entry, Session, ToolResult
+from .record.entries import Entry, Session, ToolResult, User
+from .record.ledger import Ledger
 from .record.log import Log
-from .record.sessions import Project
+from .record.sessions import Project, whole_text
 from .record.totals import Totals
 from .settings import Settings
+from .shapes import PRESET
 
 SCRIPTED = "scripted:"
 
 
 def every_tool() -> list[Tool[Any]]:
-    return [Bash(), Job(), Read(), Grep(), Glob(), Edit(), Write(), Todo()]
+    return [Bash(), Job(), Read(), Grep(), Glob(), Edit(), Write(), Todo(), Recall()]
 
 
 def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) -> Loop:
@@ -51,7 +56,8 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
             f"the price of {model.id} is not known, so a budget in dollars cannot be kept",
             hint="Use --max-turns, or a model with a known price.",
         )
-    log, entries = _session(Project(launch.state, launch.cwd), choice)
+    project = Project(launch.state, launch.cwd)
+    log, entries = _session(project, choice)
     tools = every_tool()
     folder = log.path.parent
     context = Context(
@@ -59,13 +65,16 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
         session_dir=folder,
         env=child_environment(launch.environ, settings.bash.keep_env),
     )
+    context.recall = lambda ref: whole_text(log.path, ref)
     _restore(context, entries)
-    totals = Totals()
+    ledger, totals = Ledger(), Totals()
     for entry in entries:
+        ledger.add(entry)
         totals.add(entry)
     loop = Loop(
         log=log,
         view=fold(entries),
+        ledger=ledger,
         totals=totals,
         model=model,
         tools=tools,
@@ -75,13 +84,16 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
             ask=settings.permissions.ask,
             deny=settings.permissions.deny,
             cwd=launch.cwd,
-            readable=(folder,),
+            readable=(folder, *project.folders(_origins(entries) - {folder.name})),
         ),
         context=context,
         emit=emit,
         ask=ask,
-        demotion=settings.demote,
         opening=lambda: _opening(launch, loop, entries),
+        surroundings=lambda: _surroundings(launch, context.env, entries),
+        renewal=lambda: _renewal(launch, loop),
+        hook=lambda name, event: _hook(launch, loop, name, event),
+        policy=policy_of(settings),
         bounds=launch.bounds,
         max_tokens=settings.model.max_tokens,
         effort=settings.model.effort,
@@ -90,6 +102,30 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
     for warning in [*log.warnings, *_moved(entries, launch.cwd)]:
         emit(Notice("warning", warning))
     return loop
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The policy of the chosen preset, with every number that the settings give in its place."""
+    compact, clearing = settings.compact, settings.microcompact
+    chosen: dict[str, Any] = {
+        "mode": compact.mode,
+        "summarize_at": compact.at,
+        "prepare_at": compact.prepare_at,
+        "keep_tokens": compact.keep_tokens,
+        "keep_messages": compact.keep_messages,
+        "model": compact.model,
+        "summarizer": compact.summarizer,
+        "demote_above": settings.demote.above,
+        "preview_chars": settings.demote.preview_chars,
+        "clear_when": PRESET if clearing.when == "auto" else clearing.when,
+        "clear_from": clearing.from_,
+        "clear_keep": clearing.keep,
+        "clear_above": clearing.above,
+        "clear_tools": clearing.tools,
+        "truncate_at": settings.truncate.at,
+    }
+    given = {name: value for name, value in chosen.items() if value != PRESET}
+    return replace(PRESETS[compact.preset], **given)
 
 
 def make_model(settings: Settings, environ: Mapping[str, str]) -> Model:
@@ -127,16 +163,15 @@ def change_model(loop: Loop, launch: Launch, id: str) -> None:
 def _session(project: Project, choice: Choice) -> tuple[Log, list[Entry]]:
     if choice.id is None and not choice.newest:
         return Log.create(project.new()), []
-    path = project.find(choice.id) if choice.id else project.newest()
+    path = project.newest() if choice.id is None else project.find(choice.id)
     return Log.open(project.fork(path) if choice.fork else path)
 
 
-def _opening(launch: Launch, loop: Loop, entries: Sequence[Entry]) -> list[Entry]:
-    """What is recorded before the first words of this process: who opened the session, with the
-    system prompt and tools where they changed, and, in a new session, where this is."""
+def _opening(launch: Launch, loop: Loop, entries: Sequence[Entry]) -> Session:
+    """Who opened the session, with the system prompt and the tools where they changed."""
     system = prompt.system(launch.append_prompt)
     schemas = [tool.schema() for tool in loop.tools]
-    opened = Session(
+    return Session(
         id=loop.log.path.parent.name,
         cwd=str(launch.cwd),
         version=__version__,
@@ -145,8 +180,40 @@ def _opening(launch: Launch, loop: Loop, entries: Sequence[Entry]) -> list[Entry
         tools=None if schemas == loop.view.tools else schemas,
         parent=_parent(loop, entries),
     )
-    new = not entries
-    return [opened, *(prompt.opening(launch.cwd, launch.config_home) if new else ())]
+
+
+def _surroundings(launch: Launch, env: Mapping[str, str], entries: Sequence[Entry]) -> list[Entry]:
+    """Where this is and what the project says, in a session that was not told yet."""
+    told = any(isinstance(e, User) and e.source == "environment" for e in entries)
+    return [] if told else prompt.opening(launch.cwd, launch.config_home, env)
+
+
+def _renewal(launch: Launch, loop: Loop) -> list[Entry]:
+    """What must stand in the context after a summary."""
+    return prompt.renewal(
+        launch.cwd,
+        launch.config_home,
+        mode=loop.approval.mode,
+        todos=loop.context.todos,
+        jobs=listing(loop.context.jobs),
+    )
+
+
+async def _hook(launch: Launch, loop: Loop, name: str, event: dict[str, Any]) -> str | None:
+    """Run the person's commands for a point by name, if there are any."""
+    commands = getattr(launch.settings.hooks, name)
+    return await run_hooks(
+        commands,
+        {"event": name, "session": loop.folder.name, **event},
+        cwd=launch.cwd,
+        env=loop.context.env,
+        warn=lambda text: loop.emit(Notice("warning", text)),
+    )
+
+
+def _origins(entries: Sequence[Entry]) -> set[str]:
+    """The sessions that the entries come from: a copy still names what the original offloaded."""
+    return {entry.id for entry in entries if isinstance(entry, Session)}
 
 
 def _parent(loop: Loop, entries: Sequence[Entry]) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import toml
-from .errors import ConfigError, UsageError
-from .settings import ENV_PREFIX, KEYS, RULES, SECTIONS, Key, Settings, build, conceal, show
+from .errors import ConfigError, UsageError, conceal
+from .settings import ENV_PREFIX, KEYS, RULES, SECTIONS, Key, Settings, build, by_key, show
 from .trust import is_trusted, trust
 
 __all__ = [
@@ -105,12 +105,11 @@ def load(
 
 def explain(loaded: Loaded) -> list[Row]:
     """Every setting, its value as it would stand in a file, where it came from, what it does."""
-    rows = []
-    for name, key in KEYS.items():
-        section, _, field = name.partition(".")
-        value = getattr(getattr(loaded.settings, section), field)
-        rows.append(Row(name, show(key, value), loaded.origins[name].source, key.help))
-    return rows
+    value = by_key(loaded.settings)
+    return [
+        Row(name, show(key, value[name]), loaded.origins[name].source, key.help)
+        for name, key in KEYS.items()
+    ]
 
 
 def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
@@ -127,7 +126,11 @@ def config_home(environ: Mapping[str, str]) -> Path:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    try:
+        return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    except RuntimeError:  # nor has the user an entry in the system's list
+        hint = "Set HOME to a folder for settings and sessions."
+        raise ConfigError("not set, and the user has no home", where="HOME", hint=hint) from None
 
 
 def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .config import Loaded
 from .context.view import fold
 from .context.wire import UNKNOWN_OUTCOME, messages
+from .errors import conceal
 from .record.log import read
 
 
@@ -28,7 +29,7 @@ def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
-        Finding("server", settings.model.base_url or "the public API"),
+        Finding("server", conceal(settings.model.base_url or "the public API")),
         Finding(
             "credentials",
             key or "none: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or try `ctxagent demo`",

@@ -4,6 +4,7 @@
     ├── UsageError                2   a wrong option, or a combination that means nothing
     │   └── ConfigError           2   a setting: its file, its line and the nearest known key
     ├── SessionError              1   no such session, or another process holds it
+    ├── CompactionFailed          1   nothing was changed; it says why
     ├── RecordError               1   the log could not be written: stop before the next effect
     ├── LimitReached              4   turns, budget, output, or a context that cannot be made to fit
     └── ModelError                5   the model could not be reached, or refused us
@@ -15,6 +16,10 @@
 
 Exit codes are those of the command line's contract.
 """
+
+import re
+
+_CREDENTIALS = re.compile(r"(?<=//)\S*@|[^/\s\"'=]+:[^/\s\"']*@")
 
 
 class CtxagentError(Exception):
@@ -48,6 +53,10 @@ class SessionError(CtxagentError):
 
 
 class RecordError(CtxagentError):
+    pass
+
+
+class CompactionFailed(CtxagentError):
     pass
 
 
@@ -110,3 +119,8 @@ class ModelUnavailable(ModelError):
 
 class ScriptExhausted(ModelError):
     pass
+
+
+def conceal(text: str) -> str:
+    """The text without the user name and password of an address in it."""
+    return _CREDENTIALS.sub("…@", text)

@@ -1,7 +1,8 @@
 """What happens now: the grammar that every front end reads. Events are ephemeral.
 
 A turn is  UserSaid · (CallStarted · (Waiting | ThinkingDelta | TextDelta | ToolDraft | Retrying)* ·
-CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Notice anywhere.
+CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Notice and
+Compacted anywhere.
 After `Retrying` the deltas of the broken attempt are void: a front end takes them back.
 What must outlive the moment is an entry of the log, not an event.
 """
@@ -116,6 +117,21 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """A layer made the context smaller. Tokens are those of the whole context; `refs` counts the
+    entries that a stub or the summary now stands for; `detail` is one line for people."""
+
+    layer: Literal["demote", "microcompact", "truncate", "summary"]
+    trigger: str
+    tokens_before: int
+    tokens_after: int
+    seconds: float
+    cost_usd: float | None
+    refs: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFinished:
     """`status` and `error` as in the JSON result; `text` is the final answer."""
 
@@ -136,6 +152,7 @@ Event = (
     | ToolOutput
     | ToolFinished
     | Notice
+    | Compacted
     | TurnFinished
 )
 

@@ -8,12 +8,10 @@ interrupt, a crash or a kill loses none that was finished.
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,10 +19,10 @@ from pydantic import ValidationError
 from ..tools.base import Context, Interrupted, Output, Params, Tool, ToolError
 from .approval import Approval, Verdict
 from .compaction import demote
+from .compaction.policy import Policy
 from .events import Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
+from .record.archive import offload
 from .record.entries import Block, Entry, Note, ToolResult
-from .record.log import make_private
-from .settings import DemoteSettings
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
@@ -58,7 +56,7 @@ class Execution:
     tools: Mapping[str, Tool[Any]]
     approval: Approval
     context: Context
-    demotion: DemoteSettings
+    policy: Policy
     record: Callable[[Entry], Entry]
     next_seq: Callable[[], int]
     emit: Emit
@@ -201,17 +199,15 @@ class Execution:
 
     def _demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
         """The text, or the reference that stands for it once it is in a file of the session."""
-        folder, above = self.context.session_dir, self.demotion.above
-        if folder is None or above is None:
+        folder = self.context.session_dir
+        if folder is None:
             return text, None
         path = folder / "offloaded" / demote.name(tool, self.next_seq(), datetime.now())
-        plan = demote.plan(
-            text, path=str(path), above=above, preview_chars=self.demotion.preview_chars
-        )
+        plan = demote.plan(text, path=str(path), policy=self.policy)
         if plan is None:
             return text, None
         try:
-            _write_private(path, text)
+            offload(path, text)
         except OSError as error:
             details["not_offloaded"] = str(error.strerror)
             return text, None
@@ -219,19 +215,12 @@ class Execution:
         return plan.reference, str(path.relative_to(folder))
 
 
-def _write_private(path: Path, text: str) -> None:
-    make_private(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        file.write(text)
-
-
 def _json_error(raw: str) -> str:
     try:
         json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
-    return "they are not a JSON object"
+    return "they are not a JSON object, or one that is nested too deep"
 
 
 def _what_is_wrong(tool: Tool[Any], error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 1. The user's words are recorded before anything else.
 2. The request is made from the view, and the model is asked.
+   Before each request the engine makes the context small enough.
 3. Its reply is recorded.
 4. The calls in it are executed, each result recorded as it finishes; back to 2.
 5. A reply without calls ends the turn.
@@ -11,24 +12,32 @@ the loop ready for the next words.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from ..tools.base import Context, Tool
 from ..tools.job import end_all
 from .approval import Approval
-from .context.view import View
+from .compaction import demote
+from .compaction.engine import Engine
+from .compaction.host import Said
+from .compaction.policy import DEFAULT, Policy
+from .context.view import View, fold
 from .context.window import Window, measure
-from .context.wire import wire
-from .errors import CtxagentError, LimitReached, ModelError, RecordError
+from .context.wire import Request, wire
+from .errors import CtxagentError, LimitReached, ModelError, PromptTooLong, RecordError
 from .events import (
     Accepted,
     Ask,
     CallFinished,
     CallStarted,
     Emit,
+    Notice,
     Retrying,
     TextDelta,
     TurnFinished,
@@ -36,31 +45,31 @@ from .events import (
 )
 from .execution import Denial, Execution
 from .launch import Bounds
-from .model.base import UNKNOWN, Limits, Model, Reply, cost
-from .record.entries import Assistant, Content, End, Entry, Note, Usage, User
+from .model.base import CACHE_WRITE, UNKNOWN, Limits, Model, Reply, cost, known
+from .record.archive import offload
+from .record.entries import Assistant, Content, End, Entry, Note, Revert, Usage, User
+from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import plain
 from .record.totals import Totals
-from .settings import DemoteSettings
+from .replies import PATIENCE, check_ending, gave_up, missing, text_of
 
-PATIENCE = 3  # replies in a row that are neither an answer nor a call
 OUTPUT = 32_000  # tokens of reply asked for where no setting says otherwise
-
-CUT = "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
-stopped. If you were writing a file, write it in smaller pieces."
-EMPTY = "Your reply was empty. Go on with the task; if it is done, say what you did."
 
 
 @dataclass
 class Loop:
     """One conversation. All that happens in it goes through `record` and `emit`.
 
-    `opening` gives the entries that stand before the first words of a session (environment,
-    instructions); it is called once, at the first turn.
+    `opening` gives the entry that says who opened the session, and `surroundings` what a new
+    session begins with (environment, instruction files): both are called once, at the first turn,
+    the second in a thread. `renewal` gives what must stand in the context after a summary. `hook`
+    runs the person's commands (see `compaction.host`).
     """
 
     log: Log
     view: View
+    ledger: Ledger
     totals: Totals
     model: Model
     tools: Sequence[Tool[Any]]
@@ -68,8 +77,11 @@ class Loop:
     context: Context
     emit: Emit
     ask: Ask | None
-    demotion: DemoteSettings
-    opening: Callable[[], Sequence[Entry]]
+    opening: Callable[[], Entry]
+    surroundings: Callable[[], Sequence[Entry]]
+    renewal: Callable[[], Sequence[Entry]]
+    hook: Callable[[str, dict[str, Any]], Awaitable[str | None]]
+    policy: Policy = DEFAULT
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int | None = None
     effort: str | None = None
@@ -78,13 +90,23 @@ class Loop:
     _calls: int = 0
     _spent: float = 0.0
     _opened: bool = False
+    _short: float = 1.0  # how much larger the server found the newest prompt than we did
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self, self.policy)
 
     def record(self, entry: Entry) -> Entry:
         """Append an entry to the log and fold it in. Raises RecordError."""
         recorded = self.log.append(entry)
-        self.view.add(recorded)
+        if not isinstance(recorded, Revert):  # which needs `refold`
+            self.view.add(recorded)
+        self.ledger.add(recorded)
         self.totals.add(recorded)
         return recorded
+
+    def refold(self) -> None:
+        """Fold the view again from the whole log, as after a revert."""
+        self.view = fold(self.log.entries())
 
     async def turn(self, words: Content) -> TurnFinished:
         """From the user's words to the final answer.
@@ -93,12 +115,15 @@ class Loop:
         task does too. Raises RecordError alone: when nothing can be recorded, nothing may go on.
         """
         try:
-            if not self._opened:
-                for entry in await asyncio.to_thread(self.opening):
-                    self.record(entry)
+            first = not self._opened
+            if first:
+                self.record(self.opening())
                 self._opened = True
-            self.record(User(content=words))
+            self.record(User(content=self._offered(words)))
             self.emit(UserSaid(plain(words)))
+            if first:
+                for entry in await asyncio.to_thread(self.surroundings):
+                    self.record(entry)
             denied = len(self.denials)
             text = await self._until_answered()
             unasked = [d for d in self.denials[denied:] if not d.asked]
@@ -110,17 +135,39 @@ class Loop:
             finished = TurnFinished("interrupted", self._last_text())
         except RecordError:
             raise
-        except CtxagentError as error:
-            status: Literal["limit", "error"] = (
-                "limit" if isinstance(error, LimitReached) else "error"
-            )
-            told = {"type": type(error).__name__, "message": str(error)}
-            finished = TurnFinished(status, self._last_text(), told)
-            self.record(Note(topic="warning", text=str(error), data=told))
+        except Exception as error:  # also a fault of our own must leave the session usable
+            finished = self._failed(error)
         self.record(End(status=finished.status, reason=(finished.error or {}).get("message", "")))
         self.log.sync()
         self.emit(finished)
         return finished
+
+    def _failed(self, error: Exception) -> TurnFinished:
+        """How a turn ends that an error ended; recorded, with the traceback of a fault of ours."""
+        status: Literal["limit", "error"] = "limit" if isinstance(error, LimitReached) else "error"
+        told = {"type": type(error).__name__, "message": str(error)}
+        data: dict[str, Any] = dict(told)
+        if not isinstance(error, CtxagentError):
+            told["message"] = f"a fault of ctxagent's own: {told['type']}: {error}"
+            data["traceback"] = traceback.format_exception(error)
+        self.record(Note(topic="warning", text=told["message"], data=data))
+        return TurnFinished(status, self._last_text(), told)
+
+    def _offered(self, words: Content) -> Content:
+        """The words, or a reference to a file that holds them when they would fill the window."""
+        size = self.measured().size
+        path = (
+            self.folder / "offloaded" / demote.name("words", self.log.last_seq + 1, datetime.now())
+        )
+        most = replace(self.policy, demote_above=size // 4, preview_chars=size // 20)
+        plan = demote.plan(words, path=str(path), policy=most) if isinstance(words, str) else None
+        if plan is None:
+            return words
+        try:
+            offload(path, str(words))
+        except OSError as error:
+            raise RecordError(f"cannot keep the words in {path}: {error.strerror}") from error
+        return plan.reference
 
     async def window(self) -> Window:
         """The context's size and level now; asks the model for its limits at first use."""
@@ -130,54 +177,106 @@ class Loop:
 
     async def close(self) -> None:
         """End background jobs, close the model and let go of the session."""
+        await self.engine.close()
         await end_all(self.context.jobs)
         await self.model.close()
         self.log.close()
 
     def measured(self) -> Window:
         """As `window`, from what is known without asking."""
-        return measure(self.view, (self.limits or UNKNOWN).window)
+        window = measure(self.view, (self.limits or UNKNOWN).window)
+        return Window(round(window.tokens * self._short), window.size)
+
+    # What the engine asks of its host.
+
+    @property
+    def folder(self) -> Path:
+        return self.log.path.parent
+
+    @property
+    def model_id(self) -> str:
+        return self.model.id
+
+    def sync(self) -> None:
+        self.log.sync()
+
+    def prices(self) -> tuple[float, float]:
+        row = known(self.model.id)
+        return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
+
+    def price(self, read: int, written: int) -> float | None:
+        return cost(self.model.id, Usage(cache_read=read, output=written))
+
+    async def ask_aside(self, request: Request) -> Said:
+        reply = await self._answered(request, lambda event: None, "summary")
+        return Said(text_of(reply.content), reply.stop_reason, cost(reply.model, reply.usage))
 
     async def _until_answered(self) -> str:
-        odd = 0
+        odd, start = 0, True
         while True:
-            reply = await self._call()
+            reply = await self._call(turn_start=start)
+            start = False
+            check_ending(reply)
             calls = [b for b in reply.content if b.get("type") == "tool_use"]
             if calls:
                 await self._execute(calls, reply)
                 odd = 0
                 continue
-            notice = self._missing(reply)
+            notice = missing(reply)
             if notice is None:
                 return text_of(reply.content)
             odd += 1
             if odd >= PATIENCE:
-                raise _gave_up(reply)
+                raise gave_up(reply)
             if notice:
                 self.record(User(content=notice, source="notice"))
 
-    async def _call(self) -> Reply:
-        """One request, its deltas told as they come, its reply recorded."""
+    async def _call(self, *, turn_start: bool) -> Reply:
+        """One request, its deltas told as they come, its reply recorded. When the server finds
+        the prompt too long, the engine makes it smaller, once, and it is asked again."""
         self._within_bounds()
+        await self.window()
+        await self.engine.before_call(turn_start=turn_start)
+        try:
+            return await self._ask()
+        except PromptTooLong as error:
+            self._learn(error)
+            await self.engine.fit()
+            return await self._ask()
+
+    async def _ask(self) -> Reply:
         window = await self.window()
-        assert self.limits is not None
-        room = window.output(self.max_tokens or min(OUTPUT, self.limits.output))
-        if not room:
-            raise LimitReached(
-                f"the context holds {window.tokens:,} of {window.size:,} tokens: no room for a "
-                "reply",
-                limit="context",
-                hint="Start a fresh session; everything said stays in the log.",
-            )
-        request = wire(self.view, model=self.model.id, max_tokens=room, effort=self.effort)
+        wanted = self.max_tokens or min(OUTPUT, (self.limits or UNKNOWN).output)
+        request = wire(
+            self.view,
+            model=self.model.id,
+            max_tokens=window.output(wanted),
+            effort=self.effort,
+            settled=self.engine.settled(),
+        )
         self._calls += 1
         self.emit(CallStarted(self._calls, window.tokens))
+        reply = await self._answered(request, self.emit, "turn")
+        self._short = 1.0
+        return reply
+
+    def _learn(self, error: PromptTooLong) -> None:
+        """What the server says of its window, and of our count, is true."""
+        window = self.measured()
+        size = error.maximum or min(window.size, window.tokens)
+        self.limits = replace(self.limits or UNKNOWN, window=size, source="server")
+        if error.tokens and error.tokens > window.tokens:
+            self._short = error.tokens / window.tokens
+        self.emit(Notice("info", f"the prompt was too long; the window is {size:,} tokens"))
+
+    async def _answered(self, request: Request, tell: Emit, purpose: str) -> Reply:
+        """The reply to a request, recorded; cancelled, what there was of it."""
         usage, said = Usage(), ""
         try:
             async with aclosing(self.model.stream(request)) as stream:
                 async for delta in stream:
                     if isinstance(delta, Reply):
-                        self._record_reply(delta)
+                        self._record_reply(delta, purpose)
                         return delta
                     if isinstance(delta, Accepted):
                         usage = Usage.from_json(delta.usage)
@@ -185,16 +284,18 @@ class Loop:
                         said += delta.text
                     elif isinstance(delta, Retrying):
                         said = ""
-                    self.emit(delta)
+                    tell(delta)
         except asyncio.CancelledError:
             if said or usage.prompt:
                 content = [{"type": "text", "text": said}] if said else []
-                self._record_reply(Reply(content, "interrupted", usage, self.model.id))
+                self._record_reply(Reply(content, "interrupted", usage, self.model.id), purpose)
             raise
         raise ModelError("the model ended its stream without a reply", hint="Try again.")
 
-    def _record_reply(self, reply: Reply) -> None:
+    def _record_reply(self, reply: Reply, purpose: str) -> None:
         dollars = cost(reply.model, reply.usage)
+        if dollars is None:  # a server may answer under another name
+            dollars = cost(self.model.id, reply.usage)
         self._spent += dollars or 0.0
         self.record(
             Assistant(
@@ -202,19 +303,21 @@ class Loop:
                 usage=reply.usage.to_json(),
                 stop_reason=reply.stop_reason,
                 model=reply.model,
+                purpose=purpose,
                 message_id=reply.message_id,
                 cost_usd=dollars,
                 broken=reply.broken,
             )
         )
-        self.emit(CallFinished(reply.usage.to_json(), dollars, reply.stop_reason))
+        if purpose == "turn":
+            self.emit(CallFinished(reply.usage.to_json(), dollars, reply.stop_reason))
 
     async def _execute(self, calls: list[dict[str, Any]], reply: Reply) -> None:
         execution = Execution(
             tools={tool.name: tool for tool in self.tools},
             approval=self.approval,
             context=self.context,
-            demotion=self.demotion,
+            policy=self.policy,
             record=self.record,
             next_seq=lambda: self.log.last_seq + 1,
             emit=self.emit,
@@ -238,26 +341,6 @@ class Loop:
                 hint="Go on with `ctxagent --continue` and a higher --max-budget-usd.",
             )
 
-    def _missing(self, reply: Reply) -> str | None:
-        """What a reply without calls still lacks: None when it is an answer, else words that ask
-        for the rest, or "" to call again as it stands."""
-        if reply.stop_reason == "refusal":
-            raise CtxagentError(
-                "the model declined to answer (stop reason: refusal)",
-                hint="Its reply is in the log but not in the context. Say it in other words.",
-            )
-        if reply.stop_reason == "model_context_window_exceeded":
-            raise LimitReached(
-                "the model's context window is full",
-                limit="context",
-                hint="Start a fresh session; everything said stays in the log.",
-            )
-        if reply.stop_reason == "pause_turn":
-            return ""
-        if reply.stop_reason == "max_tokens":
-            return CUT.format(limit=reply.usage.output)
-        return None if text_of(reply.content).strip() else EMPTY
-
     def _last_text(self) -> str:
         """The newest words of the model in this turn."""
         for item in reversed(self.view.items):
@@ -268,23 +351,8 @@ class Loop:
         return ""
 
 
-def text_of(blocks: list[dict[str, Any]]) -> str:
-    return "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
-
-
 def _denied(denials: Sequence[Denial]) -> dict[str, str] | None:
     if not denials:
         return None
     lines = [f"{d.tool} {d.title}: {d.reason}; allow it with --allow '{d.rule}'" for d in denials]
     return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}
-
-
-def _gave_up(reply: Reply) -> CtxagentError:
-    if reply.stop_reason == "max_tokens":
-        return LimitReached(
-            f"{PATIENCE} replies in a row were cut off at the output limit",
-            limit="output",
-            hint="Raise --max-tokens or ask for less at a time.",
-        )
-    what = "paused" if reply.stop_reason == "pause_turn" else "were empty"
-    return CtxagentError(f"{PATIENCE} replies in a row {what}", hint="Say what to do next.")

@@ -6,6 +6,7 @@ project says (AGENTS.md, CLAUDE.md) is recorded once, as user entries before the
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ from .record.entries import Entry, User
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 LARGEST = 100_000  # characters of one instruction file
+OUTSIDE = "[a link that leaves the project: not followed]"
 
 
 def system(append: str = "") -> str:
@@ -22,17 +24,14 @@ def system(append: str = "") -> str:
     return f"{text.strip()}\n\n{append.strip()}".strip()
 
 
-def opening(cwd: Path, config_home: Path) -> list[Entry]:
-    """The entries before the first words: where and when this is, and the instruction files."""
-    entries: list[Entry] = [User(content=environment(cwd), source="environment")]
-    entries += [
-        User(content=f"Instructions from {path}:\n\n{text}", source="instructions")
-        for path, text in instructions(cwd, config_home)
-    ]
-    return entries
+def opening(cwd: Path, config_home: Path, env: Mapping[str, str]) -> list[Entry]:
+    """The entries before the first words: where and when this is, and the instruction files. `env`
+    is what git may see of the environment."""
+    here = User(content=environment(cwd, env), source="environment")
+    return [here, *_instruction_entries(cwd, config_home)]
 
 
-def environment(cwd: Path) -> str:
+def environment(cwd: Path, env: Mapping[str, str]) -> str:
     """Directory, platform, date, git branch and status, as the model reads them."""
     from .record import snapshot  # GitPython costs 126 ms
 
@@ -41,21 +40,53 @@ def environment(cwd: Path) -> str:
         f"Working directory: {cwd}",
         f"Platform: {platform.system()} {platform.release()}, shell {Path(_shell()).name}",
         f"Date: {date.today().isoformat()}",
-        snapshot.describe(cwd),
+        snapshot.describe(cwd, env),
     ]
     return "\n".join(lines)
+
+
+def renewal(
+    cwd: Path, config_home: Path, *, mode: str, todos: Sequence[Mapping[str, str]], jobs: str
+) -> list[Entry]:
+    """What must stand in the context after a summary: where this is, what is allowed, what is
+    still to do and still runs, and the instruction files as they are now."""
+    lines = [
+        "After the compression, as things stand now:",
+        f"Working directory: {cwd}",
+        f"Date: {date.today().isoformat()}",
+        f"Permission mode: {mode}",
+    ]
+    if todos:
+        lines += ["The todo list:", *(f"- [{t['status']}] {t['content']}" for t in todos)]
+    if jobs:
+        lines += ["Background jobs:", jobs]
+    return [
+        User(content="\n".join(lines), source="environment"),
+        *_instruction_entries(cwd, config_home),
+    ]
+
+
+def _instruction_entries(cwd: Path, config_home: Path) -> list[Entry]:
+    return [
+        User(content=f"Instructions from {path}:\n\n{text}", source="instructions")
+        for path, text in instructions(cwd, config_home)
+    ]
 
 
 def instructions(cwd: Path, config_home: Path) -> list[tuple[Path, str]]:
     """Path and text of each instruction file: the user's own first, then from the root of the
     file system down to `cwd`, so that the nearest is read last. A file reached twice (by a link,
-    or with the same text) is given once."""
+    or with the same text) is given once. Only the user's own may be links that lead away."""
     folders = [config_home, *reversed(cwd.parents), cwd]
     found: list[tuple[Path, str]] = []
     known: set[str] = set()
+    root = next((f for f in (cwd, *cwd.parents) if (f / ".git").exists()), cwd)
     for path in (folder / name for folder in folders for name in FILES):
         try:
             if not path.is_file():
+                continue
+            if path.parent != config_home and _leaves(path, root):
+                found.append((path, OUTSIDE))
                 continue
             text = path.read_text("utf-8", errors="replace").strip()
         except OSError:
@@ -67,6 +98,13 @@ def instructions(cwd: Path, config_home: Path) -> list[tuple[Path, str]]:
             text = f"{text[:LARGEST]}\n[cut at {LARGEST:,} characters; Read {path} for the rest]"
         found.append((path, text))
     return found
+
+
+def _leaves(path: Path, root: Path) -> bool:
+    """Whether a file is a link out of the project at `root`, or, above that, out of its folder: it
+    could lead to anything that the user can read."""
+    within = root if path.is_relative_to(root) else path.parent
+    return not path.resolve().is_relative_to(within.resolve())
 
 
 def _shell() -> str:

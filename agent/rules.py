@@ -11,13 +11,14 @@ import glob
 import os
 import re
 import shlex
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Literal
 
 from .errors import UsageError
+from .shell.readonly import may_look
 from .shell.syntax import Part, Script, Word
 from .shell.wrappers import names
 
@@ -25,15 +26,26 @@ TOOLS = ("Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task",
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
 BLANKS = " \t\n"
-_MANY = 50  # files looked at to find one below a folder
+_MOST = 50_000  # files looked at to find one below a folder
 
 Match = Literal["yes", "maybe", "no"]
 
-# Whose first word alone would allow too much.
-_RISKY = names("rm rmdir dd kill pkill killall chmod chown curl wget ssh scp rsync")
-_INTERPRETERS = names(
-    "python python3 node deno bun ruby perl php lua bash sh zsh dash pwsh Rscript"
+# Whose first words alone would allow too much, in any version (`sqlite3`, `python3.11`).
+_RISKY = names(
+    "rm rmdir dd kill pkill killall chmod chown curl wget ssh scp rsync cp mv ln tee install "
+    "truncate patch awk gawk mawk nawk sed tar vi vim nvim ex ed emacs sqlite psql mysql gdb npx "
+    "bunx uvx pipx"
 )
+_INTERPRETERS = names(
+    "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh"
+)
+_VERSION = re.compile(r"-?\d[\d.]*$")
+_RUNS_ANYTHING = names("exec run dlx eval")
+_RUNNERS = {
+    ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
+    ("git", "submodule"), ("git", "filter-branch"),
+}  # fmt: skip
+_LISTED = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}  # run what the project has listed
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _SCRIPT_NAME = re.compile(r"[\w./][\w./-]*")
 
@@ -98,18 +110,22 @@ def narrowest(part: Part, script: Script) -> str:
 
 
 def _telling_words(part: Part) -> tuple[Word, ...]:
-    name, words = part.name.rpartition("/")[2], part.words
+    name, words = _VERSION.sub("", part.name.rpartition("/")[2]), part.words
     plain = [word.fixed and not word.glob for word in words]
-    if name in _RISKY:
+    second = words[1].text if len(words) > 1 else ""
+    runs = (name, second) in _RUNNERS or second in _RUNS_ANYTHING
+    if name in _RISKY or (runs and (name, second) not in _LISTED):
         return ()
+    if may_look(name) and name not in _INTERPRETERS and name != "git":
+        return ()  # what it is asked about is more than looking
     if name in _INTERPRETERS:
-        place = 2 if len(words) > 2 and words[1].text == "-m" else 1
+        place = 2 if second == "-m" else 1
         if len(words) > place and plain[place] and _SCRIPT_NAME.fullmatch(words[place].text):
             return words[: place + 1]
         return ()
-    if len(words) > 1 and plain[1] and _SUBCOMMAND.fullmatch(words[1].text):
-        return words[:2]
-    return words[:1]
+    if second.startswith("-"):
+        return ()
+    return words[:2] if second and plain[1] and _SUBCOMMAND.fullmatch(second) else words[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +231,30 @@ class Place:
     def matches(self, path: str) -> bool:
         return any(expression.fullmatch(path) for expression in self.expressions)
 
-    def below(self, folder: str) -> bool:
-        """Whether files that it means are seen to exist below a folder: those with a plain path,
-        and for `**/name` those at the top of the project."""
-        for pattern in self.patterns:
-            plain = re.sub(r"\\([*?])", r"[\1]", pattern.replace("[", "[[]").replace("**/", ""))
-            found = islice(glob.iglob(plain, include_hidden=True), _MANY)  # noqa: PTH207
+    def below(self, folder: str, most: int = _MOST) -> bool:
+        """Whether files that it means exist below a folder, or may: one with more than `most`
+        files is not looked through, and taken to hold them."""
+        plain = [p for p in self.patterns if "**/" not in p]
+        if len(plain) < len(self.patterns) and self._deep_below(folder, most):
+            return True
+        for pattern in plain:
+            python = re.sub(r"\\([*?])", r"[\1]", pattern.replace("[", "[[]"))
+            found = glob.iglob(python, include_hidden=True)  # noqa: PTH207
             if any(path.startswith(folder.rstrip("/") + "/") for path in found):
                 return True
+        return False
+
+    def _deep_below(self, folder: str, most: int) -> bool:
+        seen, folders = 0, deque([folder])
+        while folders:
+            try:
+                entries = list(os.scandir(folders.popleft()))
+            except OSError:
+                continue
+            seen += len(entries)
+            if seen > most or any(self.matches(entry.path) for entry in entries):
+                return True
+            folders += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
         return False
 
 

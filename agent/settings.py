@@ -7,28 +7,17 @@ section, a class and a field of `Settings`). Where values come from is `config.p
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
+from .errors import conceal
+from .shapes import SWITCH, THRESHOLD, Shape, many, matching, one_of, optional, or_preset, whole
+
 ENV_PREFIX = "CTXAGENT_"
 
-_MOST = 1_000_000_000
 _VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
-_CREDENTIALS = re.compile(r"//[^/\s]*@")
-
-
-class Shape(NamedTuple):
-    """What a value may be. `wanted` says it in words. `read` turns a TOML value into the
-    setting's value and `literal` the text of a variable or flag into a TOML value; both raise
-    ValueError for one that does not fit. `none` is the word that stands for None."""
-
-    wanted: str
-    read: Callable[[Any], Any]
-    literal: Callable[[str], Any] = str
-    none: str = ""
 
 
 def _never(new: Any, current: Any) -> bool:
@@ -67,90 +56,24 @@ class Key(NamedTuple):
         return ENV_PREFIX + self.name.upper().replace(".", "_")
 
 
-def _matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> Shape:
-    expression = re.compile(pattern)
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str) or not expression.fullmatch(value):
-            raise ValueError(value)
-        return kind(value)
-
-    return Shape(wanted, read)
-
-
-def _whole(unit: str, least: int) -> Shape:
-    def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= _MOST:  # a bool is an int by descent
-            raise ValueError(value)
-        return value
-
-    return Shape(f"a whole number of {unit}, {least} to {_MOST:_}", read, int)
-
-
-def _one_of(literal: Any) -> Shape:
-    names: tuple[str, ...] = get_args(literal)
-
-    def read(value: Any) -> str:
-        if value not in names:
-            raise ValueError(value)
-        return str(value)
-
-    return Shape("one of " + ", ".join(f'"{name}"' for name in names), read)
-
-
-def _many(item: Shape) -> Shape:
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise ValueError(value)
-        return tuple(item.read(v) for v in value)
-
-    def literal(text: str) -> list[Any]:
-        if not text.startswith("["):
-            return [text]
-        import tomllib
-
-        items: list[Any] = tomllib.loads(f"items = {text}")["items"]
-        return items
-
-    return Shape(f"a list, each item {item.wanted}", read, literal)
-
-
-def _or(word: str, shape: Shape) -> Shape:
-    """The shape, or `word` for None."""
-
-    def read(value: Any) -> Any:
-        return None if value == word else shape.read(value)
-
-    def literal(text: str) -> Any:
-        return word if text == word else shape.literal(text)
-
-    return Shape(f'{shape.wanted}, or "{word}"', read, literal, word)
-
-
-def _read_switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(value)
-    return value
-
-
-def _switch_literal(text: str) -> bool:
-    word = text.lower()
-    if word not in ("true", "1", "false", "0"):
-        raise ValueError(text)
-    return word in ("true", "1")
-
-
+Preset = Literal["preset"]
+PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger"]
+Compacting = Literal["auto", "remind", "off"]
+Summarizer = Literal["model", "mechanical"]
+Clearing = Literal["auto", "every-call", "off"]
+Threshold = int | float | Preset | None  # tokens, share of the window, off
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Mode = Literal["plan", "ask", "accept-edits", "bypass"]  # from the strictest to the laxest
 Theme = Literal["auto", "dark", "light"]
 Editing = Literal["emacs", "vi"]
 
-MODEL_ID = _matching("the id of a model", rf"(?!\s){_VISIBLE}+")
-ADDRESS = _matching("an http:// or https:// address", r"https?://[!-.0-~][!-~]*")
-FOLDER = _matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
-VARIABLES = _many(_matching("the name of a variable", r"[A-Za-z_][A-Za-z0-9_]*"))
-RULES = _many(_matching('a rule such as "Bash(git status:*)"', rf"(?!\s){_VISIBLE}+"))
-SWITCH = Shape("true or false", _read_switch, _switch_literal)
+MODEL_ID = matching("the id of a model", rf"(?!\s){_VISIBLE}+")
+ADDRESS = matching("an http:// or https:// address", r"https?://[!-.0-~][!-~]*")
+FOLDER = matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
+VARIABLES = many(matching("the name of a variable", r"[A-Za-z_][A-Za-z0-9_]*"))
+RULES = many(matching('a rule such as "Bash(git status:*)"', rf"(?!\s){_VISIBLE}+"))
+TOOLS = many(matching("the name of a tool", r"[A-Za-z_][A-Za-z0-9_]*"))
+COMMANDS = many(matching("a shell command on one line", rf"(?!\s){_VISIBLE}+"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +86,27 @@ class ModelSettings:
     )
     context_window: Annotated[
         int | None,
-        Key(_or("auto", _whole("tokens", 1)), 'Its window. "auto": what is known of the model.'),
+        Key(
+            optional("auto", whole("tokens", 1)), 'Its window. "auto": what is known of the model.'
+        ),
     ] = None
     max_tokens: Annotated[
         int | None,
-        Key(_or("auto", _whole("tokens", 1)), 'The longest reply. "auto": as the model allows.'),
+        Key(
+            optional("auto", whole("tokens", 1)), 'The longest reply. "auto": as the model allows.'
+        ),
     ] = None
     effort: Annotated[
         Effort | None,
-        Key(_or("auto", _one_of(Effort)), 'How hard it thinks. "auto": the model\'s own default.'),
+        Key(
+            optional("auto", one_of(Effort)),
+            'How hard it thinks. "auto": the model\'s own default.',
+        ),
     ] = None
     base_url: Annotated[
         str | None,
         Key(
-            _or("auto", ADDRESS),
+            optional("auto", ADDRESS),
             'The server that is asked, and is sent the key. "auto": the public API.',
             loosens=_differs,
             alias="ANTHROPIC_BASE_URL",
@@ -185,19 +115,113 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactSettings:
+    """[compact]"""
+
+    preset: Annotated[
+        PresetName,
+        Key(one_of(PresetName), 'The policy: the numbers of every key that says "preset".'),
+    ] = "default"
+    mode: Annotated[
+        Compacting,
+        Key(
+            one_of(Compacting),
+            '"auto" summarises when due, "remind" says so instead, "off" clears nothing either.',
+        ),
+    ] = "auto"
+    at: Annotated[
+        Threshold,
+        Key(
+            or_preset(optional("off", THRESHOLD)),
+            'From here on a summary is due. "off": at no size.',
+        ),
+    ] = "preset"
+    prepare_at: Annotated[
+        Threshold,
+        Key(
+            or_preset(optional("off", THRESHOLD)),
+            'From here on it is written in the background. "off": when it is due.',
+        ),
+    ] = "preset"
+    keep_tokens: Annotated[
+        int | Preset,
+        Key(
+            or_preset(whole("tokens", 0)),
+            "The newest part that a summary leaves as it is, at most 15 % of the window.",
+        ),
+    ] = "preset"
+    keep_messages: Annotated[
+        int | Preset,
+        Key(or_preset(whole("messages", 0)), "So many of the newest messages stay in any case."),
+    ] = "preset"
+    model: Annotated[
+        str | None,
+        Key(
+            optional("auto", MODEL_ID),
+            'The model that summarises. "auto": the one that answers.',
+            loosens=_scripted,
+        ),
+    ] = None
+    summarizer: Annotated[
+        Summarizer,
+        Key(one_of(Summarizer), 'Who summarises; "mechanical" works from the records alone.'),
+    ] = "model"
+
+
+@dataclass(frozen=True, slots=True)
 class DemoteSettings:
     """[demote]"""
 
     above: Annotated[
-        int | None,
+        int | Preset | None,
         Key(
-            _or("off", _whole("tokens", 1)),
+            or_preset(optional("off", whole("tokens", 1))),
             'A larger tool result goes to a file, and a preview to the model. "off": never.',
         ),
-    ] = 10_000
-    preview_chars: Annotated[int, Key(_whole("characters", 0), "The length of that preview.")] = (
-        2_000
-    )
+    ] = "preset"
+    preview_chars: Annotated[
+        int | Preset, Key(or_preset(whole("characters", 0)), "The length of that preview.")
+    ] = "preset"
+
+
+@dataclass(frozen=True, slots=True)
+class MicrocompactSettings:
+    """[microcompact]"""
+
+    when: Annotated[
+        Clearing,
+        Key(one_of(Clearing), 'When old tool results are cleared. "auto": as the preset says.'),
+    ] = "auto"
+    from_: Annotated[
+        Threshold,
+        Key(
+            or_preset(optional("off", THRESHOLD)),
+            'From here on they are cleared before every call. "off": at no size.',
+        ),
+    ] = "preset"
+    keep: Annotated[
+        int | Preset, Key(or_preset(whole("results", 0)), "So many of the newest always stay.")
+    ] = "preset"
+    above: Annotated[
+        int | Preset, Key(or_preset(whole("tokens", 0)), "Only larger results are cleared.")
+    ] = "preset"
+    tools: Annotated[
+        tuple[str, ...] | Preset,
+        Key(or_preset(TOOLS), "Only results of these tools are cleared."),
+    ] = "preset"
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateSettings:
+    """[truncate]"""
+
+    at: Annotated[
+        Threshold,
+        Key(
+            or_preset(optional("off", THRESHOLD)),
+            'From here on, old edits that are on disk are cut to a summary. "off": never.',
+        ),
+    ] = "preset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +231,7 @@ class PermissionSettings:
     mode: Annotated[
         Mode,
         Key(
-            _one_of(Mode),
+            one_of(Mode),
             'What is done where no rule speaks. "plan" changes nothing, "bypass" asks nothing.',
             loosens=_laxer,
         ),
@@ -237,13 +261,37 @@ class BashSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    """[hooks]"""
+
+    before_compact: Annotated[
+        tuple[str, ...],
+        Key(
+            COMMANDS,
+            "Shell commands to run before each compaction; exit code 2 prevents it.",
+            adds=True,
+            loosens=_differs,
+        ),
+    ] = ()
+    after_compact: Annotated[
+        tuple[str, ...],
+        Key(
+            COMMANDS,
+            "Shell commands to run after each compaction.",
+            adds=True,
+            loosens=_differs,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     """[state]"""
 
     dir: Annotated[
         Path | None,
         Key(
-            _or("auto", FOLDER),
+            optional("auto", FOLDER),
             'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
             loosens=_differs,
         ),
@@ -255,9 +303,9 @@ class UiSettings:
     """[ui]"""
 
     theme: Annotated[
-        Theme, Key(_one_of(Theme), 'Colours for a "dark" or a "light" background; "auto" guesses.')
+        Theme, Key(one_of(Theme), 'Colours for a "dark" or a "light" background; "auto" guesses.')
     ] = "auto"
-    editing_mode: Annotated[Editing, Key(_one_of(Editing), "Keys of the input line.")] = "emacs"
+    editing_mode: Annotated[Editing, Key(one_of(Editing), "Keys of the input line.")] = "emacs"
     plain: Annotated[bool, Key(SWITCH, "Lines only: no colour, nothing animated or redrawn.")] = (
         False
     )
@@ -268,9 +316,13 @@ class Settings:
     """Every setting, checked."""
 
     model: ModelSettings = ModelSettings()
+    compact: CompactSettings = CompactSettings()
     demote: DemoteSettings = DemoteSettings()
+    microcompact: MicrocompactSettings = MicrocompactSettings()
+    truncate: TruncateSettings = TruncateSettings()
     permissions: PermissionSettings = PermissionSettings()
     bash: BashSettings = BashSettings()
+    hooks: HookSettings = HookSettings()
     state: StateSettings = StateSettings()
     ui: UiSettings = UiSettings()
 
@@ -279,21 +331,34 @@ def _declared() -> Iterator[Key]:
     for section, group in SECTIONS.items():
         for field in fields(group):
             key: Key = get_args(field.type)[1]
-            yield key._replace(name=f"{section}.{field.name}", default=field.default)
+            yield key._replace(name=_name(section, field), default=field.default)
+
+
+def _name(section: str, field: Field[Any]) -> str:
+    return f"{section}.{field.name.removesuffix('_')}"  # `from` is a word of Python's own
 
 
 SECTIONS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
 KEYS: dict[str, Key] = {key.name: key for key in _declared()}
 
 
-def build(values: dict[str, Any]) -> Settings:
+def build(given: dict[str, Any]) -> Settings:
     """Settings from a value for each of `KEYS`."""
     return Settings(
         **{
-            section: group(**{f.name: values[f"{section}.{f.name}"] for f in fields(group)})
+            section: group(**{f.name: given[_name(section, f)] for f in fields(group)})
             for section, group in SECTIONS.items()
         }
     )
+
+
+def by_key(settings: Settings) -> dict[str, Any]:
+    """The value of each of `KEYS`: `build` the other way round."""
+    return {
+        _name(section, f): getattr(getattr(settings, section), f.name)
+        for section, group in SECTIONS.items()
+        for f in fields(group)
+    }
 
 
 def show(key: Key, value: Any) -> str:
@@ -304,11 +369,8 @@ def show(key: Key, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return f"{value:_}"
+    if isinstance(value, float):
+        return repr(value)
     if isinstance(value, tuple):
         return conceal(json.dumps(value, ensure_ascii=False))
     return conceal(json.dumps(str(value), ensure_ascii=False))
-
-
-def conceal(text: str) -> str:
-    """The text without the user name and password of an address in it."""
-    return _CREDENTIALS.sub("//…@", text)

@@ -19,7 +19,12 @@ from ctxagent.agent.errors import (
     RequestRejected,
 )
 from ctxagent.agent.events import Accepted, Retrying, TextDelta, ThinkingDelta, ToolDraft
-from ctxagent.agent.model.anthropic import AnthropicModel, Timeouts, check_credentials
+from ctxagent.agent.model.anthropic import (
+    AnthropicModel,
+    Timeouts,
+    check_address,
+    check_credentials,
+)
 from ctxagent.agent.model.base import UNKNOWN, Limits, Reply, Usage
 from ctxagent.agent.model.body import body
 from ctxagent.agent.model.faults import Fault, Patience, Retry, asked_wait
@@ -28,6 +33,7 @@ from ctxagent.agent.model.stream import Draft, arguments, parse, watch
 from .support.server import Fail, Say, Server, Step
 
 KNOWN = "claude-sonnet-5-5"
+DEEP = b'data: {"a": ' + b"[" * 10**5 + b"\n\n"
 QUICK = Retry(attempts=3, first=0.001, longest=0.002)
 Blocks = list[dict[str, Any]]
 
@@ -477,12 +483,12 @@ def test_events_are_found_wherever_the_bytes_are_cut(size: int) -> None:
     assert asyncio.run(gather()) == ["ä\ud83d", 2, 3]
 
 
-@pytest.mark.parametrize("data", [b"data: [1]\n\n", b"data: nope\n\n", b'data: "\xff"\n\n'])
+@pytest.mark.parametrize("data", [b"data: [1]\n\n", b"data: nope\n\n", b'data: "\xff"\n\n', DEEP])
 def test_data_that_is_no_object_is_an_error(data: bytes) -> None:
     async def gather() -> None:
         [event async for event in parse(_chunks(data))]
 
-    with pytest.raises(ValueError, match=r"an event that is|Expecting value|utf-8"):
+    with pytest.raises(ValueError, match=r"an event that is|Expecting value|utf-8|deep"):
         asyncio.run(gather())
 
 
@@ -549,3 +555,82 @@ def test_cancelling_closes_the_connection_at_once(say: Say) -> None:
         hung_up, after = asyncio.run(interrupt())
     assert hung_up
     assert after.content[0]["text"] == "Whole."
+
+
+# Servers that leave things out
+
+
+def drafted(*blocks: dict[str, Any], stop_reason: Any = "tool_use", usage: Any = None) -> Reply:
+    """The reply made of blocks that come whole, without deltas."""
+    draft = Draft(KNOWN)
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": usage}}]
+    for index, block in enumerate(blocks):
+        start = {"type": "content_block_start", "index": index, "content_block": block}
+        events += [start, {"type": "content_block_stop", "index": index}]
+    events.append({"type": "message_delta", "delta": {"stop_reason": stop_reason}})
+    for event in [*events, {"type": "message_stop"}]:
+        list(draft.take(event))
+    return draft.reply()
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "lean",
+    [
+        {"id": "a", "name": "Bash"},
+        {"id": "a", "name": "Bash", "input": None},
+        {"id": None, "name": "Bash", "input": {}},
+        {"id": "", "name": "Bash", "input": {}},
+        {"name": "Bash", "input": {}},
+        {"id": "a", "input": {}},
+        {"id": "a", "name": None, "input": {}},
+    ],
+)
+def test_a_call_that_lacks_something_is_made_whole(lean: dict[str, Any]) -> None:
+    reply = drafted({"type": "tool_use", **lean})
+    (call,) = reply.content
+    assert isinstance(call["id"], str)
+    assert call["id"] == (lean.get("id") or call["id"]) != ""
+    assert call["name"] == (lean.get("name") or "")
+    assert (call["input"], reply.broken) == ({}, {})
+
+
+@pytest.mark.parametrize("given", [[1], "ls", 5, deep(101)])
+def test_arguments_that_come_with_the_call_and_are_none_are_broken(given: Any) -> None:
+    reply = drafted({"type": "tool_use", "id": "a", "name": "Bash", "input": given})
+    assert reply.content[0]["input"] == {}
+    assert reply.broken == {"a": json.dumps(given)}
+
+
+def test_arguments_have_a_depth_that_can_be_sent_again() -> None:
+    assert arguments(json.dumps(deep(100))) == deep(100)
+    assert arguments(json.dumps(deep(101))) is None
+
+
+def test_two_calls_with_one_id_are_told_apart() -> None:
+    call = {"type": "tool_use", "id": "a", "name": "Bash"}
+    reply = drafted({**call, "input": {"n": 1}}, {**call, "input": [2]}, {**call, "input": {}})
+    first, second, third = (block["id"] for block in reply.content)
+    assert first == "a"
+    assert len({first, second, third}) == 3
+    assert reply.broken == {second: "[2]"}
+
+
+def test_values_that_are_none_leave_a_reply_that_can_be_recorded() -> None:
+    texts: Blocks = [{"type": "text", "text": None}, {"type": "text"}]
+    reply = drafted(*texts, stop_reason=5, usage={"input_tokens": True})
+    assert [block["text"] for block in reply.content] == ["", ""]
+    assert (reply.stop_reason, reply.usage) == (None, Usage())
+
+
+@pytest.mark.parametrize("url", ["http:/me:s3cret@x", "ftp://me:s3cret@x", "https://me:s3/cret@x"])
+def test_a_base_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(RequestRejected) as raised:
+        check_address(url)
+    assert "cret" not in str(raised.value)

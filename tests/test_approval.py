@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.approval import Approval, Mode, Rule, Verdict, parse_rule
 from ctxagent.agent.errors import UsageError
+from ctxagent.agent.rules import make_place
 from ctxagent.tools.base import Effect, Params, Tool
 
 
@@ -71,6 +72,9 @@ ALLOWED = [
     "git log --oneline -5", "git diff HEAD~1 -- src/app.py", "git show HEAD:src/app.py",
     "grep -rn 'a/b' src", "rg -n '/etc/passwd' src", "find . -name '*.py' -type f", "true",
     "sed -n '1,20p' README.md", "sort README.md | uniq -c", "echo $HOME \"$x\"", "# a comment", "",
+    "grep -A 3 foo src/app.py", "grep foo -- README.md", "grep -e x README.md",
+    "grep -rn --include=*.py x src/deep", "git show HEAD~1",
+    "[ \"$x\" = a ]", "printf '%s\\n' a", "sort src/*.py", "wc -l [R]*",
     "git --no-pager branch -a", "cd src && ls && cat deep/x", "cat *.md", "wc -l src/*.py",
     "for f in a b; do echo $f; done", "[ -f README.md ] && cat README.md",
     "diff src/app.py README.md",
@@ -118,6 +122,20 @@ ASKED = [
     "echo x > a", "echo x > .git/hooks/pre-commit", "echo x >> ~/.bashrc", "echo x > /etc/x",
     "pytest > log", "ls &> a", "ls >| a", "ls >& a", "> README.md", "echo x > $f", "echo x > out/*",
     "echo x > out/../a", "echo x > link/a", "cat </dev/tcp/a/1", "pytest > out/a > b",
+    # options that bring a file, wherever they stand
+    "grep /etc/passwd -e root", "rg /etc -e root", "grep ../outside/data -e .", 
+    "grep -e x -- /etc/x",
+    "grep --exclude-from ../x . README.md", "rg --ignore-file /etc/passwd x src",
+    "grep -- -e /etc/x", "grep -5f/etc/shadow x", "grep x -- ../outside/data",
+    "file -fsrc/../../outside/data", "grep -fsrc/../../outside/data x", "rg -fsrc/../../x x src",
+    "diff -Xsrc/../../x a b", "git grep -fsrc/../../x", "git blame -Ssrc/../../x README.md",
+    "git ls-files -Xsrc/../../x", "grep -R x src", "rg -L x src", "diff -r src out",
+    "sort --files0-from=x",
+    # what the shell makes of ~ and of patterns
+    "cat ~+/../outside/data", "cat ~-/x", "cat ~1/x", "cd ~+/.. && pytest", "echo x > ~+/../out",
+    "cat [l]ink/data", "cat lin[k-k]/data", "uniq s*", "find . -d*", "test -[v] 'a[$(x)]'",
+    "sort README.md -*", "git diff --o*", "ls -*", "[ * ]", "for x in a; do [ $x ]; done",
+    "[[ ! a ||-v 'a[$(x)]' ]]", "printf %n PATH", "uniq - README.md", "uniq -- a b", "uniq - -",
     # how bash and the grammar differ
     "git sta\\\ntus", "ls\n\\python x", "ls\n\\\npython x", "echo \\ #; python x", "ls\rpython x",
     "cat <<E\n E\n: '\nE\npython x\n: '", "ls\u00a0x", "ls\u200b", "echo 'a", "ls )",
@@ -197,7 +215,7 @@ def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: 
 @pytest.mark.parametrize(
     ("command", "rule"),
     [
-        ("black src", "Bash(black src:*)"), ("black -q .", "Bash(black:*)"),
+        ("black src", "Bash(black src:*)"), ("black -q .", "Bash(black -q .)"),
         ("git push origin main", "Bash(git push:*)"), ("make test", "Bash(make test:*)"),
         ("npm run build", "Bash(npm run:*)"), ("python -m pytest -q", "Bash(python -m pytest:*)"),
         ("python tools/x.py a", "Bash(python tools/x.py:*)"), ("python -c 1", "Bash(python -c 1)"),
@@ -205,6 +223,17 @@ def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: 
         ("timeout 9 make x", "Bash(make x:*)"), ("sudo make x", "Bash(sudo make x)"),
         ("x=1; ls", "Bash(x=1; ls)"), ("cat /etc/x", "Read(/etc/x)"), ("ls > a", "Edit(a)"),
         ("'my tool' x", "Bash('my tool' x:*)"), ("ls > $x", "Bash(ls > $x)"),
+        ("git -C x push", "Bash(git -C x push)"), ("awk 1 f; ls", "Bash(awk 1 f)"),
+        ("sed -i s/a/b/ f", "Bash(sed -i s/a/b/ f)"), ("tar xf a", "Bash(tar xf a)"),
+        ("python3.11 -c 1", "Bash(python3.11 -c 1)"), ("nodejs -e 1", "Bash(nodejs -e 1)"),
+        ("pypy3.10 x.py a", "Bash(pypy3.10 x.py:*)"), ("vim -c q", "Bash(vim -c q)"),
+        ("sqlite3 a.db x", "Bash(sqlite3 a.db x)"), ("npx tool x", "Bash(npx tool x)"),
+        ("uv run x.py", "Bash(uv run x.py)"), ("npm exec tool", "Bash(npm exec tool)"),
+        ("docker run image", "Bash(docker run image)"), ("mytool ./x", "Bash(mytool:*)"),
+        ("git config a b", "Bash(git config a b)"), ("cp a ~/.bashrc", "Bash(cp a ~/.bashrc)"),
+        ("uniq a b", "Bash(uniq a b)"), ("find . -fprint x", "Bash(find . -fprint x)"),
+        ("python3.11 -m pytest x", "Bash(python3.11 -m pytest:*)"),
+        ("/usr/bin/gawk 1", "Bash(/usr/bin/gawk 1)"), ("bun x y", "Bash(bun x y)"),
     ],
 )  # fmt: skip
 def test_the_rule_that_would_allow(tmp_path: Path, command: str, rule: str) -> None:
@@ -255,6 +284,10 @@ def test_bash_without_a_subject_allows_all_but_what_others_forbid(tmp_path: Path
         ("plan", "Bash", "make", "deny"), ("plan", "Bash", "ls > a", "deny"),
         ("plan", "Bash", "timeout 5 ls", "allow"), ("plan", "Bash", "x=1", "deny"),
         ("plan", "Bash", "cat /etc/passwd", "ask"), ("plan", "Task", "x", "deny"),
+        ("plan", "Bash", "uniq - README.md", "deny"), ("plan", "Bash", "uniq s*", "deny"),
+        ("plan", "Bash", "find . -d*", "deny"),
+        ("accept-edits", "Bash", "echo x > ~+/../out", "ask"),
+        ("accept-edits", "Bash", "echo x > ~-/out", "ask"),
         ("plan", "Todo", "", "allow"), ("bypass", "Edit", "/etc/passwd", "allow"),
         ("bypass", "Task", "", "allow"), ("bypass", "Bash", "$x", "allow"),
     ],
@@ -347,10 +380,67 @@ def test_a_search_over_denied_files_is_asked_about(project: Path) -> None:
     assert "Read(.env)" in verdict.reason
     assert judge(approval, "Grep", "src").action == "allow"
     assert judge(approval, "Bash", "grep -r KEY .").action == "ask"
+    assert judge(approval, "Bash", "grep -rn --include=*.py KEY src").action == "allow"
     assert judge(approval, "Bash", "cat .e*").action == "deny"
     approval.remember(verdict.rule)
     assert judge(approval, "Grep", ".").action == "allow"
     assert judge(approval, "Read", ".env").action == "deny"
+
+
+HIDDEN = [
+    "cat ~+/sub/.env", "cat sub/.en[v]", "cat sub/.en[!x]", "cat sub/.en?", "cat sub/*/../.env",
+    "grep .env -e .", "grep -5f.env x", "grep -r KEY sub", "grep -5r KEY su*", "grep -rh KEY",
+    "grep -d recurse KEY sub", "rg KEY", "rg -e sub", "rg -A 3 src",
+    "grep -rn --include=x KEY", "git grep KEY", "diff --rec sub src",
+    "cat sub/.[[:alpha:]]nv", "cat -- sub/.env", "cat < sub/.en*", "cat */*/*/*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", HIDDEN)
+def test_a_denied_file_is_not_read_by_another_spelling(project: Path, command: str) -> None:
+    (project / "sub").mkdir()
+    for file in (".env", "sub/.env"):
+        (project / file).write_text("KEY=1")
+    approval = Approval(cwd=project, deny=["Read(.env)"])
+    assert judge(approval, "Bash", command).action != "allow"
+
+
+def test_a_pattern_that_stands_for_nothing_is_a_plain_name(project: Path) -> None:
+    approval = Approval(cwd=project)
+    (project / "l[i]nk").symlink_to("/etc/passwd")
+    assert judge(approval, "Bash", "cat src/[z]x").action == "allow"
+    assert judge(approval, "Bash", "cat src/[a]pp.py src/[!z]pp.py").action == "allow"
+    assert judge(approval, "Bash", "cat l[i]n[kz]").action == "ask"
+    assert judge(approval, "Bash", "cat l[i]nk").action == "ask"
+
+
+def test_more_files_than_can_be_looked_at_are_asked_about(project: Path) -> None:
+    (project / "many").mkdir()
+    for number in range(1001):
+        (project / "many" / str(number)).touch()
+    assert judge(Approval(cwd=project), "Bash", "cat many/*").action == "ask"
+    (project / "many" / "0").unlink()
+    assert judge(Approval(cwd=project), "Bash", "cat many/*").action == "allow"
+
+
+def test_a_file_named_like_an_option(project: Path) -> None:
+    approval = Approval(cwd=project)
+    assert judge(approval, "Bash", "grep x *.md").action == "allow"
+    (project / "-x.md").touch()
+    assert judge(approval, "Bash", "grep x *.md").action == "ask"
+    (project / "-link").symlink_to("/etc/passwd")
+    assert judge(approval, "Bash", "cat -- -x.md").action == "allow"
+    assert judge(approval, "Bash", "cat -- -link").action == "ask"
+
+
+def test_a_denied_name_may_be_in_a_folder_that_is_too_large_to_look_through(project: Path) -> None:
+    (project / "many").mkdir()
+    for number in range(4):
+        (project / "many" / str(number)).touch()
+    anywhere = make_place(".env", str(project), widely=True)
+    assert anywhere.below(str(project / "many"), most=3)
+    assert not anywhere.below(str(project / "many"), most=4)
+    assert not make_place("x/.env", str(project), widely=True).below(str(project), most=3)
 
 
 def test_the_sessions_own_folder_is_read_without_a_question(project: Path, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_an_interruption_keeps_the_output_and_leaves_no_child(times: int, tmp_pa
     output = asyncio.run(scene())
     pid, _, note = output.text.partition("\n")
     assert note == "[interrupted by the user]"
+    assert output.details["interrupted"] is True
     assert not alive(int(pid))
     assert output.is_error
 

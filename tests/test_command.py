@@ -1,13 +1,18 @@
 """The real command, headless, against a strict server over HTTP."""
 
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ctxagent.agent.cli.options import guarded
+from ctxagent.agent.ui.headless import Headless
 
 from .support.command import COMMAND, Place
 from .support.server import Fail, Say, Server
@@ -131,6 +136,9 @@ def test_an_unknown_setting(place: Place) -> None:
         (["-p", "x", "-c", "model.nope=1"], "model.nope"),
         (["-p", "x", "--model", "scripted:/nowhere"], "/nowhere"),
         (["-p", "x", "--nope"], "--nope"),
+        (["-p", "x", "--resume", ""], "--resume"),
+        (["-p", "x", "--max-budget-usd", "nan"], "nan"),
+        (["-p", "x", "--max-budget-usd", "inf"], "inf"),
     ],
 )
 def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
@@ -138,6 +146,42 @@ def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
     assert done.returncode == 2, done.stderr
     assert told in done.stderr
     assert place.logs() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["-p", "hi", "doctor"], "-p"),
+        (["--continue", "sessions", "list"], "--continue"),
+        (["--resume", "x", "config"], "--resume"),
+        (["--fork", "demo"], "--fork"),
+    ],
+)
+def test_an_option_that_would_be_lost_is_refused(
+    place: Place, arguments: list[str], flag: str
+) -> None:
+    done = place.run(*arguments)
+    assert done.returncode == 2
+    assert f"{flag} means nothing to the command" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["", "-p"])
+def test_a_closed_standard_input_holds_no_task(place: Place, arguments: str) -> None:
+    done = subprocess.run(
+        f"exec {COMMAND} {arguments} <&-", shell=True, cwd=place.project, capture_output=True,
+        env=place.server("http://127.0.0.1:9"), text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("ctxagent: there is no task\n")
+
+
+def test_titles_are_clean_wherever_they_are_listed(place: Place) -> None:
+    with Server([Say("a \x1b]0;pwn\x07")]) as server:
+        said = place.run("-p", "b \x1b]0;pwn\x07", env=place.server(server.url))
+    assert said.stdout == "a \x1b]0;pwn\x07\n"  # a program gets what was said
+    listed = place.run("sessions", "list").stdout
+    assert "pwn" in listed
+    assert "\x1b" not in listed
 
 
 def test_what_would_ask_is_denied_and_the_rule_named(place: Place) -> None:
@@ -233,7 +277,7 @@ def test_an_open_standard_input_does_not_block(place: Place) -> None:
     assert done.stdout == "Yes.\n"
 
 
-@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: int) -> None:
     (place.project / "pipe").unlink(missing_ok=True)
     os.mkfifo(place.project / "pipe")
@@ -246,6 +290,7 @@ def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: i
         ) as run:  # fmt: skip
             assert (place.project / "pipe").read_text() == "begun\n"  # waits for the command
             run.send_signal(name)
+            run.send_signal(name)  # a shell passes on what the kernel has sent
             out, _ = run.communicate(timeout=30)
         assert run.returncode == 130
         assert json.loads(out)["status"] == "interrupted"
@@ -254,6 +299,25 @@ def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: i
         again = place.run("--continue", "-p", "go on", env=env)
     assert again.stdout == "Fine.\n"
     assert server.rejected == []
+
+
+def test_a_run_under_nohup_outlives_its_terminal(place: Place) -> None:
+    for name in ("begun", "enough"):
+        os.mkfifo(place.project / name)
+    command = "echo yes > begun; cat enough"
+    with (
+        Server([Say(tools=[("Bash", {"command": command})]), Say("Done.")]) as server,
+        subprocess.Popen(
+            ["nohup", COMMAND, "-p", "go", "--permission-mode", "bypass"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        ) as run,
+    ):  # fmt: skip
+        assert (place.project / "begun").read_text() == "yes\n"
+        run.send_signal(signal.SIGHUP)
+        (place.project / "enough").write_text("go on\n")
+        out, _ = run.communicate(timeout=30)
+    assert (run.returncode, out) == (0, "Done.\n")
 
 
 def test_a_killed_run_goes_on(place: Place) -> None:
@@ -365,3 +429,208 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     assert "FAILED (failures=1)" in done.stdout
     assert "Ran 4 tests" in done.stdout
     assert "OK" in done.stdout
+
+
+def test_an_interrupt_after_the_result_changes_nothing(place: Place) -> None:
+    job = {"command": "trap '' TERM; echo up; while :; do sleep 1; done", "run_in_background": True}
+    with (
+        Server([Say(tools=[("Bash", job)]), Say("Started.")]) as server,
+        subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as run,
+    ):  # fmt: skip
+        assert run.stdout is not None
+        first = run.stdout.readline()
+        run.send_signal(signal.SIGINT)  # while the job, which holds out a moment, is ended
+        rest, err = run.communicate(timeout=30)
+    assert json.loads(first)["status"] == "ok"
+    assert (rest, err, run.returncode) == ("", "", 0)
+
+
+def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
+    endless = ("Bash", {"command": "while :; do echo x; sleep 0.01; done"})
+    with Server([Say(tools=[endless])]) as server:
+        run = subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "stream-json"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert run.stdout is not None
+        assert run.stderr is not None
+        assert "session_opened" in run.stdout.readline()
+        run.stdout.close()
+        with run.stderr as stream:
+            assert stream.read() == ""
+        assert run.wait(30) == 1
+    assert place.entries()[-1]["status"] == "interrupted"
+
+
+def limited(place: Place, blocks: int, env: dict[str, str]) -> dict[str, Any]:
+    """The result of a run whose files may have so many blocks of 512 bytes."""
+    run = f"ulimit -f {blocks}; exec {COMMAND} -p go --permission-mode bypass --output-format json"
+    done = subprocess.run(
+        ["sh", "-c", run], cwd=place.project, env={**env, "POSIXLY_CORRECT": "1"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return document(done)
+
+
+def test_a_session_that_cannot_be_recorded_at_all(place: Place) -> None:
+    result = limited(place, 0, place.server("http://127.0.0.1:9"))
+    assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
+
+
+def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
+    long = ("Bash", {"command": "seq 4000"})
+    with Server(lambda body: Say(tools=[long])) as server:
+        result = limited(place, 160, place.server(server.url))
+    assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
+    calls = [e for e in place.entries() if e["kind"] == "assistant"]
+    assert result["calls"] == len(calls) > 0
+    assert result["cost_usd"] == pytest.approx(sum(e["cost_usd"] for e in calls))
+    assert result["log"] == str(place.logs()[0])
+    assert result["session_id"] == place.logs()[0].parent.name
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said", "printed"),
+    [("utf-8", "a\ud800b", "a?b\n"), ("latin-1", "to \u2192 me", "to ? me\n")],
+)
+def test_what_a_stream_cannot_carry_is_replaced(
+    place: Place, encoding: str, said: str, printed: str
+) -> None:
+    with Server([Say(said)]) as server:
+        env = {**place.server(server.url), "PYTHONIOENCODING": encoding}
+        done = place.run("-p", "go", env=env)
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
+    show = [COMMAND, "sessions", "show", place.logs()[0].parent.name]
+    shown = subprocess.run(show, cwd=place.project, env=env, capture_output=True, timeout=60)
+    assert printed.encode() in shown.stdout, shown.stderr
+
+
+def test_input_that_is_no_text_in_its_encoding(place: Place) -> None:
+    with Server([Say("Yes.")]) as server:
+        env = {**place.server(server.url), "PYTHONIOENCODING": "utf-8:strict"}
+        done = subprocess.run(
+            [COMMAND, "-p"], input=b"so \xff?", cwd=place.project, env=env, capture_output=True,
+            timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b"Yes.\n"), done.stderr
+    assert "so \\ufffd?" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_a_fault_of_our_own_is_told_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> int:
+        return int({}["nowhere"])
+
+    with pytest.raises(SystemExit) as left:
+        guarded(fail)
+    told = capsys.readouterr()
+    assert (left.value.code, told.out) == (1, "")
+    assert "KeyError: 'nowhere'" in told.err
+    assert "test_command.py:" in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status"),
+    [(ValueError("odd"), 1, "error"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_there_is_one_document_whatever_happens(
+    fault: BaseException, code: int, status: str
+) -> None:
+    def fail() -> int:
+        raise fault
+
+    out = io.StringIO()
+    front = Headless("json", out, io.StringIO())
+    with pytest.raises(SystemExit) as left:
+        guarded(fail, front.fail)
+    assert left.value.code == code
+    result = json.loads(out.getvalue())
+    assert (result["exit_code"], result["status"]) == (code, status)
+
+
+def test_a_copy_reads_what_the_original_offloaded(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "seq 30000"})]), Say("Done.")]) as server:
+        place.run("-p", "go", "--permission-mode", "bypass", env=place.server(server.url))
+    (kept,) = place.state.glob("projects/*/sessions/*/offloaded/*")
+    read = ("Read", {"path": str(kept), "offset": 29_000, "limit": 5})
+    with Server([Say(tools=[read]), Say("Seen.")]) as server:
+        env = place.server(server.url)
+        done = place.run("--continue", "--fork", "-p", "look", env=env)
+    assert (done.returncode, done.stdout) == (0, "Seen.\n"), done.stderr
+    assert "29001" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_it_runs_inside_its_own_bash(place: Place) -> None:
+    inner = ("Bash", {"command": f"{COMMAND} config"})
+    with Server([Say(tools=[inner]), Say("Done.")]) as server:
+        place.run("-p", "go", "--permission-mode", "bypass", env=place.server(server.url))
+    (result,) = (e for e in place.entries() if e["kind"] == "tool_result")
+    assert not result["is_error"], result["content"]
+
+
+def test_it_works_without_git(place: Place, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    with Server([Say("Yes.")]) as server:
+        done = place.run("-p", "go", env={**place.server(server.url), "PATH": str(programs)})
+    assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
+    assert "Git: " in json.dumps(server.requests[0]["messages"])
+
+
+def test_git_is_given_no_key(place: Place, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    seen = tmp_path / "seen"
+    real = shutil.which("git")
+    script = f'#!/bin/sh\ncase "$*" in *status*) env >> {seen};; esac\nexec {real} "$@"\n'
+    (programs / "git").write_text(script)
+    (programs / "git").chmod(0o755)
+    subprocess.run(["git", "init", "-q", place.project], check=True)
+    with Server([Say("Yes.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "go", env={**env, "PATH": f"{programs}:{env['PATH']}"})
+    assert "Work tree: clean" in json.dumps(server.requests[0]["messages"])
+    assert "GIT_OPTIONAL_LOCKS=0" in seen.read_text()
+    assert "test-key-1" not in seen.read_text()
+
+
+def test_doctor_shows_no_password(place: Place) -> None:
+    done = place.run("doctor", env=place.server("http://me:s3cret@127.0.0.1:9"))
+    assert "127.0.0.1:9" in done.stdout
+    assert "s3cret" not in done.stdout
+
+
+def test_what_a_lean_server_sends_can_be_recorded_and_sent_again(place: Place) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(480):
+        deep = {"a": deep}
+    lean = [
+        {"type": "tool_use", "id": "same", "name": "Glob"},
+        {"type": "tool_use", "id": "same", "name": "Glob", "input": {"pattern": "*"}},
+        {"type": "tool_use", "id": "deep", "name": "Glob", "input": deep},
+        {"type": "tool_use", "input": {}},
+    ]
+    with Server([Say(blocks=lean, stop_reason="tool_use"), Say("On."), Say("And on.")]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", env=env)
+        again = place.run("--continue", "-p", "go on", env=env)
+    assert (done.stdout, again.stdout) == ("On.\n", "And on.\n"), done.stderr + again.stderr
+    assert server.rejected == []
+    results = {e["tool_use_id"]: e for e in place.entries() if e["kind"] == "tool_result"}
+    assert len(results) == 4
+    assert "pattern" in results["same"]["content"]
+
+
+@pytest.mark.parametrize("command", [["compact", "", "--dry-run"], ["doctor", ""]])
+def test_an_empty_id_is_no_session(place: Place, command: list[str]) -> None:
+    done = place.run(*command, env=place.server("http://127.0.0.1:9"))
+    assert done.returncode == 1
+    assert "no session ''" in done.stderr

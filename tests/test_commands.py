@@ -2,13 +2,19 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.errors import CtxagentError, UsageError
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.context import tokens
+from ctxagent.agent.context.wire import wire
+from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
+from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.record.entries import Summary
 from ctxagent.agent.ui import commands, render
 from ctxagent.agent.ui.input import PrivateHistory, rank
 
@@ -26,6 +32,9 @@ class Desk:
         self.printed = ""
         self.model = ""
         self.left = False
+        self.answers: list[str] = []
+        self.edited = ""  # what the editor makes of any text
+        self.waited: list[str] = []
 
     @property
     def session(self) -> str:
@@ -45,6 +54,21 @@ class Desk:
 
     def set_model(self, id: str) -> None:
         self.model = id
+
+    def copy(self, upto: int) -> str:
+        raise AssertionError("nothing is copied here")
+
+    def doing(self, text: str) -> None:
+        self.waited.append(text)
+
+    async def choose(self, choices: str, keys: str) -> str:
+        assert all(f"[{key}]" in choices for key in keys)
+        return self.answers.pop(0)
+
+    async def edit(self, text: str) -> str:
+        if not self.edited:
+            raise CtxagentError("there is no editor")
+        return self.edited
 
     def leave(self) -> None:
         self.left = True
@@ -84,7 +108,7 @@ def test_words_are_told_from_commands() -> None:
     ("words", "hint"),
     [
         ("/hlep", "/help"),
-        ("/co", "/context, /cost, /config"),
+        ("/co", "/config, /compact, /context, /cost"),
         ("/xyzzy", "/help lists"),
         ("/", "/help"),
     ],
@@ -109,6 +133,11 @@ def test_context_names_the_largest_item(desk: Desk) -> None:
     assert "GREEN" in shown[0]
     assert "user: result of Read" in shown[2]
     assert shown[2].split()[0] == "#4"
+    rows = {line.split()[0]: int(line.split()[1].replace(",", "")) for line in shown[2:8]}
+    view = desk.loop.view
+    assert rows["system"] == round(tokens.estimate(view.system) * view.ratio)
+    assert "the schemas of 9 tools" in "".join(shown)
+    assert abs(sum(rows.values()) - view.size * view.ratio) < len(rows)
 
 
 def test_cost(desk: Desk) -> None:
@@ -191,6 +220,7 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
         desk.run("/diff")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], cwd=desk.cwd, check=True)
+    assert desk.run("/diff").split("\n")[:2] == ["no commits yet; the files:", "big.txt"]
     subprocess.run([*git, "add", "."], cwd=desk.cwd, check=True)
     subprocess.run([*git, "commit", "-qm", "one"], cwd=desk.cwd, check=True)
     spy = desk.cwd.parent / "spy"
@@ -202,6 +232,163 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
     (desk.cwd / "big.txt").write_text("less")
     assert "big.txt" in desk.run("/diff")
     assert not (desk.cwd.parent / "ran").exists()
+
+
+def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, Desk]:
+    """A conversation of two turns, of which all but the last words may go."""
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    (cwd / "big.txt").write_text("word " * 3_000)
+    steps = [
+        Step(tools=[("Read", {"path": "big.txt"})]),
+        Step(text="It is full of words."),
+        Step(text="About 3,000."),
+        *more,
+    ]
+    policy = replace(DEFAULT, keep_tokens=0, keep_messages=1, clear_when="off")
+    talk = Conversation(cwd, steps, policy=policy)
+    talk.say("what is in big.txt?")
+    talk.say("how many?")
+    return talk, Desk(talk)
+
+
+def record(intent: str) -> str:
+    return (
+        f"## Session Intent\n{intent}\n\n## Key Decisions\n1. Estimate, do not count.\n\n"
+        "## Current State\nPhase: reading\n\n## Next Steps\n1. Wait for the person.\n"
+    )
+
+
+def request_of(talk: Conversation) -> object:
+    return wire(talk.loop.view, model="scripted", max_tokens=1_000, effort=None)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "argument"),
+    [
+        ("compress", "compact", ""),
+        (" Context Status ", "context", "status"),
+        ("compression log", "log", "compaction"),
+    ],
+)
+def test_words_that_are_a_command_when_alone(words: str, name: str, argument: str) -> None:
+    found = commands.parse(words)
+    assert found is not None
+    assert (found[0].name, found[1]) == (name, argument)
+    assert commands.parse(f"{words} of the logs") is None
+
+
+def test_compact_steers_the_summary_and_nothing_after_it(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")), Step(text="Yes."))
+    desk.run("/compact keep the number, drop the rest")
+    asked, *_ = reversed(talk.model.requests)  # type: ignore[attr-defined]
+    assert "keep the number, drop the rest" in str(asked.messages[-1])
+    (event,) = talk.seen(Compacted)
+    assert (event.layer, event.trigger) == ("summary", "manual")
+    assert event.tokens_after < event.tokens_before
+    talk.say("go on")
+    sent = str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+    assert "[Conversation compressed]" in sent
+    assert "Know big.txt." in sent
+    assert "drop the rest" not in sent
+    assert desk.waited[0] == "writing a summary"
+
+
+def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path)
+    before = talk.loop.log.path.read_bytes()
+    shown = desk.run("/compact --dry-run")
+    assert "dropped, the summary stands for them" in shown
+    assert "#4" in shown
+    assert talk.loop.log.path.read_bytes() == before
+    assert len(talk.model.requests) == 3  # type: ignore[attr-defined]
+
+
+def test_a_summary_that_is_shown_and_declined_changes_nothing(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    before = request_of(talk)
+    desk.answers = ["what?", "no, thanks"]
+    shown = desk.run("/compact --show mind the number")
+    assert "Know big.txt." in shown
+    assert "nothing has changed" in shown
+    assert "mind the number" in str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+    assert talk.of(Summary) == []
+    assert request_of(talk) == before
+
+
+def test_a_summary_that_is_shown_and_taken_is_the_one_applied(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.answers = ["y"]
+    desk.run("/compact --show")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know big.txt."
+    assert len(talk.model.requests) == 4  # type: ignore[attr-defined]
+
+
+def test_a_summary_can_be_edited_first(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.edited = record("Know every word.")
+    desk.answers = ["e", "y"]
+    shown = desk.run("/compact --show")
+    assert shown.index("Know big.txt.") < shown.index("Know every word.")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know every word."
+
+
+@pytest.mark.parametrize(
+    ("edited", "told"), [("", "there is no editor"), (" \n", "the text is empty")]
+)
+def test_a_draft_outlives_a_failed_edit(tmp_path: Path, edited: str, told: str) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.edited, desk.answers = edited, ["edit", "yes"]
+    assert told in desk.run("/compact --show")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know big.txt."
+
+
+@pytest.mark.parametrize("argument", ["--dry-run --show", "--apply", "--dryrun"])
+def test_compact_knows_its_options(desk: Desk, argument: str) -> None:
+    with pytest.raises(UsageError, match="does not take"):
+        desk.run(f"/compact {argument}")
+
+
+def test_uncompact_restores_the_request(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    before, tokens = request_of(talk), talk.loop.measured().tokens
+    desk.run("/compact")
+    assert request_of(talk) != before
+    assert f"holds {tokens:,} tokens again" in desk.run("/uncompact")
+    assert request_of(talk) == before
+    with pytest.raises(CompactionFailed):
+        desk.run("/uncompact")
+
+
+def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    shown = desk.run("/context")
+    assert "next compaction: " in shown
+    assert "summarised" in shown
+    assert "came from the cache" in shown
+    desk.run("/compact")
+    (summary,) = talk.of(Summary)
+    saved = summary.tokens_before - summary.tokens_after
+    assert f"{saved:,}" in desk.run("/context")
+    status = desk.run("/context status")
+    assert "## Context Status Report" in status
+    assert f"- **Summarisations performed:** 1 ({saved:,} tokens saved)" in status
+    assert "**Event Type:** TIER_3" in desk.run("/log compaction")
+    assert f"{summary.tokens_before:,} → {summary.tokens_after:,} tokens" in desk.run("/log")
+    assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
+    assert '"kind": "user"' in desk.run("/log 2")
+    with pytest.raises(UsageError, match="no entry 99"):
+        desk.run("/log 99")
+
+
+def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> None:
+    desk = Desk(Conversation(tmp_path))
+    assert "next compaction: there is nothing to summarise yet" in desk.run("/context")
+    with pytest.raises(UsageError, match="does not take"):
+        desk.run("/context all")
 
 
 def test_quit(desk: Desk) -> None:

@@ -218,3 +218,17 @@ def test_export(tmp_path: Path) -> None:
     assert [e["kind"] for e in json.loads(export(path, "json"))] == [
         "session", "user", "assistant", "tool_result",
     ]  # fmt: skip
+
+
+def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path;"
+        "from ctxagent.agent.record.log import Log; from ctxagent.agent.record.entries import User;"
+        "from ctxagent.agent.errors import RecordError;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))\n"
+        "try: Log.create(Path(sys.argv[1])).append(User(content='x'))\n"
+        "except RecordError as e: print(e)\n"
+    )
+    path = str(tmp_path / "s" / "log.jsonl")
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert "cannot record the session" in done.stdout, done.stderr

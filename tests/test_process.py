@@ -466,3 +466,37 @@ def test_nothing_waits_for_a_person() -> None:
     assert (passed["PAGER"], passed["GIT_PAGER"], passed["TERM"]) == ("cat", "cat", "dumb")
     assert passed["GIT_TERMINAL_PROMPT"] == "0"
     assert "CI" not in passed
+
+
+GIT_TRAP = (
+    "git init -q --bare trap && cd trap && git config core.bare false "
+    "&& git config core.worktree . && git config core.fsmonitor 'touch PWNED; false'"
+)
+
+
+def test_git_runs_nothing_that_a_folder_configures(tmp_path: Path) -> None:
+    subprocess.run(["bash", "-c", GIT_TRAP], cwd=tmp_path, check=True)
+    trap = tmp_path / "trap"
+    subprocess.run(["git", "status"], cwd=trap, env=dict(os.environ), capture_output=True)
+    assert (trap / "PWNED").exists()  # the trap works
+    (trap / "PWNED").unlink()
+    child = child_environment(os.environ)
+    done = subprocess.run(["git", "status"], cwd=trap, env=child, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "safe.bareRepository" in done.stderr
+    (trap / ".git").symlink_to(".")
+    subprocess.run(["git", "status"], cwd=trap, env=child, capture_output=True)
+    assert not (trap / "PWNED").exists()
+
+
+@pytest.mark.parametrize("count", ["1", "", "x"])
+def test_git_keeps_the_settings_of_the_environment(tmp_path: Path, count: str) -> None:
+    own = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "own.x", "GIT_CONFIG_VALUE_0": "mine"}
+    child = child_environment({**os.environ, **own})
+    asked = {"core.fsmonitor": "false", "safe.bareRepository": "explicit"}
+    asked |= {"own.x": "mine"} if count == "1" else {}
+    for name, value in asked.items():
+        done = subprocess.run(
+            ["git", "config", name], cwd=tmp_path, env=child, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == value

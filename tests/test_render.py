@@ -8,6 +8,7 @@ from ctxagent.agent.events import (
     Answer,
     CallFinished,
     CallStarted,
+    Compacted,
     Event,
     Notice,
     Question,
@@ -25,6 +26,7 @@ from ctxagent.agent.events import (
 from ctxagent.agent.ui import questions, render, status
 from ctxagent.agent.ui.markdown import Blocks, prose
 from ctxagent.agent.ui.transcript import Transcript
+from ctxagent.agent.ui.visible import clean
 
 MARKDOWN = """\
 # Title
@@ -145,7 +147,7 @@ def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
         render.question(Question(evil, evil, {"x": evil}, evil, evil)),
         render.answer(Answer(False, reason=evil), evil),
         render.table([[evil, evil]], head=["x"]),
-        prose(render.clean(evil), theme="ansi_dark"),
+        prose(clean(evil), theme="ansi_dark"),
     ):
         text = render.ink([shown], width=200, depth="color")
         assert (
@@ -199,6 +201,43 @@ def test_a_diff_is_folded_when_done_and_whole_when_asked() -> None:
     assert done.endswith("  … +62 lines\n")
     asked = plain(render.question(Question("Edit", "a.py", {}, "Edit(a.py)", "why", diff)))
     assert "  +new 99\n" in asked
+
+
+def test_a_diff_shows_every_changed_line() -> None:
+    """Also those whose content makes them look like the head of a diff."""
+    head = "--- a/q.sql\n+++ b/q.sql\n"
+    body = "@@ -1,2 +1,1 @@\n--- drop nothing\n-- keep\n+++ counter;\n select 1;\n"
+    shown = plain(render.question(Question("Edit", "q.sql", {}, "", "why", head + body)))
+    for line in body.splitlines():
+        assert f"  {line}\n" in shown
+    assert "q.sql\n  @@" in shown
+    headless = plain(render.diff("--- a\n+++ b\n"))
+    assert headless == "  --- a\n  +++ b\n"
+
+
+def test_an_interrupted_command_is_called_so() -> None:
+    details = {"exit_code": -15, "interrupted": True}
+    shown = plain(*render.result(ToolFinished("1", "Bash", "make", True, "so far", 3.0, details)))
+    assert shown.startswith("● Bash  make  interrupted · 3.0 s\n")
+
+
+def test_a_running_tool_can_be_stopped() -> None:
+    assert plain(render.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · esc to stop\n"
+    assert "esc" not in plain(render.running("Bash", "make", 0.5, []))
+
+
+def test_where_a_session_was_left_is_told_in_a_few_lines() -> None:
+    words = "\n".join(f"line {n}" for n in range(50))
+    shown = plain(render.recap(words, "An answer. " * 400), width=60)
+    lines = shown.rstrip("\n").split("\n")
+    assert len(lines) <= 12
+    assert lines[0] == "❯ line 0"
+    assert any(line.startswith("  An answer.") for line in lines)
+    assert lines[-1].startswith("  … +")
+    assert "\x1b]" not in render.ink(
+        [render.recap("a\x1b]0;x", "b\x1b]0;x")], width=60, depth="mono"
+    )
+    assert plain(render.recap("hi", "")) == "❯ hi\n"
 
 
 def test_every_argument_is_shown_in_a_question() -> None:
@@ -311,6 +350,18 @@ def test_a_retry_takes_back_what_was_not_finished() -> None:
     watch.show(TextDelta("Kept.\n\nlost"), Retrying(3, 8, 10.0, "overloaded"), TextDelta("New."))
     watch.show(CallFinished({}, None, "end_turn"))
     assert watch.text == "Kept.\n\n· the reply was cut off; it starts again\n\nNew.\n"
+
+
+def test_compactions_are_told_as_they_matter() -> None:
+    watch = Watch()
+    watch.show(Compacted("microcompact", "level", 90_000, 60_000, 0.1, 0.0, 7, "7 results"))
+    watch.show(Compacted("summary", "manual", 90_000, 20_000, 9.0, 0.5, 70, "#2 to #72"))
+    quiet, loud, *ways = plain(*watch.printed, width=200).strip("\n").split("\n")
+    assert quiet == "  microcompact (level): 90,000 → 60,000 tokens · 7 results"
+    assert loud.startswith("↧ context compacted (manual): 90,000 → 20,000 tokens")
+    assert "$0.5000 · 9.0 s" in loud
+    for way in ("/log", "/compact --show", "/uncompact"):
+        assert way in "".join(ways)
 
 
 def test_what_a_turn_ends_with() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,21 @@ from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.output import ColorDepth
 
 from ctxagent.agent.approval import Approval, Mode
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compose import every_tool
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import CtxagentError, ModelUnavailable, NoCredentials, SessionError
 from ctxagent.agent.events import Ask, Emit, Retrying, SessionOpened, TextDelta
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import ScriptedModel, Step
-from ctxagent.agent.record.entries import Session, User
+from ctxagent.agent.prompt import renewal
+from ctxagent.agent.record.entries import Session, Summary, User
+from ctxagent.agent.record.ledger import Ledger
 from ctxagent.agent.record.log import Log, read
 from ctxagent.agent.record.sessions import Project
 from ctxagent.agent.record.totals import Totals
-from ctxagent.agent.settings import DemoteSettings, UiSettings
+from ctxagent.agent.settings import UiSettings
+from ctxagent.agent.ui import mode
 from ctxagent.agent.ui.repl import Repl
 from ctxagent.agent.ui.terminal import SteadyOutput, steady
 from ctxagent.tools.base import Context
@@ -41,6 +46,7 @@ ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\x1b[Z",
     "\x1b[A",
 )
+KEEP_LITTLE = replace(DEFAULT, keep_tokens=0, keep_messages=1)
 DEADLINE = 20.0  # seconds that a test waits for something to appear before it fails
 
 
@@ -92,6 +98,7 @@ class Desk:
         self.fails = list(fails)
         self.loops: list[Loop] = []
         self.gate: asyncio.Event | None = None
+        self.chosen: list[tuple[Loop, str]] = []  # models, as they were asked for
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
@@ -108,8 +115,9 @@ class Desk:
         if fork:
             path = self.project.fork(path)
         log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        totals = Totals()
+        ledger, totals = Ledger(), Totals()
         for entry in entries:
+            ledger.add(entry)
             totals.add(entry)
         tools = every_tool()
         opened = Session(
@@ -120,18 +128,25 @@ class Desk:
             log=log,
             view=fold(entries),
             totals=totals,
+            ledger=ledger,
             model=self.model,
             tools=tools,
             approval=Approval(mode=self.mode, cwd=self.cwd),
             context=Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ)),
             emit=emit,
             ask=ask,
-            demotion=DemoteSettings(),
-            opening=lambda: [] if entries else [opened],
+            opening=lambda: opened,
+            surroundings=list,
+            renewal=list,
+            hook=_no_hook,
+            policy=KEEP_LITTLE,
         )
         self.loops.append(loop)
         emit(SessionOpened(path.parent.name, str(path), "scripted", len(entries)))
         return loop
+
+    def set_model(self, loop: Loop, id: str) -> None:
+        self.chosen.append((loop, id))
 
     def said(self, place: int = -1) -> list[str]:
         """What the person said in a session, as its log has it."""
@@ -141,6 +156,10 @@ class Desk:
             if log.exists()
             else []
         )
+
+
+async def _no_hook(name: str, event: dict[str, Any]) -> None:
+    return None
 
 
 class Seat:
@@ -156,6 +175,8 @@ class Seat:
             version="1.2.3",
             warm=lambda: None,
             sessions=desk.project.logs,
+            copy=desk.project.fork,
+            set_model=desk.set_model,
             input=keys,
             output=glass.output(),
         )
@@ -468,6 +489,85 @@ def test_a_missing_key_is_told_when_it_is_needed(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+RECORD = (
+    "## Session Intent\nTalk.\n\n## Key Decisions\n1. None yet.\n\n"
+    "## Current State\nPhase: talking\n\n## Next Steps\n1. Wait.\n"
+)
+LONG = "word " * 2_000
+
+
+def test_a_compaction_leaves_a_receipt(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=0.3))
+
+    async def act(seat: Seat) -> None:
+        for words in ("one", "two", "compress"):
+            seat.say(words)
+        await seat.until("◌ writing a summary")
+        await seat.until("/uncompact takes it back")
+        await seat.until("◌ writing a summary", gone=True)
+
+    _, glass = drive(desk, act, glass=Glass(columns=120))
+    assert glass.all().count("context compacted (manual): ") == 1
+    assert sum(isinstance(e, Summary) for e in read(desk.loops[0].log.path).entries) == 1
+    assert desk.said() == ["one", "two"]
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_compaction_is_interrupted(tmp_path: Path, key: str) -> None:
+    steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=60), Step(text="Fresh.")]
+    desk = Desk(tmp_path, *steps)
+
+    async def act(seat: Seat) -> None:
+        seat.say("one")
+        seat.say("two")
+        seat.say("/compact")
+        await seat.until("◌ writing a summary")
+        seat.press(key)
+        await seat.until("interrupted; nothing has changed")
+        seat.say("three")
+        await seat.until("Fresh.")
+
+    drive(desk, act)
+    assert not any(isinstance(e, Summary) for e in read(desk.loops[0].log.path).entries)
+    assert "word word" in str(desk.model.requests[-1].messages)
+
+
+def test_a_summary_is_asked_about_with_one_key(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD))
+
+    async def act(seat: Seat) -> None:
+        seat.say("one")
+        seat.say("two")
+        seat.say("/compact --show")
+        await seat.until("[y]es, apply it")
+        seat.press("n")
+        await seat.until("not applied; nothing has changed")
+
+    _, glass = drive(desk, act)
+    assert "Session Intent" in glass.all()
+    assert not any(isinstance(e, Summary) for e in read(desk.loops[0].log.path).entries)
+
+
+def test_uncompact_after_a_later_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
+    steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD)]
+    desk = Desk(tmp_path, *steps, Step(text="Three."), Step(text="Four."))
+
+    async def act(seat: Seat) -> None:
+        for words in ("one", "two", "/compact", "three", "/uncompact", "four"):
+            seat.say(words)
+        await seat.until("Four.")
+
+    _, glass = drive(desk, act, glass=Glass(columns=120))
+    first, copy = desk.loops
+    assert first.log.path != copy.log.path
+    assert f"/resume {first.log.path.parent.name}" in glass.all()
+    assert desk.said(0) == ["one", "two", "three"]
+    assert desk.said(1) == ["one", "two", "four"]
+    sent = str(desk.model.requests[-1].messages)
+    assert "word word" in sent
+    assert "[Conversation compressed]" not in sent
+
+
 def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
@@ -583,10 +683,10 @@ def test_the_status_line(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         await seat.until("scripted model · ask · topic/one")
         assert "% GREEN" in seat.glass.all()
-        for mode in ("accept-edits", "plan", "bypass", "ask"):
+        for name in ("accept-edits", "plan", "bypass", "ask"):
             seat.press(SHIFT_TAB)
-            await seat.until(f"scripted model · {mode} ·")
-            assert desk.loops[0].approval.mode == mode
+            await seat.until(f"scripted model · {name} ·")
+            assert desk.loops[0].approval.mode == name
 
     drive(desk, act)
 
@@ -837,3 +937,134 @@ def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
 
     drive(desk, act)
     assert desk.said() == ["talk"]
+
+
+def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="One."), mode="bypass")
+
+    async def act(seat: Seat) -> None:
+        seat.say("first words")
+        await seat.until("One.")
+        for words in ("/permissions plan", "/effort high", "/model other", "/clear"):
+            seat.say(words)
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until(lambda: len(desk.loops) == 3)
+
+    drive(desk, act)
+    for loop in desk.loops[1:]:
+        assert loop.approval.mode == "plan"
+        assert loop.effort == "high"
+    assert desk.chosen == [(loop, "other") for loop in desk.loops]
+
+
+def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, *(Step(text=f"Answer {n}.") for n in range(5)))
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()  # the session is open
+        for n, presses in enumerate((1, 2, 0, 4)):
+            for _ in range(presses):
+                seat.press(SHIFT_TAB)
+            seat.say(f"words {n}")
+            await seat.until(f"Answer {n}.")
+        seat.say("/permissions ask")
+        seat.say("/fork")
+        seat.say("words 4")
+        await seat.until("Answer 4.")
+
+    drive(desk, act)
+    bypass, ask = mode.notice("bypass"), mode.notice("ask")
+    assert desk.said() == ["words 0", bypass, "words 1", "words 2", "words 3", ask, "words 4"]
+
+
+def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
+    told = User(content=mode.notice("plan"), source="notice")
+    quoted = User(content="Why is there\nPermission mode: bypass\nin my notes?")
+    renewed = renewal(tmp_path, tmp_path, mode="accept-edits", todos=[], jobs="")
+    assert mode.named(fold([quoted])) is None
+    assert mode.named(fold([told, quoted])) == "plan"
+    assert mode.named(fold([told, *renewed, quoted])) == "accept-edits"
+
+
+def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Old answer."), Step(text="New answer."))
+
+    async def act(seat: Seat) -> None:
+        for words in ("old words", "new words", "/clear"):
+            seat.say(words)
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until(lambda: seat.glass.all().count("New answer.") == 2)
+        seat.say("/fork")
+        await seat.until(lambda: len(desk.loops) == 4)
+
+    _, glass = drive(desk, act)
+    shown = glass.all().split("goes on, with")
+    assert "❯ new words\n  New answer." in shown[1]
+    assert "Old answer." not in shown[1]
+    assert "New answer." not in shown[2]  # a copy of what is on the screen
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Never."), pace=0.005)
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass)
+        playing = asyncio.create_task(seat.repl.run(["talk", "go on"]))
+        await seat.until("word word")
+        seat.press(key)
+        return await playing
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 130
+    assert desk.said() == ["talk"]
+    assert read(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_an_interrupt_ends_a_script_that_is_being_typed(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="One."))
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass)
+        playing = asyncio.create_task(seat.repl.run(["talk", "x" * 40_000], pace=0.001))
+        await seat.until("xxx")
+        seat.press(key)
+        return await playing
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 130
+    assert desk.said() == ["talk"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_systems_wish_to_end_in_plain_lines(tmp_path: Path, number: signal.Signals) -> None:
+    desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)
+    reading, writing = os.pipe()
+    os.write(writing, b"talk\n")
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if text == "word.\n" and self.getvalue().count("word.") < 2:
+                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), number)  # a shell passes on what the kernel has sent
+            return super().write(text)
+
+    out = Out()
+
+    async def run(source: Any) -> int:
+        repl = Repl(
+            desk, cwd=desk.cwd, history=None, ui=UiSettings(plain=True), version="1.2.3",
+            warm=lambda: None, input=source, output=out,
+        )  # fmt: skip
+        return await repl.run()
+
+    with os.fdopen(reading) as source:
+        assert asyncio.run(run(source)) == 130
+    os.close(writing)
+    assert read(desk.loops[0].log.path).entries[-1].kind == "end"
+    assert "ctxagent --resume" in out.getvalue()

@@ -77,7 +77,7 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
 def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None:
     import subprocess
 
-    text = prompt.environment(tmp_path)
+    text = prompt.environment(tmp_path, os.environ)
     assert f"Working directory: {tmp_path}" in text
     assert "Git: not a repository" in text
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -85,12 +85,63 @@ def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None
     (tmp_path / "new.txt").write_text("x")
     trap = tmp_path / "ran"
     subprocess.run([*git, "config", "core.fsmonitor", f"touch {trap}"], check=True)
-    empty = prompt.environment(tmp_path)
+    empty = prompt.environment(tmp_path, os.environ)
     assert "trunk" in empty
     assert "?? new.txt" in empty
     subprocess.run([*git, "-c", "core.fsmonitor=false", "add", "."], check=True)
     subprocess.run([*git, "-c", "core.fsmonitor=false", "commit", "-qm", "First one"], check=True)
-    text = prompt.environment(tmp_path)
+    text = prompt.environment(tmp_path, os.environ)
     assert "Work tree: clean" in text
     assert "First one" in text
     assert not trap.exists()
+
+
+def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    """Neither the clean filter of a file that may have changed, nor what a repository inside has
+    set for itself."""
+    import subprocess
+
+    trap = tmp_path / "ran"
+    project = tmp_path / "project"
+    inside = project / "inside"
+    for folder in (project, inside):
+        folder.mkdir()
+        git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-qb", "trunk"], check=True)
+        (folder / "a.txt").write_text("one")
+        subprocess.run([*git, "add", "a.txt"], check=True)
+        subprocess.run([*git, "commit", "-qm", "First one"], check=True)
+    subprocess.run([*git[:2], str(project), *git[3:], "add", "inside"], check=True)
+    (project / ".gitattributes").write_text("*.txt filter=e=v.il\n")
+    for folder, key in (
+        (project, "filter.e=v.il.clean"),
+        (project, "filter.e=v.il.process"),
+        (inside, "core.fsmonitor"),
+    ):
+        run = f"sh -c 'touch {trap}; cat'"
+        subprocess.run(["git", "-C", str(folder), "config", key, run], check=True)
+    (project / "a.txt").write_text("two")
+    text = prompt.environment(project, os.environ)
+    assert " M a.txt" in text
+    assert not trap.exists()
+
+
+def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    project = tmp_path / "project"
+    inner = project / "inner"
+    inner.mkdir(parents=True)
+    (project / ".git").mkdir()
+    (project / "rules.md").write_text("be good")
+    (project / "AGENTS.md").symlink_to("../secret")
+    (inner / "AGENTS.md").symlink_to("../../secret")
+    (inner / "CLAUDE.md").symlink_to("../rules.md")
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "mine").write_text("from me")
+    (own / "AGENTS.md").symlink_to("../mine")  # the user's own may point anywhere
+    found = prompt.instructions(inner, own)
+    assert found[0] == (own / "AGENTS.md", "from me")
+    assert found[-1] == (inner / "CLAUDE.md", "be good")
+    assert all("s3cret" not in text for _, text in found)
+    assert found[-2] == (inner / "AGENTS.md", prompt.OUTSIDE)

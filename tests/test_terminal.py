@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,78 @@ def test_a_silent_model_can_be_interrupted(place: Place) -> None:
     assert server.rejected == []
 
 
+def working(place: Place, server: Server, *arguments: str) -> tuple[Terminal, list[int]]:
+    """A terminal in which a command and a job run, and their processes."""
+    terminal = Terminal(
+        "--permission-mode", "bypass", *arguments, cwd=place.project, env=place.server(server.url)
+    )
+    terminal.see("/help")
+    terminal.type("go\r")
+    pids = [place.project / "job", place.project / "pid"]
+    terminal.see(lambda text: all(path.exists() and path.read_text() for path in pids))
+    return terminal, [int(path.read_text()) for path in pids]
+
+
+BUSY = [
+    Say(tools=[("Bash", {"command": "echo $$ > job; exec sleep 300", "run_in_background": True})]),
+    Say(tools=[("Bash", {"command": "echo $$ > pid; sleep 300"})]),
+]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return b") Z " in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return True
+
+
+def test_a_request_to_end_leaves_nothing_behind(place: Place) -> None:
+    with Server(BUSY) as server:
+        terminal, pids = working(place, server)
+        terminal.signal(signal.SIGTERM)
+        assert terminal.leave() == 130
+    assert all(map(gone, pids))
+    assert place.entries()[-1]["status"] == "interrupted"
+    assert "Go on with: ctxagent --resume" in terminal.text()
+    assert "GREEN" not in terminal.text(), "the status line is left on the screen"
+    assert terminal.raw.rindex(b"?2004l") > terminal.raw.rindex(b"?2004h")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-c", "ui.plain=true"]], ids=["inline", "plain"])
+def test_a_closed_window_leaves_nothing_behind(place: Place, arguments: list[str]) -> None:
+    with Server(BUSY) as server:
+        terminal, pids = working(place, server, *arguments)
+        terminal.hang_up()
+    assert all(map(gone, pids))
+    assert place.entries()[-1]["status"] == "interrupted"
+
+
+def test_a_closed_window_at_rest(place: Place) -> None:
+    with Server([Say("Yes.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("go\r")
+        terminal.see("Yes.")
+        terminal.hang_up()
+    assert place.entries()[-1]["status"] == "ok"
+
+
+def test_no_escape_of_the_model_reaches_the_terminal(place: Place) -> None:
+    evil = "so \x1b]0;pwn\x07 be it\x9b2J"
+    with Server([Say(evil), Say(error=("invalid_request_error", evil))]) as server:
+        env = place.server(server.url)
+        answered = Terminal("-p", evil, cwd=place.project, env=env)
+        assert answered.leave() == 0
+        refused = Terminal("-p", evil, cwd=place.project, env=env)
+        assert refused.leave() == 5
+    shown = Terminal("sessions", "show", place.logs()[0].parent.name, cwd=place.project, env=env)
+    assert shown.leave() == 0
+    for terminal in (answered, refused, shown):
+        assert b"pwn" in terminal.raw
+        assert b"\x1b" not in terminal.raw
+        assert "\x9b".encode() not in terminal.raw
+
+
 def test_continue_shows_that_the_session_goes_on(place: Place) -> None:
     with Server([Say("One."), Say("Two.")]) as server:
         env = place.server(server.url)
@@ -125,6 +198,41 @@ def test_continue_shows_that_the_session_goes_on(place: Place) -> None:
         assert terminal.leave() == 0
     assert len(place.logs()) == 1
     assert [m["role"] for m in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
+    record = (
+        "## Session Intent\nTalk.\n\n## Key Decisions\n1. None yet.\n\n"
+        "## Current State\nPhase: talking\n\n## Next Steps\n1. Wait.\n"
+    )
+    editor = place.root / "editor"
+    editor.write_text(
+        '#!/bin/sh\necho THE EDITOR; read key; sed -i s/Talk/Speak/ "$1"; echo "got $key"\n'
+    )
+    editor.chmod(0o755)
+    with Server([Say("word " * 2_000), Say("Two."), Say(record), Say("Three.")]) as server:
+        env = {**place.server(server.url), "EDITOR": str(editor)}
+        little = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")
+        terminal = Terminal(*little, cwd=place.project, env=env)
+        terminal.see("❯")
+        terminal.type("one\r")
+        terminal.type("two\r")
+        terminal.see("Two.")
+        terminal.type("/compact --show\r")
+        terminal.see("[e]dit")
+        terminal.type("e")
+        terminal.see("THE EDITOR")
+        terminal.type("hello\r")
+        terminal.see("Speak.")
+        terminal.type("y")
+        terminal.see("/uncompact takes it back")
+        terminal.type("three\r")
+        terminal.see("Three.")
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    assert "got hello" in terminal.text()
+    assert "Speak." in json.dumps(server.requests[-1]["messages"])
+    assert server.rejected == []
 
 
 def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
@@ -153,3 +261,11 @@ def test_the_demo_in_a_terminal(place: Place) -> None:
     assert "+    return (whole * (1 - discount)).quantize(CENT)" in text
     assert terminal.leave() == 0
     assert place.logs() == []
+
+
+def test_an_interrupt_ends_the_demo(place: Place) -> None:
+    terminal = Terminal("demo", cwd=place.project, env=place.environ())
+    terminal.see("❯")
+    terminal.press("ctrl-c")
+    assert terminal.leave() == 130
+    assert "all four tests pass" not in terminal.text()

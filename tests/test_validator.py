@@ -1,12 +1,16 @@
 """The strict validator: accepts what the API accepts, and names each rule that is broken."""
 
 import base64
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from .support.server import Say, Server
 from .support.validator import LARGEST_BODY, Invalid, validate
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
@@ -137,6 +141,37 @@ def test_names_the_broken_rule(message: str) -> None:
         validate(request, allow_paused=True)
     assert message in str(raised.value)
     assert raised.value.status == 400
+
+
+@pytest.mark.parametrize("body", [b"{nope", b"\xff", b"[1]"])
+def test_the_server_refuses_what_is_no_request(body: bytes) -> None:
+    with Server([]) as server:
+        assert "JSON" in post(server, body) or "not an object" in post(server, body)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text", "text": None},
+        {"type": "thinking", "signature": "s"},
+        {"text": "x"},
+    ],
+)
+def test_the_server_refuses_a_script_that_cannot_be_streamed(block: dict[str, Any]) -> None:
+    with Server([Say(blocks=[block])]) as server:
+        assert "the script has a" in post(server, json.dumps(GOOD).encode())
+        assert len(server.rejected) == 1
+
+
+def post(server: Server, body: bytes) -> str:
+    """The message of the 400 that a body is answered with."""
+    headers = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    request = urllib.request.Request(f"{server.url}/v1/messages", body, headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    with refused.value as answer:
+        assert answer.code == 400
+        return str(json.load(answer)["error"]["message"])
 
 
 def test_a_paused_reply_may_be_last_only_when_it_was_paused() -> None:

@@ -433,3 +433,28 @@ def test_the_breakpoints_stand_at_settled_places() -> None:
     ]
     assert "cache_control" in sent["system"][0]
     assert marked == [2, 6, 8]
+
+
+def nested(levels: int, inner: Any, wrap: Any) -> Any:
+    for _ in range(levels):
+        inner = wrap(inner)
+    return inner
+
+
+def test_what_is_nested_beyond_reason_is_left_out() -> None:
+    deep = nested(800, {}, lambda value: {"a": [value]})
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": deep}
+    usage = {"input": 1, "output": 1}
+    result = nested(
+        800,
+        {"type": "text", "text": "in"},
+        lambda block: {"type": "tool_result", "tool_use_id": "a", "content": [block]},
+    )
+    sent = request(
+        [
+            User(seq=1, content="go"),
+            Assistant(seq=2, content=[call], usage=usage, stop_reason="tool_use", model=MODEL),
+            User(seq=3, content=[result]),
+        ]
+    )
+    assert sent["messages"][1]["content"][0]["input"] == {}

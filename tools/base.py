@@ -83,7 +83,8 @@ class Context:
 
     `cwd` is the project directory, `session_dir` the session's own folder (None when nothing is
     recorded), `env` the environment for children, already without keys and tokens. `progress`
-    takes text for people while the tool runs; the loop sets it for each call.
+    takes text for people while the tool runs; the loop sets it for each call. `recall` gives the
+    text of an earlier entry of the session, whole, or None.
     """
 
     cwd: Path
@@ -93,6 +94,7 @@ class Context:
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
+    recall: Callable[[int], str | None] = lambda ref: None
 
     def resolve(self, path: str) -> Path:
         """An absolute path for what the model wrote: `~` and relative paths are allowed. Symlinks

@@ -122,6 +122,7 @@ class _Outcome:
             "exit_code": self.process.exit_code,
             "seconds": round(time.monotonic() - self.began, 3),
             "timed_out": self.timed_out,
+            "interrupted": self.interrupted,
             "truncated": self.capture.dropped,
             **({"job": self.job.id} if self.job else {}),
         }

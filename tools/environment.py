@@ -36,10 +36,14 @@ NON_INTERACTIVE = {
     "DEBIAN_FRONTEND": "noninteractive",
     "PYTHONUNBUFFERED": "1",  # what a script printed before it was killed is not lost in a buffer
 }
+# A folder that looks like a bare repository may come with a project; its configuration would name
+# programs that git runs.
+_GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false"}
 
 
 def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
-    """`environ` without secrets, and with what keeps programs from waiting for a person.
+    """`environ` without secrets, and with what keeps programs from waiting for a person and git
+    from running what a folder configures.
 
     `keep` are names, or patterns such as `AWS_*`, that are let through whatever they look like.
     """
@@ -49,7 +53,17 @@ def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> d
         for name, value in environ.items()
         if not is_secret(name) or any(fnmatchcase(name, pattern) for pattern in kept)
     }
-    return {**passed, **NON_INTERACTIVE}
+    return {**passed, **NON_INTERACTIVE, **_git_settings(passed)}
+
+
+def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Our settings of git, behind those that `environ` has."""
+    given = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(given) if given.isdecimal() else 0
+    settings = {"GIT_CONFIG_COUNT": str(count + len(_GIT_SETTINGS))}
+    for place, (name, value) in enumerate(_GIT_SETTINGS.items(), count):
+        settings |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
+    return settings
 
 
 def is_secret(name: str) -> bool:

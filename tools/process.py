@@ -12,16 +12,17 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from asyncio.subprocess import Process as Child
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from .base import ToolError
 
-MARK = "CTXAGENT_RUN"
+MARK = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: those are settings, also for one of us inside
 GRACE = 20  # hundredths of a second between asking a tree to end and killing it
 
 _CHUNK = 65_536
@@ -50,11 +51,11 @@ class Process:
 
     @classmethod
     async def start(
-        cls, command: str, *, cwd: Path, env: Mapping[str, str], sink: Sink
+        cls, command: str, *, cwd: Path, env: Mapping[str, str], sink: Sink, given: bytes = b""
     ) -> "Process":
-        """Run `command` in bash (sh where there is none) with nothing on stdin, in a session of
+        """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
         its own. Raises ToolError when that cannot be done. Cancelled, it leaves nothing behind."""
-        spawning = asyncio.ensure_future(cls._spawn(command, cwd, env, sink))
+        spawning = asyncio.ensure_future(cls._spawn(command, cwd, env, sink, given))
         try:
             return await asyncio.shield(spawning)
         except asyncio.CancelledError:
@@ -63,22 +64,25 @@ class Process:
             raise
 
     @classmethod
-    async def _spawn(cls, command: str, cwd: Path, env: Mapping[str, str], sink: Sink) -> "Process":
+    async def _spawn(
+        cls, command: str, cwd: Path, env: Mapping[str, str], sink: Sink, given: bytes
+    ) -> "Process":
         mark = secrets.token_hex(8)
         marked = {**env, MARK: f"{env[MARK]}:{mark}" if MARK in env else mark}
         shell = shutil.which("bash", path=env.get("PATH")) or "/bin/sh"
         pipe, writer = os.pipe()
         os.set_blocking(pipe, False)
         try:
-            child = await asyncio.create_subprocess_exec(
-                *(shell, "-c", "--", command),
-                stdin=subprocess.DEVNULL,
-                stdout=writer,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env=marked,
-                start_new_session=True,
-            )
+            with _input(given) as stdin:
+                child = await asyncio.create_subprocess_exec(
+                    *(shell, "-c", "--", command),
+                    stdin=stdin,
+                    stdout=writer,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=marked,
+                    start_new_session=True,
+                )
         except asyncio.CancelledError:
             os.close(pipe)
             raise
@@ -180,6 +184,18 @@ class Process:
             os.close(self._pipe)
             self._closed.set()
             self.sink.close()
+
+
+@contextmanager
+def _input(data: bytes) -> Iterator[IO[bytes] | int]:
+    """What a child reads `data` from: a file, since it may never read it, or only slowly."""
+    if not data:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file
 
 
 def ending(code: int) -> str:

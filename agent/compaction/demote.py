@@ -1,13 +1,14 @@
 """Demotion: an oversize result goes to a file before it is first sent; a reference takes its place.
 
-Form and file name are S0's (Tier 1): path, tokens saved, preview; ours adds the end of the text,
-where errors and totals stand, and how to read the rest.
+Form and file name are S0's (Tier 1): path, tokens saved, a preview of the first lines. Where the
+policy does not count lines the preview has the end of the text too, where errors and totals stand.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from ..context.tokens import estimate
+from .policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,41 +24,53 @@ def name(tool: str, seq: int, at: datetime) -> str:
     return f"{at:%Y%m%d_%H%M%S}_{tool}_{seq}.md"
 
 
-def plan(text: str, *, path: str, above: int, preview_chars: int) -> Demotion | None:
-    """What would stand in place of `text` if it went to `path`; None when it is small enough.
-
-    `above` is in estimated tokens. The preview is whole lines from both ends where lines are
-    short enough, `preview_chars` characters in all.
-    """
+def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
+    """What would stand in place of `text` if it went to `path`; None when it may stay: it is small
+    enough, or the reference would be no smaller."""
     tokens = estimate(text)
-    if tokens <= above:
+    if policy.demote_above is None or tokens <= policy.demote_above:
         return None
-    half = preview_chars // 2
-    head, tail = _cut(text[:half], end=True), _cut(text[-half:], end=False)
-    lines = text.count("\n") + 1
+    if policy.preview_lines is None:
+        which, preview = _both_ends(text, policy.preview_chars)
+    else:
+        which, preview = _first_lines(text, policy.preview_lines, policy.preview_chars)
     reference = "\n".join(
         (
             "## Offloaded Content Reference",
             f"**File:** {path}",
-            f"**Tokens Saved:** {tokens - estimate(head) - estimate(tail):,}",
-            f"**Preview:** the beginning and the end of {lines:,} lines, {len(text):,} characters",
-            _quoted(head),
-            "> […]",
-            _quoted(tail),
+            f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
+            f"**Preview:** {which} of {_lines(text):,} lines, {len(text):,} characters",
+            *(f"> {line}" for line in preview),
             "",
             "*Full content: Read this file with offset and limit, or Grep it for what you need.*",
         )
     )
-    return Demotion(reference, tokens - estimate(reference))
+    saved = tokens - estimate(reference)
+    return Demotion(reference, saved) if saved > 0 else None
 
 
-def _cut(text: str, *, end: bool) -> str:
-    """Drop the partial line at one end, unless that would drop more than half."""
-    at = text.rfind("\n") if end else text.find("\n")
-    if end:
-        return text[:at] if at > len(text) // 2 else text
-    return text[at + 1 :] if 0 <= at < len(text) // 2 else text
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
 
 
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.split("\n"))
+def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:
+    """So many lines; each may have its share of the characters, so that long ones stay a preview
+    too."""
+    longest = chars // count
+    lines = text.removesuffix("\n").split("\n", count)[:count]
+    cut = [line if len(line) <= longest else f"{line[:longest]}…" for line in lines]
+    return f"the first {len(lines)}", cut
+
+
+def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
+    """Half of the characters from either end, in whole lines where lines are short enough."""
+    half = min(chars, len(text)) // 2
+    if not half:
+        return "none", []
+    head, tail = text[:half], text[-half:]
+    end, start = head.rfind("\n"), tail.find("\n")
+    if end > half // 2:
+        head = head[:end]
+    if 0 <= start < half // 2:
+        tail = tail[start + 1 :]
+    return "the beginning and the end", [*head.split("\n"), "[…]", *tail.split("\n")]

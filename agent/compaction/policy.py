@@ -3,7 +3,7 @@
 | | default | v5 (S4) | ctx-001 (S0, S1) | anchored (S2) | ledger (S3) |
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 10,000 | 40,000 | 15,000 | 10,000 | 10,000 |
-| clear old results | turn start, when it pays, from 50 % | every call | from 50 % | from 85 % | default |
+| clear old results | turn start, if it pays, 50 % | every call | from 50 % | 85 % | default |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
 | prepare a summary | from 70 % | off | off | from 70 % | off |
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |

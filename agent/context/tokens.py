@@ -39,16 +39,16 @@ def of_block(block: dict[str, Any]) -> int:
     if kind == "text":
         return estimate(str(block.get("text", "")))
     if kind == "tool_use":
-        return 12 + estimate(json.dumps(block.get("input", {}), ensure_ascii=False))
+        return 12 + _of_json(block.get("input", {}))
     if kind == "tool_result":
-        return 8 + of_content(block.get("content") or "")
+        return 8 + of_content(_without_results(block.get("content") or ""))
     if kind in ("image", "document"):
         return _IMAGE
     if kind == "thinking":
         return estimate(str(block.get("thinking", "")))
     if kind == "redacted_thinking":
         return len(str(block.get("data", ""))) // 8
-    return estimate(json.dumps(block, ensure_ascii=False))
+    return _of_json(block)
 
 
 def of_content(content: str | list[dict[str, Any]]) -> int:
@@ -57,3 +57,18 @@ def of_content(content: str | list[dict[str, Any]]) -> int:
         return estimate(content)
     blocks = content if isinstance(content, list) else ()
     return sum(of_block(b) for b in blocks if isinstance(b, dict))
+
+
+def _without_results(content: Any) -> Any:
+    """Content without the results that, in a garbled log, stand inside of a result: the wire leaves
+    them out, however deep they go."""
+    if not isinstance(content, list):
+        return content
+    return [b for b in content if not (isinstance(b, dict) and b.get("type") == "tool_result")]
+
+
+def _of_json(value: Any) -> int:
+    try:
+        return estimate(json.dumps(value, ensure_ascii=False))
+    except RecursionError:  # nor can it be sent: the wire leaves it out
+        return 0

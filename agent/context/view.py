@@ -27,6 +27,7 @@ from ..record.entries import (
 from . import tokens
 
 REFUSED = "refusal"
+RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
 CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
 
 
@@ -80,6 +81,7 @@ class View:
     view once its reply was added, so that `used.total` plus the growth since is the size now.
     `size_then` is None when there is no such base: no call yet, history edited since, or a usage
     that cannot be true. `ratio` is real tokens per estimated one, learned from each reply.
+    `summary` is the newest one, which stands in the view as its first item.
     """
 
     model: str = ""
@@ -92,6 +94,8 @@ class View:
     ratio: float = 1.0
     last_seq: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
+    summary: Summary | None = None
+    _based: int = 0  # how many items stood in the view at `size_then`
     _where: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
 
@@ -149,7 +153,7 @@ class View:
                 self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
         if 1 / CREDIBLE <= usage.prompt / before <= CREDIBLE:
-            self.used, self.size_then = usage, self.size
+            self.used, self.size_then, self._based = usage, self.size, len(self.items)
             self.ratio = (self.ratio + usage.prompt / before) / 2
 
     def _add_session(self, entry: Session) -> None:
@@ -186,6 +190,7 @@ class View:
             self._edited(first)
 
     def _add_summary(self, entry: Summary) -> None:
+        self.summary = entry
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
         tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
         self.size -= sum(i.size for i in self.items)
@@ -205,7 +210,8 @@ class View:
             if item.role == "assistant" and item.thinking:
                 item.thinking = False
                 self._resize(item)
-        self.size_then = None
+        if start <= self._based:
+            self.size_then = None
 
     def _resize(self, item: Item) -> None:
         before = item.size
@@ -214,17 +220,21 @@ class View:
 
 
 def fold(entries: Iterable[Entry]) -> View:
-    """The view of a log: every entry folded in order, reverted ones left out."""
+    """The view of a log: every entry folded in order, reverted ones left out. With a summary goes
+    what was said again because of it: the words right after it that are no person's."""
     listed = list(entries)
     reverted: set[int] = set()
     for entry in reversed(listed):  # a revert may itself be reverted later
         if isinstance(entry, Revert) and entry.seq not in reverted:
             reverted.add(entry.target)
-    view = View()
+    view, renewing = View(), False
     for entry in listed:
-        if isinstance(entry, Revert):
+        undone = isinstance(entry, (Mask, Summary)) and entry.seq in reverted
+        renewal = renewing and isinstance(entry, User) and entry.source in RENEWED
+        renewing = renewal or (undone and isinstance(entry, Summary))
+        if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
-        elif entry.seq not in reverted or not isinstance(entry, (Mask, Summary)):
+        else:
             view.add(entry)
     return view
 

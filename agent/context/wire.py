@@ -24,6 +24,8 @@ GO_ON = "Go on."
 NOTHING = "(no output)"
 PAUSED = "pause_turn"
 
+DEEPEST = 100  # levels of a call's arguments; what is nested deeper cannot be sent everywhere
+
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _KNOWN = {
@@ -214,8 +216,8 @@ def _result_block(block: Block) -> Block | None:
         return None
     out: Block = {"type": "tool_result", "tool_use_id": call, "content": NOTHING}
     if isinstance(content, list):
-        inner = [b for c in content if isinstance(c, dict) and (b := _user_block(c))]
-        out["content"] = [b for b in inner if b["type"] != "tool_result"] or NOTHING
+        inner = [c for c in content if isinstance(c, dict) and c.get("type") != "tool_result"]
+        out["content"] = [b for c in inner if (b := _user_block(c))] or NOTHING
     elif isinstance(content, str) and content.strip():
         out["content"] = _clean(content)
     if block.get("is_error") is True:
@@ -258,7 +260,7 @@ def _call(block: Block) -> Block | None:
     if not isinstance(recorded, str) or not isinstance(name, str):
         return None
     name = name if _ID.fullmatch(name) else _clean_id(name)
-    given = _scrub(given) if isinstance(given, dict) else {}
+    given = _scrub(given) if isinstance(given, dict) and not is_deep(given) else {}
     return {"type": "tool_use", "id": recorded, "name": name, "input": given}
 
 
@@ -270,8 +272,19 @@ def _clean(text: Any) -> str:
     return _SURROGATE.sub("\ufffd", text) if isinstance(text, str) else ""
 
 
+def is_deep(value: Any) -> bool:
+    """Whether a JSON value has more than `DEEPEST` levels."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        nodes = [node for node in level if isinstance(node, dict | list)]
+        if not nodes:
+            return False
+        level = [v for n in nodes for v in (n.values() if isinstance(n, dict) else n)]
+    return True
+
+
 def _scrub(node: Any) -> Any:
-    """A JSON value without lone surrogates, keys included."""
+    """A JSON value without lone surrogates, keys included. It is not `is_deep`."""
     if isinstance(node, str):
         return _clean(node)
     if isinstance(node, dict):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..context.wire import Request
-from ..errors import NoCredentials, RequestRejected
+from ..errors import NoCredentials, RequestRejected, conceal
 from ..events import Delta
 from .base import UNKNOWN, Limits, Reply, known
 from .body import body
@@ -73,7 +73,7 @@ def check_address(url: str) -> None:
         sound = False
     if not sound:
         raise RequestRejected(
-            f"The base URL {url!r} is not an http or https address.",
+            f"The base URL {conceal(url)!r} is not an http or https address.",
             hint=f"Write {BASE_URL} or model.base_url as https://HOST[:PORT].",
         )
 
@@ -221,8 +221,8 @@ class AnthropicModel:
         if "event-stream" not in kind:
             await opened.response.aclose()
             raise RequestRejected(
-                f"{client.base_url} answered with {kind or 'nothing known'}, not with a stream "
-                "of events: this is no Messages API server.",
+                f"{conceal(str(client.base_url))} answered with {kind or 'nothing known'}, not "
+                "with a stream of events: this is no Messages API server.",
                 hint=f"Check {BASE_URL}.",
                 status=opened.response.status_code,
             )

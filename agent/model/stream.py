@@ -4,15 +4,18 @@ Three steps, each a generator or a value of its own: `watch` bounds the silence 
 bytes, `parse` makes the JSON events of server-sent events from them, and a `Draft` gathers the
 events. Nothing is dropped that the API sent: unknown kinds of block are kept as they came, unknown
 kinds of event and delta are ignored. Arguments of a tool are parsed once, when they are complete.
+Text and calls that lack a field are made whole, since not every server sends all of them.
 """
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from ..context.wire import is_deep
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ..record.entries import Block, Usage
 from .base import Reply
@@ -57,11 +60,18 @@ async def parse(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], 
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif not line and data:
-                event = json.loads(b"\n".join(data).decode())
+                event = _event(b"\n".join(data))
                 if not isinstance(event, dict):
                     raise ValueError(f"an event that is {event!r:.80}, not an object")
                 yield event
                 data = []
+
+
+def _event(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode(), parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("an event that is nested too deep") from None
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -116,7 +126,7 @@ class Draft:
             self._close(event.get("index"))
         elif kind == "message_delta":
             self._count(event.get("usage"))
-            self.stop_reason = _object(event, "delta").get("stop_reason") or self.stop_reason
+            self.stop_reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
         elif kind == "message_stop":
             self.stopped = True
 
@@ -132,7 +142,7 @@ class Draft:
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
         self.model = str(message.get("model") or self.model)
-        self.message_id = message.get("id")
+        self.message_id = _text(message.get("id"))
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json())
 
@@ -141,7 +151,7 @@ class Draft:
         if isinstance(usage, dict):
             counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
             self.usage = replace(
-                self.usage, **{k: v for k, v in counts.items() if isinstance(v, int) and v >= 0}
+                self.usage, **{k: v for k, v in counts.items() if type(v) is int and v >= 0}
             )
 
     def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
@@ -150,7 +160,7 @@ class Draft:
             _nonsense(event)
         self._open[index] = _Open(dict(block))
         if block.get("type") == "tool_use":
-            yield ToolDraft(str(block.get("name")), 0)
+            yield ToolDraft(_text(block.get("name")) or "", 0)
         elif block.get("type") == "text" and block.get("text"):
             yield TextDelta(str(block["text"]))
 
@@ -170,7 +180,7 @@ class Draft:
             yield ThinkingDelta(piece)
         elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
             opened.size += len(piece)
-            yield ToolDraft(str(opened.block.get("name")), opened.size)
+            yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
 
     def _close(self, index: Any) -> None:
         opened = self._open.pop(index, None)
@@ -180,23 +190,41 @@ class Draft:
         for name, pieces in opened.pieces.items():
             if name != "input":
                 block[name] = str(block.get(name) or "") + "".join(pieces)
-        raw = "".join(opened.pieces.get("input", ()))
-        if raw:
-            block["input"] = arguments(raw)
-            if block["input"] is None:
-                block["input"] = {}
-                self._broken[str(block.get("id"))] = raw
+        if block.get("type") == "text":
+            block["text"] = _text(block.get("text")) or ""
+        elif block.get("type") == "tool_use":
+            self._complete(block, "".join(opened.pieces.get("input", ())))
+        elif "input" in opened.pieces:
+            block["input"] = arguments("".join(opened.pieces["input"])) or {}
         self._content[index] = block
+
+    def _complete(self, block: Block, raw: str) -> None:
+        """Give a call its arguments, and what the server left out or gave twice: results are told
+        apart by the ids of their calls."""
+        taken = {b.get("id") for b in self._content.values()}
+        id = _text(block.get("id"))
+        block["id"] = id if id and id not in taken else f"call_{secrets.token_hex(8)}"
+        block["name"] = _text(block.get("name")) or ""
+        given = block.get("input")
+        raw = raw or ("" if given in (None, {}) else json.dumps(given))
+        found = arguments(raw) if raw else {}
+        block["input"] = found or {}
+        if found is None:
+            self._broken[block["id"]] = raw
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def arguments(raw: str) -> dict[str, Any] | None:
     """The arguments of a tool, None when they are not one whole JSON object. NaN and Infinity,
-    which Python would read, could never be sent back."""
+    which Python would read, and what is nested too deep could never be sent back."""
     try:
         value = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not is_deep(value) else None
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import RecordError, SessionError
-from .entries import Entry, decode, encode
+from .entries import VERSION, Entry, decode, encode
 
 NAME = "log.jsonl"
 _NO_LOCKS = "this file system has no locks: make sure that no other process uses the session"
@@ -49,6 +49,20 @@ def read(path: Path) -> Reading:
     except OSError as error:
         raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
     return reading
+
+
+def find(path: Path, seq: int) -> Entry | None:
+    """One entry of a log, by its number; None when it is not there. Reads no more than it must."""
+    begins = f'{{"v": {VERSION}, "seq": {seq},'.encode()
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if line.startswith(begins) and line.endswith(b"\n"):
+                    data = json.loads(line)
+                    return decode(data) if isinstance(data, dict) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return None
 
 
 class Log:
@@ -155,8 +169,12 @@ class Log:
             ) from None
         except OSError:
             self.warnings.append(f"{lock}: {_NO_LOCKS}")
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(fd)
+            raise _unwritable(lock, error) from error
         self._lock = fd
 
 

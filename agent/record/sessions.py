@@ -11,14 +11,23 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import SessionError
-from .entries import Assistant, Content, Entry, ToolResult, User, decode, encode
-from .log import NAME, make_private, read
+from .entries import (
+    Assistant,
+    Content,
+    Entry,
+    Summary,
+    ToolResult,
+    User,
+    decode,
+    encode,
+)
+from .log import NAME, find, make_private, read
 
 _HEAD = 512 * 1024  # bytes read for a title: the first line holds the system prompt and tools
 _TAIL = 64 * 1024
@@ -88,6 +97,10 @@ class Project:
             f"there is no session {id!r}", hint="`ctxagent sessions list --all` shows all ids."
         )
 
+    def folders(self, ids: Collection[str]) -> list[Path]:
+        """The folders of these sessions, whichever project they are in; those that exist."""
+        return [p.parent for p in every_log(self.state) if p.parent.name in ids] if ids else []
+
     def fork(self, log: Path, upto: int | None = None) -> Path:
         """Copy a session, with what it offloaded, to a new one in this project; the new log.
 
@@ -129,6 +142,24 @@ def export(log: Path, format: str) -> str:
         return json.dumps([encode(e) for e in entries], ensure_ascii=False, indent=1)
     parts = [f"# Session {log.parent.name}", *filter(None, map(_markdown, entries))]
     return "\n\n".join(parts) + "\n"
+
+
+def whole_text(log: Path, seq: int) -> str | None:
+    """The text of an entry as it was before anything was cut from it: the offloaded file of a tool
+    result, else the entry's own words. None when there is no such entry, or no text in it."""
+    entry = find(log, seq)
+    if isinstance(entry, ToolResult):
+        if entry.offloaded:
+            try:
+                return (log.parent / entry.offloaded).read_bytes().decode("utf-8", "replace")
+            except OSError:
+                pass  # the reference in the entry still says what it was
+        return plain(entry.content)
+    if isinstance(entry, User):
+        return plain(entry.content)
+    if isinstance(entry, Assistant):
+        return json.dumps(entry.content, ensure_ascii=False, indent=1)
+    return entry.text if isinstance(entry, Summary) else None
 
 
 def plain(content: Content) -> str:

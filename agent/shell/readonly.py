@@ -49,7 +49,23 @@ def _only_shows_date(arguments: Sequence[str]) -> bool:
 
 
 def _no_second_file(arguments: Sequence[str]) -> bool:
-    return sum(not word.startswith("-") for word in arguments) <= 1
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    before = [word for word in arguments[:end] if word == "-" or not word.startswith("-")]
+    return len(before) + len(arguments[end + 1 :]) <= 1
+
+
+def _takes_nothing(arguments: Sequence[str]) -> bool:
+    return not arguments
+
+
+def _stores_nothing(arguments: Sequence[str]) -> bool:
+    """`%n` in a format of printf sets a variable, PATH for one."""
+    return not any(re.search(r"%[-+ #0'*.\d]*[hlLjztq]*n", word) for word in arguments)
+
+
+def _loads_no_module(arguments: Sequence[str]) -> bool:
+    """jq reads a module from any folder that the program names."""
+    return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
 
 
 def _only_finds(arguments: Sequence[str]) -> bool:
@@ -152,12 +168,13 @@ _TABLE: dict[str, _Safe] = {
     **dict.fromkeys(
         names(
             "pwd echo true false : which type basename dirname tr seq sleep df id whoami uname "
-            "nproc arch"
+            "nproc"
         ),
         _TEXT,
     ),
     "test": _Safe(paths=False, check=_evaluates_nothing),
-    "printf": _Safe(short="v", paths=False),
+    "arch": _Safe(paths=False, check=_takes_nothing),  # on macOS it starts what it is given
+    "printf": _Safe(short="v", paths=False, check=_stores_nothing),
     "date": _Safe(paths=False, check=_only_shows_date),
     "command": _Safe(paths=False, check=_only_looks_up),
     "set": _Safe(paths=False, check=_only_sets_strictness),
@@ -165,18 +182,27 @@ _TABLE: dict[str, _Safe] = {
     "rg": _Safe("z", ("--pre", "--hostname-bin", "--search-zip")),
     "find": _Safe(check=_only_finds),
     "file": _Safe("CzZ", ("--compile", "--uncompress", "--uncompress-noreport")),
-    "sort": _Safe("oT", ("--output", "--compress-program", "--temporary-directory")),
+    "sort": _Safe(
+        "oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")
+    ),
     "uniq": _Safe(check=_no_second_file),
     "sed": _Safe(check=_only_prints_lines),
-    "jq": _Safe("Lf", ("--library-path", "--from-file")),
+    "jq": _Safe("Lf", ("--library-path", "--from-file"), check=_loads_no_module),
     "tree": _Safe("oR"),
     "git": _Safe(check=_git_only_looks),
     **dict.fromkeys(("python", "python3", "node"), _Safe(check=_asks_version)),
 }
-# Their first argument is a pattern, unless an option brings the pattern.
-_SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg"))
-_BRINGS_PATTERN = re.compile(r"-[A-Za-z]*[ef].*|--(?:re|f).*")
-_GLUED_FILE = re.compile(r"-[A-Za-z]*[fXm](?P<value>[/~.].*)")
+_GREPS = frozenset(("grep", "egrep", "fgrep"))
+# The first operand of these is a pattern, unless an option brings the pattern, or takes the
+# operand for a file.
+_SEARCHES = _GREPS | {"rg"}
+_TAKES_OPERAND = re.compile(r"-(?!-).*[ef].*|--(?:re|f|exclude-f|ignore-f).*")
+_BEFORE_FILE = frozenset("fmSX")  # short options whose value is a file, with some command
+
+
+def may_look(name: str) -> bool:
+    """Whether a command only looks with some arguments."""
+    return name in _TABLE
 
 
 def is_read_only(part: Part) -> bool:
@@ -187,22 +213,56 @@ def is_read_only(part: Part) -> bool:
     unknown = [word for word in part.words[1:] if not word.fixed]
     if unknown and (safe.strict or safe.paths):
         return False
-    # A file's name may be an option: `sort *` in a folder that holds one named `-oX`.
-    if safe.strict and any(word.glob and word.text[0] in "*?[" for word in part.words[1:]):
+    if any(word.glob and _may_turn(word.text, safe) for word in part.words[1:]):
         return False
     return safe.allows([word.text for word in part.words[1:]])
 
 
-def reads_below(part: Part) -> bool:
-    """Whether it reads what is below a folder without being given its files by name."""
-    if part.name == "rg":
+def _may_turn(pattern: str, safe: _Safe) -> bool:
+    """Whether what a pattern finds may do harm: a file's name may be an option (`sort *` in a
+    folder that holds one named `-oX`), and there may be more than one."""
+    if safe.check:
         return True
-    words = [word.text for word in part.words[1:]]
+    if re.fullmatch(r"--[\w-]+=[^/]*", pattern):
+        return False
+    return pattern[0] in "*?[-" if safe.strict else safe.paths and pattern[0] == "-"
+
+
+def searched(part: Part) -> list[Word]:
+    """The folders in which it reads files that it is not given by name; none when it reads just
+    what it is told. The current one is among them unless it is certain that others are meant."""
+    options, operands = _options_and_operands(part)
+    recursive = any(_RECURSIVE.fullmatch(word.text) for word in options)
+    recursive = recursive and (part.name in _GREPS or part.name == "diff")
     if part.name == "git":
-        return "grep" in words
-    recursive = r"-[A-Za-z]*[rR][A-Za-z]*|--(?:de|r).*"
-    return part.name in ("grep", "egrep", "fgrep", "diff") and any(
-        re.fullmatch(recursive, word) for word in words
+        recursive = any(word.text == "grep" for word in operands)
+    if not recursive and part.name != "rg":
+        return []
+    flags = _FLAGS.get(part.name)
+    if operands and flags and all(re.fullmatch(flags, word.text) for word in options):
+        return operands
+    return [*operands, Word(".")]
+
+
+_RECURSIVE = re.compile(r"-(?!-).*[drR].*|--(?:de|di|r).*")
+# Options that surely take no operand for their value.
+_FLAGS = {
+    **dict.fromkeys(_GREPS, r"-[acEFGHhiIlLnoPqRrsUvwxZz]+|--[\w-]+=.*"),
+    "rg": r"-[acFhHiIlnNopPqsSuUvwx]+|--[\w-]+=.*",
+    "diff": r"-.*",
+}
+_FOLLOWING = {
+    **dict.fromkeys(_GREPS, r"-(?!-).*R.*|--de.*"),
+    "rg": r"-(?!-).*L.*|--follow",
+    "diff": r"-(?!-).*r.*|--rec.*",
+}
+
+
+def follows_links(part: Part) -> bool:
+    """Whether it may read what links below a folder lead to, wherever that is."""
+    following = _FOLLOWING.get(part.name)
+    return following is not None and any(
+        re.fullmatch(following, word.text) for word in part.words[1:]
     )
 
 
@@ -212,16 +272,11 @@ def paths(part: Part) -> Iterator[Word]:
     safe = _TABLE.get(part.name)
     if safe and not safe.paths:
         return
-    arguments = list(part.words[1:])
-    if part.name in _SEARCHES:
-        arguments = _without_pattern(arguments)
-    for word in arguments:
-        if word.text.startswith("-"):
-            glued = _GLUED_FILE.fullmatch(word.text)
-            value = glued["value"] if glued else word.text.partition("=")[2]
-            if value:
-                yield Word(value, word.fixed, word.glob)
-            continue
+    options, operands = _options_and_operands(part)
+    for word in options:
+        for value in _glued(word.text):
+            yield Word(value, word.fixed, word.glob)
+    for word in operands:
         if word.text:
             yield word
         for separator in ("=", ":"):  # dd if=x, git show HEAD:x
@@ -229,10 +284,27 @@ def paths(part: Part) -> Iterator[Word]:
                 yield Word(tail, word.fixed, word.glob)
 
 
-def _without_pattern(arguments: list[Word]) -> list[Word]:
-    for place, word in enumerate(arguments):
-        if _BRINGS_PATTERN.fullmatch(word.text):
-            return arguments
-        if not word.text.startswith("-"):
-            return arguments[:place] + arguments[place + 1 :]
-    return arguments
+def _options_and_operands(part: Part) -> tuple[list[Word], list[Word]]:
+    """Words that look like options, and the others, with all behind `--`; a pattern to search for
+    is left out. The value of an option may be among the operands."""
+    words = part.words[1:]
+    end = next((i for i, word in enumerate(words) if word.text == "--"), len(words))
+    options = [word for word in words[:end] if word.text.startswith("-")]
+    operands = [word for word in words[:end] if not word.text.startswith("-")]
+    operands += words[end + 1 :]
+    if part.name in _SEARCHES and not any(_TAKES_OPERAND.fullmatch(w.text) for w in options):
+        del operands[:1]
+    return options, operands
+
+
+def _glued(option: str) -> Iterator[str]:
+    """The values that may be glued to an option: `--file=x`, `-fx`, `-nfx`."""
+    if value := option.partition("=")[2]:
+        yield value
+    if option.startswith("--"):
+        return
+    for place, letter in enumerate(option[1:], 2):
+        if not letter.isalnum():
+            return
+        if letter in _BEFORE_FILE and option[place:]:
+            yield option[place:]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .evaluation import computes, hides_a_bracket, names_shell_folder, test_evaluates
 from .wrappers import HARMLESS_VARIABLE, Inner, inside, names
 
 if TYPE_CHECKING:
@@ -73,10 +74,6 @@ def _parser() -> "Parser":
 
 
 _LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
-_SIMPLE_EXPANSION = re.compile(r"\$\{#?\w+\}")
-_NUMERIC = re.compile(r"\$\(\([\d\s+*/%()<>=!&|^~-]*\)\)|\$\[[\d\s+*/%()<>=!&|^~-]*\]")
-# `[[ x -gt y ]]` and `-v` evaluate their operands, subscripts and what is in them included.
-_EVALUATING = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(]-[vR]\s")
 _GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
 _BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
 # What bash takes for syntax, or for an assignment, and not for the name of a command.
@@ -258,17 +255,13 @@ class _Reading:
 
     def test(self, node: "Node") -> None:
         text = self.slice(node)
-        if _EVALUATING.search(text):
+        if test_evaluates(text):
             self.doubts.append("its test evaluates what it compares")
         if "\n" in text and not text.startswith("[["):
             self.doubts.append(_UNREAD)
 
     def expansion(self, node: "Node") -> None:
-        if not _SIMPLE_EXPANSION.fullmatch(self.slice(node)):
-            self.doubts.append("it computes with a variable")
-
-    def arithmetic(self, node: "Node") -> None:
-        if not _NUMERIC.fullmatch(self.slice(node)):
+        if computes(self.slice(node)):
             self.doubts.append("it computes with a variable")
 
     def compound(self, node: "Node") -> None:
@@ -350,8 +343,9 @@ class _Reading:
             return Word(literal) if not re.search(r"[$`]", plain) else Word(raw, fixed=False)
         if node.type in ("word", "number") or not node.is_named:
             bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
-            fixed = not re.search(r"""[$`'"]""", bare)
             glob = bool(re.search(r"[*?\[]", bare))
+            fixed = not (re.search(r"""[$`'"]""", bare) or names_shell_folder(raw))
+            fixed = fixed and not (glob and hides_a_bracket(raw))
             text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
             return Word(text if fixed else raw, fixed, glob)
         return Word(raw, fixed=False)
@@ -360,9 +354,10 @@ class _Reading:
         pieces = [self.word(child) for child in node.children]
         outside = "".join(self.slice(c) for c in node.children if c.type == "word")
         braces = "{" in outside and re.search(r",|\.\.", outside)
-        fixed = all(piece.fixed for piece in pieces) and not braces
         text = "".join(piece.text for piece in pieces)
         glob = any(piece.glob for piece in pieces)
+        fixed = all(piece.fixed for piece in pieces) and not braces
+        fixed = fixed and not (glob and hides_a_bracket(raw))
         return Word(text if fixed else raw, fixed, glob)
 
 
@@ -379,7 +374,7 @@ _VISITS: dict[str, Callable[[_Reading, "Node"], None]] = {
     "for_statement": _Reading.loop,
     "test_command": _Reading.test,
     "expansion": _Reading.expansion,
-    "arithmetic_expansion": _Reading.arithmetic,
+    "arithmetic_expansion": _Reading.expansion,
     "compound_statement": _Reading.compound,
     "comment": _Reading.comment,
     "word": _Reading.plain,

@@ -118,6 +118,8 @@ def _find(words: Sequence[str]) -> Inner:
             spans.append((place + 1, next(ends, len(words))))
     if spans:
         return Inner("find runs another command", tuple(spans))
+    if any(re.match(r"-.*[*?\[]", word) for word in words):
+        return Inner("find may be told by a file's name what to do")
     return Inner("find deletes what it finds" if "-delete" in words else "")
 
 

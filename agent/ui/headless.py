@@ -10,12 +10,14 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import errors
 from ..errors import CtxagentError
 from ..events import (
+    Compacted,
     Event,
     Notice,
     Retrying,
@@ -24,6 +26,9 @@ from ..events import (
     ToolStarted,
     TurnFinished,
 )
+from ..record.totals import Totals
+from . import signals
+from .visible import fit
 
 if TYPE_CHECKING:
     from ..loop import Loop
@@ -35,7 +40,10 @@ STATUS_CODES = {"ok": 0, "denied": 3, "limit": 4, "interrupted": INTERRUPTED}
 
 
 class Headless:
-    """Reads events and writes the result. `out` and `err` are the two standard streams."""
+    """Reads events and writes the result. `out` and `err` are the two standard streams.
+
+    When the reader of `out` goes away, the run is interrupted; `err` may be read or not.
+    """
 
     def __init__(self, format: Format, out: TextIO, err: TextIO, *, verbose: bool = False) -> None:
         self.format = format
@@ -43,122 +51,122 @@ class Headless:
         self.err = err
         self.verbose = verbose
         self.started = time.monotonic()
+        self._loop: Loop | None = None
+        self._running: asyncio.Task[int] | None = None
+        self._heard = True
+        self._told = False  # the result is written, and nothing may come after it
 
     def emit(self, event: Event) -> None:
-        if self.format == "stream-json":
-            self._line(as_json(event))
+        if self.format == "stream-json" and self._heard:
+            try:
+                self._line(as_json(event))
+            except BrokenPipeError:
+                self._heard = False
+                self._interrupt()
         if isinstance(event, Notice) and (self.verbose or event.level != "info"):
-            print(f"{event.level}: {event.text}", file=self.err)
+            self._say(f"{event.level}: {event.text}")
         elif isinstance(event, Retrying):
-            print(
-                f"retry {event.attempt} of {event.of} in {event.seconds:.0f} s: {event.reason}",
-                file=self.err,
-            )
+            wait = f"{event.attempt} of {event.of} in {event.seconds:.0f} s"
+            self._say(f"retry {wait}: {event.reason}")
         elif self.verbose:
             self._tell(event)
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, SessionOpened):
-            print(f"session {event.session_id} · {event.model} · {event.log}", file=self.err)
+            self._say(f"session {event.session_id} · {event.model} · {event.log}")
         elif isinstance(event, ToolStarted):
-            print(f"● {event.name} {event.title}", file=self.err)
+            self._say(f"● {event.name} {event.title}")
         elif isinstance(event, ToolFinished):
             mark = "failed" if event.is_error else "done"
-            print(f"  {mark} in {event.seconds:.1f} s", file=self.err)
+            self._say(f"  {mark} in {event.seconds:.1f} s")
+        elif isinstance(event, Compacted):
+            from . import report
+
+            self._say(report.receipt(event))
 
     async def run(self, opener: Callable[[], "Loop"], task: str) -> int:
-        """Run one task to its end; the exit code. SIGINT and SIGTERM interrupt it."""
-        running: asyncio.Task[int] = asyncio.ensure_future(self._run(opener, task))
-        events = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            events.add_signal_handler(name, running.cancel)
-        try:
-            return await running
-        except asyncio.CancelledError:  # before the turn began, or after it ended
-            self.fail(CtxagentError("interrupted"), INTERRUPTED)
-            return INTERRUPTED
+        """Run one task to its end; the exit code. SIGINT, SIGTERM and SIGHUP interrupt it.
+
+        Raises BrokenPipeError when nobody is there to read the result.
+        """
+        self._running = asyncio.ensure_future(self._run(opener, task))
+        with signals.heard(self._interrupt, signal.SIGINT, *signals.ENDINGS):
+            try:
+                return await self._running
+            except asyncio.CancelledError:  # before the turn began
+                self.fail(CtxagentError("interrupted"), INTERRUPTED)
+                return INTERRUPTED
+
+    def _interrupt(self) -> None:
+        """Stop the turn. Once its result is written its jobs alone are to end, and they must."""
+        if self._running is not None and not self._told:
+            self._running.cancel()
 
     async def _run(self, opener: Callable[[], "Loop"], task: str) -> int:
-        loop = opener()
+        self._loop = opener()
         try:
-            finished = await loop.turn(task)
-            return self._finish(loop, finished)
+            return self._finish(await self._loop.turn(task))
         finally:
-            await loop.close()
+            await self._loop.close()
 
-    def _finish(self, loop: "Loop", finished: TurnFinished) -> int:
+    def _finish(self, finished: TurnFinished) -> int:
         code = exit_code(finished)
-        window, totals = loop.measured(), loop.totals
-        if self.format == "text":
-            if finished.text:
-                print(finished.text, file=self.out, flush=True)
-            if finished.error:
-                print(f"ctxagent: {finished.error['message']}", file=self.err)
-            elif finished.status == "interrupted":
-                print("ctxagent: interrupted", file=self.err)
+        if self.format != "text":
+            self._result(finished.status, code, finished.text, finished.error)
             return code
-        self._line(
-            {
-                "type": "result",
-                "status": finished.status,
-                "exit_code": code,
-                "session_id": loop.log.path.parent.name,
-                "log": str(loop.log.path),
-                "result": finished.text,
-                "model": loop.model.id,
-                "turns": totals.turns,
-                "calls": totals.calls,
-                "tool_calls": totals.tool_calls,
-                "duration_s": self._seconds(),
-                "usage": totals.usage.to_json(),
-                "cost_usd": totals.cost_usd,
-                "context": {
-                    "tokens": window.tokens,
-                    "window": window.size,
-                    "level": window.level,
-                },
-                "compaction": totals.compaction,
-                "denials": [dataclasses.asdict(d) for d in loop.denials],
-                "error": finished.error,
-            }
-        )
+        self._told = True
+        if finished.text:
+            with signals.unseen():
+                print(fit(finished.text, self.out), file=self.out, flush=True)
+        if finished.error:
+            self._say(f"ctxagent: {finished.error['message']}")
+        elif finished.status == "interrupted":
+            self._say("ctxagent: interrupted")
         return code
 
-    def fail(self, error: CtxagentError, code: int | None = None) -> None:
+    def fail(self, error: CtxagentError, code: int) -> None:
         """Tell an error that kept the run from starting, or from recording."""
-        code = error.exit_code if code is None else code
-        if self.format == "text":
-            print(f"ctxagent: {error}", file=self.err)
+        if self.format == "text" or self._told:
+            self._say(f"ctxagent: {error}")
             return
-        status = "interrupted" if code == INTERRUPTED else "limit" if code == 4 else "error"
-        told = {"type": type(error).__name__, "message": str(error)}
+        status = {INTERRUPTED: "interrupted", 4: "limit"}.get(code, "error")
+        self._result(status, code, "", {"type": type(error).__name__, "message": str(error)})
+
+    def _result(self, status: str, code: int, text: str, error: Mapping[str, str] | None) -> None:
+        """Write the one document, with what is known of the session, if one was opened."""
+        self._told = True
+        loop = self._loop
+        totals = loop.totals if loop else Totals()
+        window = loop.measured() if loop else None
         self._line(
             {
                 "type": "result",
                 "status": status,
                 "exit_code": code,
-                "session_id": None,
-                "log": None,
-                "result": "",
-                "model": None,
-                "turns": 0,
-                "calls": 0,
-                "tool_calls": 0,
-                "duration_s": self._seconds(),
-                "usage": dict.fromkeys(("input", "cache_read", "cache_creation", "output"), 0),
-                "cost_usd": 0.0,
-                "context": None,
-                "compaction": None,
-                "denials": [],
-                "error": told,
+                "session_id": loop.log.path.parent.name if loop else None,
+                "log": str(loop.log.path) if loop else None,
+                "result": text,
+                "model": loop.model.id if loop else None,
+                "turns": totals.turns,
+                "calls": totals.calls,
+                "tool_calls": totals.tool_calls,
+                "duration_s": round(time.monotonic() - self.started, 3),
+                "usage": totals.usage.to_json(),
+                "cost_usd": totals.cost_usd,
+                "context": window
+                and {"tokens": window.tokens, "window": window.size, "level": window.level},
+                "compaction": totals.compaction,
+                "denials": [dataclasses.asdict(d) for d in loop.denials] if loop else [],
+                "error": error,
             }
         )
 
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self.started, 3)
-
     def _line(self, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=self.out, flush=True)
+
+    def _say(self, text: str) -> None:
+        with suppress(BrokenPipeError), signals.unseen():
+            print(fit(text, self.err), file=self.err)
 
 
 def exit_code(finished: TurnFinished) -> int:

@@ -24,7 +24,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, merge_key_b
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
 from .commands import COMMANDS
-from .questions import ANSWERS
+from .questions import INSTANT
 from .screen import Host
 
 LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
@@ -185,7 +185,7 @@ def answer_keys(editor: Editor) -> KeyBindings:
         def _(event: KeyPressEvent) -> None:
             editor.give(key)
 
-    for key in ANSWERS:
+    for key in INSTANT:
         add(key)
     return keys
 

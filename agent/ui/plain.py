@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from ..errors import CtxagentError
+from .signals import heard, unseen
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -41,18 +44,12 @@ class Plain:
 
     async def run(self, ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
-        catching = threading.current_thread() is threading.main_thread()
-        if catching:
-            loop.add_signal_handler(signal.SIGINT, self._sigint)
         if self.source is not None:
             threading.Thread(target=self._read, args=(loop, self.source), daemon=True).start()
-        self._prompt()
-        ready()
-        try:
+        with heard(self._sigint, signal.SIGINT):
+            self._prompt()
+            ready()
             await self._ended.wait()
-        finally:
-            if catching:
-                loop.remove_signal_handler(signal.SIGINT)
         if self._error:
             raise self._error
 
@@ -74,6 +71,13 @@ class Plain:
             return await self._question
         finally:
             self._question = None
+
+    async def edit(self, text: str) -> str:
+        # The thread that reads lines would take half of the keys from an editor.
+        raise CtxagentError(
+            "there is no editor on a plain terminal",
+            hint="Say no, and what to keep: /compact WHAT TO KEEP",
+        )
 
     async def type(self, words: str, pace: float) -> None:
         """The words are printed when they are sent."""
@@ -122,8 +126,9 @@ class Plain:
 
     def _write(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        self.stream.write(text.encode(encoding, "replace").decode(encoding))
-        self.stream.flush()
+        with unseen():
+            self.stream.write(text.encode(encoding, "replace").decode(encoding))
+            self.stream.flush()
 
     def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
         # A closed loop means that the REPL has ended: there is nobody left to tell.

@@ -2,7 +2,8 @@
 
 from ..events import Answer, Question
 
-ANSWERS = "ya"  # characters that answer at once
+ANSWERS = "ya"  # characters that answer a question of permission at once
+INSTANT = "yaen"  # those that any question may take so
 
 
 def keys(question: Question) -> str:

@@ -17,22 +17,17 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from ..events import Answer, Question, ToolFinished
+from ..events import Answer, Compacted, Question, ToolFinished
+from . import report
+from .visible import clean
 
 Depth = Literal["color", "mono", "plain"]
 
 HEAD, TAIL = 4, 2  # lines of a folded result
 DIFF = 40  # lines of a folded diff
+SAID, ANSWERED = 3, 7  # lines of what was said last, where a session goes on
 QUIET = ("Read", "Write", "Edit")  # results whose text says nothing that the title does not
 
-_VISIBLE = {
-    **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "\N{REPLACEMENT CHARACTER}"),
-    **{c: f"\\u{c:04x}" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
-    **dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}"),
-    ord("\n"): "\n",
-    ord("\t"): "    ",
-    ord("\r"): None,
-}
 _BLANK_END = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _THEME = Theme(
     {
@@ -46,12 +41,6 @@ _THEME = Theme(
     }
 )
 _MARKS = {"completed": "✔", "in_progress": "▸", "pending": "○"}
-
-
-def clean(text: str) -> str:
-    """The text without anything that would act on a terminal: control characters, marks that turn
-    the direction of writing, lone surrogates."""
-    return text.translate(_VISIBLE)
 
 
 def ink(renderables: Iterable[RenderableType], *, width: int, depth: Depth) -> str:
@@ -85,6 +74,17 @@ def waiting(text: str) -> RenderableType:
     return _hanging("❯ ", Text(clean(text), style="dim"), "dim")
 
 
+def recap(said: str, answer: str) -> RenderableType:
+    """Where a session was left: the person's last words and the answer to them, cut short."""
+    parts: list[RenderableType] = [
+        _hanging("❯ ", _Beginning(Text(clean(said.strip()), style="dim"), SAID), "dim")
+    ]
+    if answer.strip():
+        text = _Beginning(Text(clean(answer.strip()), style="dim"), ANSWERED)
+        parts.append(Padding(text, (0, 0, 0, 2), expand=False))
+    return Group(*parts)
+
+
 def thought(text: str, seconds: float) -> RenderableType:
     """Finished thinking, folded to one line."""
     first = " ".join(clean(text).split())
@@ -111,7 +111,8 @@ def doing(text: str) -> RenderableType:
 
 def running(name: str, title: str, seconds: float, output: Sequence[str]) -> RenderableType:
     """A tool that runs: its headline and the last lines of its output."""
-    head = _headline(name, title, "cyan", _seconds(seconds) if seconds >= 1 else "")
+    facts = f"{_seconds(seconds)} · esc to stop" if seconds >= 1 else ""
+    head = _headline(name, title, "cyan", facts)
     return Group(head, *(_one_line(Text(f"  {clean(line)}", style="dim")) for line in output))
 
 
@@ -141,11 +142,9 @@ def fold(text: str) -> list[str]:
 
 def diff(text: str, *, limit: int | None = None) -> RenderableType:
     """A unified diff in colour; from `limit` lines on, the rest is counted."""
-    lines = [
-        line
-        for line in clean(text).rstrip("\n").split("\n")
-        if not re.match(r"(---|\+\+\+) ", line)
-    ]
+    lines = clean(text).rstrip("\n").split("\n")
+    if [line[:3] for line in lines[:3]] == ["---", "+++", "@@ "]:  # the title names the file
+        del lines[:2]
     shown = lines if limit is None or len(lines) <= limit else lines[:limit]
     styles = {"+": "green", "-": "red", "@": "cyan"}
     out = [Text(f"  {line}", style=styles.get(line[:1], "dim")) for line in shown]
@@ -233,6 +232,20 @@ def dim(text: str) -> RenderableType:
     return Text(clean(text), style="dim")
 
 
+def verbatim(text: str) -> RenderableType:
+    """A text as it stands, wrapped and set in."""
+    return Padding(Text(clean(text)), (0, 0, 0, 2), expand=False)
+
+
+def compacted(event: Compacted) -> RenderableType:
+    """The receipt of a compaction. Layers that act often leave one quiet line."""
+    line = clean(report.receipt(event))
+    if event.layer != "summary":
+        return _one_line(Text(f"  {line}", style="dim"))
+    ways = "/log shows it · /compact --show lets you read one first · /uncompact takes it back"
+    return Group(_hanging("↧ ", Text(line), "cyan"), Text(f"  {ways}", style="dim"))
+
+
 def count(tokens: int) -> str:
     """Tokens for people: 940, 12.3k, 1.2M."""
     if tokens < 1_000:
@@ -260,6 +273,20 @@ class _Headline:
         yield _one_line(line.append(facts, style="dim"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """The first lines of a text as it is wrapped; one more counts the others."""
+
+    text: Text
+    limit: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = list(self.text.wrap(console, options.max_width))
+        yield from lines[: self.limit]
+        if len(lines) > self.limit:
+            yield Text(f"… +{len(lines) - self.limit:,} lines", style="dim")
+
+
 def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
     first, *more = clean(title).split("\n")
     mark, end = ("● ", style), " …" if more else ""
@@ -273,7 +300,9 @@ def _facts(event: ToolFinished) -> str:
     elif event.name == "Read" and not event.is_error:
         lines = event.text.count("\n") + 1
         parts.append(f"{lines:,} line{'s' * (lines > 1)}")
-    if details.get("exit_code"):
+    if details.get("interrupted"):
+        parts.append("interrupted")
+    elif details.get("exit_code"):
         parts.append(f"exit {details['exit_code']}")
     if details.get("denied"):
         parts.append("not run")
@@ -286,7 +315,7 @@ def _verb(asked: Question) -> str:
     return {"Bash": "run", "Write": "write", "Edit": "change"}.get(asked.tool, "be used with")
 
 
-def _hanging(mark: str, text: Text, style: str) -> RenderableType:
+def _hanging(mark: str, text: RenderableType, style: str) -> RenderableType:
     """A mark, and the text beside it."""
     grid = Table.grid()
     grid.add_column(width=len(mark), no_wrap=True)

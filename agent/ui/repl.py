@@ -8,18 +8,20 @@ concern.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prompt_toolkit.input import Input
 
 from ..errors import CtxagentError, UsageError
-from ..events import Answer, Ask, Emit, Event, Question, TurnFinished, UserSaid
-from . import questions, status
+from ..events import Answer, Event, Notice, Question, UserSaid
+from . import mode, questions, signals, status
 from .commands import MODES, Command, parse
+from .opening import Opener, keep_model, keep_single, last_exchange
 from .terminal import SteadyOutput, screen_for
 from .waiting import Waiting
+from .work import Work
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,41 +30,18 @@ if TYPE_CHECKING:
     from ..settings import UiSettings
     from .transcript import Transcript
 
-BEAT = 0.5  # seconds between two paints while something runs
 PATIENCE = 5.0  # seconds that leaving waits for an interrupted turn
+
 EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
-
-
-class Opener(Protocol):
-    """Opens a session: the one the command line asked for, or another. Raises CtxagentError."""
-
-    async def __call__(
-        self,
-        emit: Emit,
-        ask: Ask,
-        *,
-        resume: str | None = None,
-        fork: bool = False,
-        fresh: bool = False,
-    ) -> "Loop": ...
-
-
-async def close(loop: "Loop") -> None:
-    """Let go of a conversation: its log, and the connection to the model."""
-    loop.log.close()
-    await loop.model.close()
-
-
-def _keep_model(loop: "Loop", id: str) -> None:
-    raise UsageError("the model cannot be changed here", hint=f"Start with --model {id}")
 
 
 class Repl:
     """`history` is a file, None for none. `warm` runs in a thread once the prompt is painted.
 
-    `sessions` gives the project's logs, newest first; `settings` rows of key, value and origin;
-    `set_model` changes a conversation's model; `close` lets go of one. `input` and `output` are
-    those of the process when not given; an `output` that is no terminal is written in lines.
+    `sessions` gives the project's logs, newest first; `copy` copies one up to an entry; `settings`
+    gives rows of key, value and origin; `set_model` changes a conversation's model. `input` and
+    `output` are those of the process when not given; an `output` that is no terminal is written in
+    lines.
     """
 
     def __init__(
@@ -75,9 +54,9 @@ class Repl:
         version: str,
         warm: Callable[[], None],
         sessions: Callable[[], Sequence[Path]] = list,
+        copy: Callable[[Path, int], Path] = keep_single,
         settings: Callable[[], Sequence[Sequence[str]]] = list,
-        set_model: Callable[["Loop", str], None] = _keep_model,
-        close: Callable[["Loop"], Awaitable[None]] = close,
+        set_model: Callable[["Loop", str], None] = keep_model,
         input: Input | TextIO | None = None,
         output: SteadyOutput | TextIO | None = None,
     ) -> None:
@@ -89,15 +68,17 @@ class Repl:
         self._theme = ui.theme
         self._version = version
         self._warm = warm
+        self._copy = copy
         self._set_model = set_model
-        self._close = close
         self._loop: Loop | None = None
+        self._model = ""  # chosen here, for every conversation from then on
+        self._mode_then: str = ""  # of the newest turn
         self._opening = True
         self._branch = status.branch(cwd)
         self._shown: Transcript | None = None
         self._waiting = Waiting()
         self._sending = ""  # words that waited and are not yet recorded
-        self._turn: asyncio.Task[TurnFinished] | None = None
+        self._work = Work(self.screen.touch)
         self._asking = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._scripted = False
@@ -108,11 +89,11 @@ class Repl:
 
         With a `script` its words are typed, `pace` seconds a character, each once the answer to
         the one before is there, and permission is always given; then it ends, with the code of the
-        first turn that failed.
+        first turn that failed. An interrupt ends a script; the system's wish to end, anything.
         """
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._scripted = bool(script)
-        self.screen.greet(f"ctxagent {self._version} · {_short(self.cwd)} · /help")
+        self.screen.greet(f"ctxagent {self._version} · {status.short(self.cwd)} · /help")
 
         def begin() -> None:
             threading.Thread(target=self._warm, daemon=True).start()
@@ -120,17 +101,18 @@ class Repl:
             if script:
                 self._start(self._play(script, pace))
 
-        try:
-            await self.screen.run(begin)
-        finally:
-            await self._end()
+        with signals.heard(self._stop, *signals.ENDINGS):
+            try:
+                await self.screen.run(begin)
+            finally:
+                await self._end()
         return self._exit_code
 
     # What the screen asks and tells.
 
     @property
     def working(self) -> bool:
-        return self._turn is not None
+        return self._work.running or self._scripted
 
     def submit(self, words: str) -> None:
         if self._at_once(words):
@@ -139,11 +121,11 @@ class Repl:
         self.screen.touch()
 
     def interrupt(self) -> None:
-        """Stop the turn. Words that wait are given back: they were meant for its end."""
-        if self._turn is not None and not self._turn.cancelling():
-            self._turn.cancel()
-            if unsent := self.recall():
-                self.screen.restore(unsent)
+        """Stop what runs. Words that wait are given back: they were meant for its end."""
+        if self._scripted:
+            self._stop()
+        elif self._work.cancel() and (unsent := self.recall()):
+            self.screen.restore(unsent)
 
     def recall(self) -> str:
         self.screen.touch()
@@ -209,11 +191,35 @@ class Repl:
     ) -> None:
         opened = await self._opener(self.emit, self._ask, resume=resume, fork=fork, fresh=fresh)
         left, self._loop = self._loop, opened
+        self._mode_then = opened.approval.mode
         if left is not None:
-            await self._close(left)
+            opened.approval.mode, opened.effort = left.approval.mode, left.effort
+            await left.close()
+        if opened.log.last_seq and not fork:
+            from . import render
+
+            said, answer = await asyncio.to_thread(lambda: last_exchange(opened.log.entries()))
+            self._transcript().put("recap", render.recap(said, answer))
+        if self._model:
+            self._set_model(opened, self._model)
+
+    def copy(self, upto: int) -> str:
+        return self._copy(self.loop.log.path, upto).parent.name
+
+    def doing(self, text: str) -> None:
+        self._transcript().doing(text)
+        self.screen.touch()
+
+    async def choose(self, choices: str, keys: str) -> str:
+        async with self._asking:
+            return "y" if self._scripted else await self.screen.answer(choices, keys)
+
+    async def edit(self, text: str) -> str:
+        return await self.screen.edit(text)
 
     def set_model(self, id: str) -> None:
         self._set_model(self.loop, id)
+        self._model = id
 
     # What a conversation tells and asks.
 
@@ -265,7 +271,10 @@ class Repl:
             self._echo(words)
             self._tell(error)
             return
-        if found:
+        if found and found[0].slow:
+            await self._work.run(self._command(words, *found))
+            self.doing("")
+        elif found:
             await self._command(words, *found)
         else:
             self._sending = words
@@ -276,19 +285,16 @@ class Repl:
 
     async def _take_turn(self, words: str) -> None:
         """One turn, until it has ended by itself or by an interrupt."""
-        beat = asyncio.create_task(self._beat())
         try:
             if self._loop is None:
                 await self.reopen()
-            self._turn = asyncio.create_task(self.loop.turn(words))
-            await asyncio.wait({self._turn})
-            if not self._turn.cancelled():  # as it is when interrupted before its first step
-                self._note(EXIT_CODES[self._turn.result().status])
+            mode.tell(self.loop, self._mode_then)
+            self._mode_then = self.loop.approval.mode
+            finished = await self._work.run(self.loop.turn(words))
+            if finished is not None:
+                self._note(EXIT_CODES[finished.status])
         except CtxagentError as error:
             self._tell(error)
-        finally:
-            beat.cancel()
-            self._turn = None
         self._branch = status.branch(self.cwd)
 
     def _at_once(self, words: str) -> bool:
@@ -297,7 +303,7 @@ class Repl:
             found = parse(words)
         except UsageError:
             return False
-        if not found or not found[0].anytime or not (self.working or found[0].name == "quit"):
+        if not found or not found[0].anytime or not (self._work.running or found[0].name == "quit"):
             return False
         self._start(self._command(words, *found))
         return True
@@ -308,17 +314,15 @@ class Repl:
             await command.run(self, argument)
         except CtxagentError as error:
             self._tell(error)
+        except asyncio.CancelledError:
+            self._transcript().show(Notice("info", "interrupted; nothing has changed"))
+            raise
 
     def _echo(self, words: str) -> None:
         from . import render
 
         if not self.screen.echoes:
             self._transcript().put("words", render.words(words))
-
-    async def _beat(self) -> None:
-        while True:
-            self.screen.touch()
-            await asyncio.sleep(BEAT)
 
     async def _play(self, script: Sequence[str], pace: float) -> None:
         for words in script:
@@ -328,23 +332,27 @@ class Repl:
         await self._waiting.idle()
         self.leave()
 
+    def _stop(self) -> None:
+        self._exit_code = EXIT_CODES["interrupted"]
+        self.leave()
+
     async def _end(self) -> None:
         """Let everything that runs come to its end, and say how to go on."""
         unsent = self.recall()
-        if self._turn is not None:
-            self.interrupt()
-            await asyncio.wait({self._turn}, timeout=PATIENCE)
+        await self._work.end(PATIENCE)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if unsent:
-            from . import render
+        try:
+            if unsent:
+                from . import render
 
-            self.put(render.notice("info", f"not sent: {unsent}"))
-        if self._loop is not None:
-            if self._loop.totals.turns and not self._scripted:
+                self.put(render.notice("info", f"not sent: {unsent}"))
+            if self._loop is not None and self._loop.totals.turns and not self._scripted:
                 self.screen.greet(f"Go on with: ctxagent --resume {self.session}")
-            await self._close(self._loop)
+        finally:
+            if self._loop is not None:
+                await self._loop.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run in the background; a fault in it ends the REPL and is raised by `run`."""
@@ -382,11 +390,3 @@ class Repl:
 def _load_transcript() -> None:
     """Import what finished text needs, in a thread, while the person already types."""
     from . import transcript  # noqa: F401
-
-
-def _short(path: Path) -> str:
-    """A path as people write it, with `~`."""
-    try:
-        return f"~/{path.relative_to(Path.home())}".rstrip("/.")
-    except (ValueError, RuntimeError):
-        return str(path)

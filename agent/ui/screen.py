@@ -67,6 +67,12 @@ class Screen(Protocol):
         """One line of answer; a character of `keys` alone answers at once where keys are read."""
         ...
 
+    async def edit(self, text: str) -> str:
+        """Hand the terminal over to the person's editor; the text as they leave it.
+
+        Raises CtxagentError where there is no editor, and when it failed."""
+        ...
+
     async def type(self, words: str, pace: float) -> None:
         """Show words being typed, `pace` seconds a character."""
         ...

@@ -76,3 +76,11 @@ def branch(cwd: Path) -> str:
 def _width(parts: list[tuple[int, list[Fragment]]]) -> int:
     text = sum(len(text) for _, fragments in parts for _, text in fragments)
     return text + len(SEPARATOR) * (len(parts) - 1)
+
+
+def short(path: Path) -> str:
+    """A path as people write it, with `~`."""
+    try:
+        return f"~/{path.relative_to(Path.home())}".rstrip("/.")
+    except (ValueError, RuntimeError):
+        return str(path)

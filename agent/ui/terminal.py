@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -37,9 +37,11 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from .editor import edit
 from .input import WordsCompleter, answer_keys, editing_keys, history_of, session_keys
 from .plain import Plain
 from .screen import Host, Screen
+from .signals import unseen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,7 +76,8 @@ class SteadyOutput(Vt100_Output):
 
     def flush(self) -> None:
         if not self._held:
-            super().flush()
+            with unseen():
+                super().flush()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -90,7 +93,9 @@ def steady(stream: TextIO, *, size: Callable[[], Size] | None = None) -> SteadyO
     """The output for a stream; `size` is asked of the terminal when not given."""
 
     def measure() -> Size:
-        columns, rows = os.get_terminal_size(stream.fileno())
+        columns = rows = 0
+        with unseen():
+            columns, rows = os.get_terminal_size(stream.fileno())
         return Size(rows=rows or 24, columns=columns or 80)
 
     return SteadyOutput(
@@ -129,6 +134,7 @@ class Terminal:
         self._scheduled: asyncio.TimerHandle | None = None
         self._live: StyleAndTextTuples = []
         self._hint: str = ""
+        self._away = False  # while another program has the terminal
         self.app = self._application(input, vi)
 
     @property
@@ -187,6 +193,15 @@ class Terminal:
             self.app.layout.focus(self.words)
             self.touch()
 
+    async def edit(self, text: str) -> str:
+        async with in_terminal():
+            self._away = True
+            try:
+                return await edit(text)
+            finally:
+                self._away = False
+                self.touch()
+
     def give(self, text: str) -> None:
         """Answer the open question."""
         if self._question is not None and not self._question.done():
@@ -226,7 +241,7 @@ class Terminal:
 
     def _paint(self) -> None:
         self._scheduled = None
-        if not self.app.is_running or self.app.is_done:
+        if self._away or not self.app.is_running or self.app.is_done:
             return
         self._live = self._render_live()
         if not self._pending:

@@ -14,6 +14,7 @@ from ..events import (
     Accepted,
     CallFinished,
     CallStarted,
+    Compacted,
     Event,
     Notice,
     Retrying,
@@ -29,6 +30,7 @@ from ..events import (
 )
 from . import render
 from .markdown import Blocks, prose
+from .visible import clean
 
 TAIL = 8  # lines of unfinished text
 OUTPUT = 5  # lines of a running tool's output
@@ -125,6 +127,8 @@ class Transcript:
                 self.put("text" if len(parts) > 1 else "tool", *parts)
             case Notice():
                 self.put("notice", render.notice(event.level, event.text))
+            case Compacted():
+                self.put("notice", render.compacted(event))
             case TurnFinished():
                 self._finish(event)
 
@@ -137,13 +141,17 @@ class Transcript:
             self._out(renderable)
         self._last = kind
 
+    def doing(self, text: str) -> None:
+        """Say in the live region what is waited for; "" when it is over."""
+        self._enter(text)
+
     def live(self) -> list[RenderableType]:
         """What is not finished, to be painted below everything printed."""
         now = self._clock()
         lines: list[RenderableType] = []
         if self._thinking:
             lines.append(self._unfinished_thinking())
-        if tail := render.clean(self._blocks.tail(TAIL)):
+        if tail := clean(self._blocks.tail(TAIL)):
             lines.append(self._unfinished_text(tail))
         for tool in self._running.values():
             lines.append(render.running(tool.name, tool.title, now - tool.started, tool.tail()))
@@ -217,7 +225,7 @@ class Transcript:
     def _print_text(self, blocks: Sequence[str]) -> None:
         for block in blocks:
             self._said = True
-            self.put("text", prose(render.clean(block), theme=self._code))
+            self.put("text", prose(clean(block), theme=self._code))
 
     def _unfinished_text(self, tail: str) -> RenderableType:
         """As Markdown while that is cheap; half a table would be none."""
@@ -226,7 +234,7 @@ class Transcript:
         return Text(tail[-STYLED:])
 
     def _unfinished_thinking(self) -> RenderableType:
-        text = render.clean("".join(self._thinking[-200:]))
+        text = clean("".join(self._thinking[-200:]))
         return Text("\n".join(text.strip().split("\n")[-3:]), style="dim italic")
 
     def _enter(self, phase: str) -> None:

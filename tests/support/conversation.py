@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.approval import Approval, Mode
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Bounds
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.base import Model
 from ctxagent.agent.model.scripted import ScriptedModel, Step
-from ctxagent.agent.record.entries import Entry, Session
+from ctxagent.agent.record.entries import Entry, Session, User
+from ctxagent.agent.record.ledger import Ledger
 from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.sessions import whole_text
 from ctxagent.agent.record.totals import Totals
-from ctxagent.agent.settings import DemoteSettings
 from ctxagent.tools.base import Context, Tool
 
 from .validator import validate
@@ -43,31 +45,43 @@ class Conversation:
         bounds: Bounds | None = None,
         model: Model | None = None,
         window: int = 200_000,
-        above: int | None = 10_000,
+        policy: Policy | None = None,
     ) -> None:
         from ctxagent.agent.compose import every_tool
 
         self.cwd = cwd
         self.events: list[Event] = []
+        self.hooked: list[tuple[str, dict[str, Any]]] = []
+        self.veto: str | None = None
         self.tools = every_tool() if tools is None else list(tools)
         self.model = model or ScriptedModel(steps, check=validate, window=window)
         path = cwd.parent / f"{cwd.name}-state" / "log.jsonl"
         log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        totals = Totals()
+        ledger, totals = Ledger(), Totals()
         for entry in entries:
+            ledger.add(entry)
             totals.add(entry)
         self.loop = Loop(
             log=log,
             view=fold(entries),
+            ledger=ledger,
             totals=totals,
             model=self.model,
             tools=self.tools,
             approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
-            context=Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"}),
+            context=Context(
+                cwd=cwd,
+                session_dir=path.parent,
+                env={"PATH": "/usr/bin:/bin"},
+                recall=lambda ref: whole_text(path, ref),
+            ),
             emit=self.events.append,
             ask=ask,
-            demotion=DemoteSettings(above=above),
-            opening=lambda: [] if entries else [self._session()],
+            opening=self._session,
+            surroundings=lambda: [],
+            renewal=lambda: [User(content="Still here.", source="environment")],
+            hook=self._hook,
+            policy=policy or DEFAULT,
             bounds=bounds or Bounds(),
         )
 
@@ -77,6 +91,10 @@ class Conversation:
             id="s", cwd=str(self.cwd), version="0", model="scripted", system="Be good.",
             tools=schemas,
         )  # fmt: skip
+
+    async def _hook(self, name: str, event: dict[str, Any]) -> str | None:
+        self.hooked.append((name, event))
+        return self.veto if name.startswith("before_") else None
 
     def say(self, words: str) -> TurnFinished:
         """One turn, from start to end, in an event loop of its own."""

@@ -60,6 +60,14 @@ class Terminal:
         self.raw += data
         self._stream.feed(data)
 
+    def signal(self, number: int) -> None:
+        self.child.kill(number)
+
+    def hang_up(self) -> None:
+        """Close the window, and wait for the program to end."""
+        self.child.ptyproc.fileobj.close()
+        self.child.wait()
+
     def leave(self) -> int:
         """Wait for the program to end; its exit code."""
         while self.child.isalive():

@@ -160,6 +160,7 @@ class Server:
                 if self.bound:
                     check_bound(body)
                 step = self._step(body, number)
+                check_step(step)
             except Invalid as error:
                 self.rejected.append((str(error), body))
                 return Fail(error.status, str(error)), "", {}
@@ -255,7 +256,7 @@ def _pieces(block: Body, given: Body | str | None) -> tuple[Body, list[Body]]:
         thoughts = [{"type": "thinking_delta", "thinking": p} for p in _halves(block["thinking"])]
         signed = {"type": "signature_delta", "signature": block["signature"]}
         return start, [*thoughts, signed]
-    if block["type"] == "tool_use":
+    if block["type"] == "tool_use" and (given is not None or "input" in block):
         raw = given if isinstance(given, str) else json.dumps(block["input"])
         parts = ["", *_halves(raw)]
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
@@ -281,6 +282,15 @@ def flat(body: Body) -> Iterator[tuple[str, Body]]:
     parts += [(m["role"], b) for m in body["messages"] for b in m["content"]]
     for role, block in parts:
         yield role, {k: v for k, v in block.items() if k != "cache_control"}
+
+
+def check_step(step: Step) -> None:
+    """Raises Invalid for a block of a script that cannot be streamed."""
+    for block in step.blocks if isinstance(step, Say) else ():
+        kind = block.get("type")
+        name = str(kind) if kind in ("text", "thinking") else "type"
+        if not isinstance(block.get(name), str):
+            raise Invalid(f"the script has a {kind} block whose {name} is no text: {block}")
 
 
 def check_bound(body: Body) -> None:
@@ -337,7 +347,11 @@ class _Exchange(BaseHTTPRequestHandler):
             self._fail(refusal)
             return
         owner = self.server.owner
-        body = json.loads(raw)
+        try:
+            body = json.loads(raw)
+        except ValueError as error:
+            self._fail(Fail(400, f"The request body is not valid JSON: {error}"))
+            return
         step, id, usage = owner.answer(body, {k.lower(): v for k, v in self.headers.items()})
         if isinstance(step, Fail):
             self._fail(step)

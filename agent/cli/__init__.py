@@ -1,0 +1,241 @@
+"""The command line: options and commands, and the wiring of everything below.
+
+Imports of anything heavy stand inside the commands that need them, so that `--version` and
+`--help` cost nothing and the REPL paints its prompt first.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ... import __version__
+from ..errors import UsageError
+from ..launch import Choice
+from .compact import compact
+from .options import (
+    NEWEST,
+    STDIN,
+    check_command,
+    check_finite,
+    check_key,
+    choice_of,
+    guarded,
+    launch_of,
+    load,
+    project_of,
+    say,
+    steady_streams,
+    task_of,
+)
+from .sessions import sessions
+
+if TYPE_CHECKING:
+    from ..events import Ask, Emit
+    from ..loop import Loop
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Without -p and a command this is the REPL. Settings: `ctxagent config --explain`.",
+)
+@click.version_option(__version__, message="ctxagent %(version)s")
+@click.option(
+    "-p",
+    "--print",
+    "task",
+    is_flag=False,
+    flag_value=STDIN,
+    metavar="TASK",
+    help="Headless: do TASK, print the result, exit. Without TASK, or with -, read it from stdin.",
+)
+@click.option(
+    "--output-format",
+    "format",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--model", metavar="ID", help="The model, or scripted:FILE for a scripted one.")
+@click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
+@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply.")
+@click.option("--effort", type=click.Choice(["low", "medium", "high", "xhigh", "max"]))
+@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
+@click.option("--permission-mode", type=click.Choice(["ask", "accept-edits", "plan", "bypass"]))
+@click.option("--allow", multiple=True, metavar="RULE", help="E.g. 'Bash(git status:*)'.")
+@click.option("--deny", multiple=True, metavar="RULE", help="E.g. 'Edit(migrations/**)'.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="Model calls at most.")
+@click.option("--max-budget-usd", type=click.FloatRange(min=0), callback=check_finite, metavar="X")
+@click.option("--continue", "newest", is_flag=True, help="Go on with the newest session here.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=NEWEST,
+    metavar="[ID]",
+    help="Go on with a session; without ID as --continue.",
+)
+@click.option("--fork", is_flag=True, help="Go on with a copy of it.")
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--append-system-prompt", metavar="TEXT", default="")
+@click.option("--verbose", is_flag=True)
+@click.pass_context
+def main(context: click.Context, /, **options: Any) -> None:
+    """A coding agent for the terminal that keeps its context small and loses nothing."""
+    steady_streams()
+    context.obj = options
+    if context.invoked_subcommand is not None:
+        check_command(options, context.invoked_subcommand)
+        return
+    if _is_headless(options):
+        _headless(options)
+    guarded(lambda: _repl(options))
+
+
+@main.command()
+@click.option("--fast", is_flag=True, help="No pauses for the eye.")
+@click.pass_obj
+def demo(options: dict[str, Any], fast: bool) -> None:
+    """Show it all on a sample project: a scripted model, real tools, no key, no network."""
+    from ..demo import play
+
+    guarded(lambda: play(fast=fast))
+
+
+main.add_command(sessions)
+main.add_command(compact)
+
+
+@main.command()
+@click.option("--explain", is_flag=True, help="Where each value came from, and what it does.")
+@click.option("--trust", is_flag=True, help="Accept this project's settings file as it is now.")
+@click.pass_obj
+def config(options: dict[str, Any], explain: bool, trust: bool) -> None:
+    """Every setting and its value."""
+
+    def run() -> int:
+        from ..config import explain as rows_of
+
+        if trust:
+            _trust(options)
+        loaded = load(options)
+        for line in loaded.notices:
+            say(f"note: {line}", err=True)
+        for row in rows_of(loaded):
+            origin = f"  # {row.origin}; {row.help}" if explain else ""
+            say(f"{row.key} = {row.value}{origin}")
+        return 0
+
+    guarded(run)
+
+
+@main.command()
+@click.argument("id", required=False)
+@click.pass_obj
+def doctor(options: dict[str, Any], id: str | None) -> None:
+    """Check the set-up, or one session's log."""
+
+    def run() -> int:
+        from ..doctor import check_session, check_setup
+
+        project = project_of(options)
+        findings = (
+            check_setup(load(options), project.state)
+            if id is None
+            else check_session(project.find(id))
+        )
+        for finding in findings:
+            say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what}: {finding.found}")
+        return 0 if all(f.ok for f in findings) else 1
+
+    guarded(run)
+
+
+def _is_headless(options: dict[str, Any]) -> bool:
+    return options["task"] is not None or sys.stdin is None or not sys.stdin.isatty()
+
+
+def _headless(options: dict[str, Any]) -> NoReturn:
+    from ..ui.headless import Headless
+
+    front = Headless(options["format"], sys.stdout, sys.stderr, verbose=options["verbose"])
+
+    def run() -> int:
+        launch, choice = launch_of(options), choice_of(options)
+        check_key(launch)
+        task = task_of(options["task"])
+        from ..compose import open_loop
+
+        return asyncio.run(
+            front.run(lambda: open_loop(launch, choice, emit=front.emit, ask=None), task)
+        )
+
+    guarded(run, front.fail)
+
+
+def _repl(options: dict[str, Any]) -> int:
+    from ..config import explain
+    from ..ui.repl import Repl
+
+    loaded = load(options)
+    project = project_of(options, loaded)
+    launch = launch_of(options, loaded)
+    choice_of(options)  # what is wrong with it is told before the prompt is there
+    for line in loaded.notices:
+        say(f"note: {line}", err=True)
+
+    async def open_session(
+        emit: "Emit",
+        ask: "Ask",
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        fresh: bool = False,
+    ) -> "Loop":
+        def build() -> "Loop":
+            from ..compose import open_loop
+
+            first = Choice() if fresh else choice_of(options)
+            choice = Choice(id=resume, fork=fork) if resume else first
+            return open_loop(launch, choice, emit=emit, ask=ask)
+
+        return await asyncio.to_thread(build)
+
+    def set_model(loop: "Loop", id: str) -> None:
+        from ..compose import change_model
+
+        change_model(loop, launch, id)
+
+    repl = Repl(
+        open_session,
+        cwd=project.cwd,
+        history=project.folder / "history",
+        ui=loaded.settings.ui,
+        version=__version__,
+        warm=_warm,
+        sessions=project.logs,
+        copy=project.fork,
+        settings=lambda: [row[:3] for row in explain(loaded)],
+        set_model=set_model,
+    )
+    return asyncio.run(repl.run())
+
+
+def _warm() -> None:
+    """Import what the first call will need, while the person types."""
+    from ..model.anthropic import warm
+
+    warm()
+
+
+def _trust(options: dict[str, Any]) -> None:
+    """Accept the project's settings file with the content it has now."""
+    from ..config import trust
+
+    loaded = load(options)
+    if loaded.project is None:
+        raise UsageError("there is no .agentrc in this project to trust")
+    trust(loaded.project, loaded.trust_dir)
+    say(f"trusted as it is now: {loaded.project}", err=True)

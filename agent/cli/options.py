@@ -1,0 +1,175 @@
+"""What the options of the command line mean: settings, project, session and launch. And how every
+command ends: with an exit code, and errors told without a traceback."""
+
+import io
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ..errors import CtxagentError, UsageError
+from ..launch import Bounds, Choice, Launch
+from ..ui.visible import fit
+
+if TYPE_CHECKING:
+    from ..config import Loaded
+    from ..record.sessions import Project
+
+STDIN = "-"
+NEWEST = "?"  # --resume without an id
+OF_THE_AGENT = {"task": "-p", "newest": "--continue", "resume": "--resume", "fork": "--fork"}
+
+
+def steady_streams() -> None:
+    """Have the standard streams replace what their encoding cannot carry."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print; on a terminal, without anything that would act on it."""
+    click.echo(fit(text, sys.stderr if err else sys.stdout), err=err, nl=nl)
+
+
+def _tell(error: CtxagentError, code: int) -> None:
+    say(f"ctxagent: {error}", err=True)
+
+
+def guarded(run: Callable[[], int], tell: Callable[[CtxagentError, int], None] = _tell) -> NoReturn:
+    """Run a command and leave with its exit code. Errors go to `tell`, with that code; also a fault
+    of our own, so that there is never a traceback and never a result without a document."""
+    try:
+        code = run()
+    except CtxagentError as error:
+        code = error.exit_code
+        tell(error, code)
+    except KeyboardInterrupt:
+        code = 130
+        tell(CtxagentError("interrupted"), code)
+    except BrokenPipeError:  # the reader of our output went away
+        code = 1
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        code = 1
+        tell(_fault(error), code)
+    sys.exit(code)
+
+
+def _fault(error: Exception) -> CtxagentError:
+    import traceback
+
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return CtxagentError(
+        f"a fault of our own: {type(error).__name__}: {error} "
+        f"({Path(place.filename).name}:{place.lineno})",
+        hint="Please report it. What was recorded is not lost: `ctxagent --continue` goes on.",
+    )
+
+
+def check_finite(
+    context: click.Context, option: click.Parameter, value: float | None
+) -> float | None:
+    """Raises BadParameter for a limit that no sum would ever reach."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not an amount.")
+    return value
+
+
+def check_command(options: dict[str, Any], command: str) -> None:
+    """Raises click's UsageError for an option of the agent that would be lost on a command."""
+    for name, flag in OF_THE_AGENT.items():
+        if options[name] not in (None, False):
+            raise click.UsageError(f"{flag} means nothing to the command `{command}`.")
+
+
+def task_of(task: str | None) -> str:
+    """The task, read from standard input where it is not given. Raises UsageError for none."""
+    if task in (None, STDIN):
+        task = sys.stdin.read() if sys.stdin else ""  # there is none when it was closed
+    if not task or not task.strip():
+        raise UsageError("there is no task", hint='Give one: ctxagent -p "what to do".')
+    return task
+
+
+def choice_of(options: dict[str, Any]) -> Choice:
+    """Which session to open. Raises UsageError for options that name two, or none to fork."""
+    resume = options["resume"]
+    newest = options["newest"] or resume == NEWEST
+    if resume is not None and not resume.strip():
+        raise UsageError("--resume names no session", hint="Give an id, or --continue.")
+    if options["fork"] and not (newest or resume):
+        raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
+    if options["newest"] and resume not in (None, NEWEST):
+        raise UsageError("--continue and --resume ID name two sessions", hint="Give one of them.")
+    return Choice(newest=newest, id=None if newest else resume, fork=options["fork"])
+
+
+def load(options: dict[str, Any]) -> "Loaded":
+    """All settings. Raises ConfigError."""
+    from ..config import load as load_settings
+    from ..rules import parse_rule
+
+    flags = list(options["settings"])
+    for name, key in (
+        ("model", "model.id"),
+        ("context_window", "model.context_window"),
+        ("max_tokens", "model.max_tokens"),
+        ("effort", "model.effort"),
+        ("permission_mode", "permissions.mode"),
+    ):
+        if options[name] is not None:
+            flags.append(f"{key}={options[name]}")
+    flags += [f"permissions.allow={rule}" for rule in options["allow"]]
+    flags += [f"permissions.deny={rule}" for rule in options["deny"]]
+    return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
+
+
+def project_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> "Project":
+    """The project of the working directory, with its sessions."""
+    from ..config import state_dir
+    from ..record.sessions import Project
+
+    loaded = loaded or load(options)
+    return Project(state_dir(loaded.settings, os.environ), cwd_of(options))
+
+
+def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch:
+    """All that a conversation needs to start."""
+    from ..config import config_home, state_dir
+
+    loaded = loaded or load(options)
+    return Launch(
+        settings=loaded.settings,
+        state=state_dir(loaded.settings, os.environ),
+        config_home=config_home(os.environ),
+        cwd=cwd_of(options),
+        environ=os.environ,
+        append_prompt=options["append_system_prompt"],
+        bounds=Bounds(options["max_turns"], options["max_budget_usd"]),
+    )
+
+
+def check_key(launch: Launch) -> None:
+    """Raises NoCredentials before anything is recorded, when nobody could answer."""
+    from ..compose import SCRIPTED
+    from ..model.anthropic import check_credentials
+
+    if not launch.settings.model.id.startswith(SCRIPTED):
+        check_credentials(launch.environ)
+
+
+def cwd_of(options: dict[str, Any]) -> Path:
+    """The working directory. Raises UsageError when it is gone."""
+    try:
+        return options["cwd"].absolute() if options["cwd"] else Path.cwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory no longer exists", hint="Change to one that does, or give --cwd."
+        ) from None

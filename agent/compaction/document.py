@@ -1,0 +1,379 @@
+"""The summary document as a value, and as Markdown: `render` writes it, `parse` reads it.
+
+`parse` is the inverse of `render` for every document, and takes what models write: other levels of
+heading, bold titles, other bullets, the titles of S0, S1 and S2, missing sections. What would be
+mistaken for markup is written as a character reference (`&#35;`), which Markdown knows too.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..record.ledger import Action
+
+NONE = "None."
+TITLES = {
+    "intent": "Session Intent",
+    "modified": "Files Modified",
+    "read": "Files Read",
+    "decisions": "Key Decisions",
+    "state": "Current State",
+    "facts": "Critical Facts",
+    "errors": "Error Context",
+    "next_steps": "Next Steps",
+    "recovery": "Recovery References",
+}
+REQUIRED = ("intent", "decisions", "state", "next_steps")
+STATE = {"phase": "Phase", "done": "Done", "in_progress": "In progress", "blocked": "Blocked"}
+
+_SYNONYMS = {
+    **{title.lower(): name for name, title in TITLES.items()},
+    "intent": "intent", "goal": "intent", "objective": "intent",
+    "artifacts created": "modified", "artifacts": "modified", "modified files": "modified",
+    "files changed": "modified", "files created": "modified",
+    "files read not modified": "read",
+    "decisions made": "decisions", "decisions": "decisions",
+    "current progress": "state", "progress": "state", "state": "state",
+    "facts": "facts", "constraints": "facts",
+    "errors": "errors",
+    "recovery": "recovery",
+}  # fmt: skip
+_LABELS = {
+    **{label.lower(): name for name, label in STATE.items()},
+    "completed": "done", "complete": "done",
+    "remaining": "in_progress",
+    "blockers": "blocked",
+}  # fmt: skip
+_ACTIONS: dict[str, Action] = {
+    "created": "created", "added": "created", "new": "created",
+    "modified": "modified",
+    "deleted": "deleted", "removed": "deleted",
+}  # fmt: skip
+
+_REFERENCE = re.compile(r"&#(\d{1,7});")
+_NOTHING = re.compile(r"\W*(?:none|n/?a|nothing|no blockers)\W*", re.IGNORECASE)
+_HASHED = re.compile(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
+_BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
+_LABEL = re.compile(
+    rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
+_SEPARATOR = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
+_PIPE = re.compile(r"(?<!\\)\|")
+_PLAIN_PATH = re.compile(r"[\w./@+~-]+")
+_QUOTED_PATH = re.compile(r"`([^`]*)`.*")
+_PATH = re.compile(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
+_VERB = re.compile(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    path: str
+    action: Action
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRow:
+    path: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A summary by section (S0 "Summary Format", S2 "Structured Summary Template"). Texts may have
+    several lines; an item of a tuple is never empty."""
+
+    intent: str = ""
+    modified: tuple[FileRow, ...] = ()
+    read: tuple[ReadRow, ...] = ()
+    decisions: tuple[str, ...] = ()
+    phase: str = ""
+    done: tuple[str, ...] = ()
+    in_progress: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    recovery: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in data.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Document":
+        """The inverse of `to_json`; sections may be missing. Raises ValueError for what is none."""
+        names = [f.name for f in fields(cls) if f.name in data]
+        return cls(**{name: _from_json(name, data[name]) for name in names})
+
+
+def _from_json(name: str, value: Any) -> Any:
+    row = {"modified": FileRow, "read": ReadRow}.get(name)
+    if name in ("intent", "phase"):
+        if isinstance(value, str):
+            return value
+    elif isinstance(value, list):
+        if row and all(_is_row(v, row) for v in value):
+            return tuple(row(**v) for v in value)
+        if not row and all(isinstance(v, str) for v in value):
+            return tuple(value)
+    raise ValueError(f"summary.{name} has not the shape of its section")
+
+
+def _is_row(value: Any, row: type[FileRow] | type[ReadRow]) -> bool:
+    names = {f.name for f in fields(row)}
+    texts = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+    return texts and value.keys() == names
+
+
+def render(document: Document) -> str:
+    """The document as Markdown: every section, in order, an empty one says "None."."""
+    body = {
+        "intent": _intent(document.intent),
+        "modified": _table(document.modified),
+        "read": _list(_read_text(row) for row in document.read),
+        "decisions": _list(map(_escape, document.decisions), numbered=True),
+        "state": _state(document),
+        "facts": _list(map(_escape, document.facts)),
+        "errors": _list(map(_escape, document.errors)),
+        "next_steps": _list(map(_escape, document.next_steps), numbered=True),
+        "recovery": _list(map(_escape, document.recovery)),
+    }
+    return "\n\n".join(f"## {TITLES[name]}\n{text or NONE}" for name, text in body.items())
+
+
+def parse(text: str) -> Document:
+    """The document in a text; what stands before its first section is left out."""
+    found = _sections(text)
+    state = _state_lines(found.get("state", []))
+    return Document(
+        intent=_text(found.get("intent", [])),
+        modified=tuple(_file_rows(found.get("modified", []))),
+        read=tuple(ReadRow(*_path_and_rest(item)) for item in _items(found.get("read", []))),
+        decisions=_texts(found.get("decisions", [])),
+        phase=_text([_dedent(line, 2) for line in state["phase"]]),
+        done=_texts(state["done"]),
+        in_progress=_texts(state["in_progress"]),
+        blocked=_texts(state["blocked"]),
+        facts=_texts(found.get("facts", [])),
+        errors=_texts(found.get("errors", [])),
+        next_steps=_texts(found.get("next_steps", [])),
+        recovery=_texts(found.get("recovery", [])),
+    )
+
+
+def missing(text: str) -> list[str]:
+    """Titles of the required sections that a text lacks, or has nothing under; an intent must
+    be said, the others may say "None."."""
+    found = {name: "\n".join(lines).strip() for name, lines in _sections(text).items()}
+    if _NOTHING.fullmatch(found.get("intent", "")):
+        found.pop("intent", None)
+    return [TITLES[name] for name in REQUIRED if not found.get(name)]
+
+
+# Writing
+
+
+def _escape(text: str) -> str:
+    """The text so that neither stripping it nor the word for nothing can change it."""
+    text = _REFERENCE.sub(lambda found: f"&#38;{found[0][1:]}", text).replace("\r", "&#13;")
+    if text and (text[0].isspace() or _NOTHING.fullmatch(text)):
+        text = _refer(text[0]) + text[1:]
+    if text and text[-1].isspace():
+        text = text[:-1] + _refer(text[-1])
+    return text
+
+
+def _refer(character: str) -> str:
+    return f"&#{ord(character)};"
+
+
+def _intent(text: str) -> str:
+    lines = _escape(text).split("\n")
+    return "\n".join(_refer(x[0]) + x[1:] if _heading(x) else x for x in lines)
+
+
+def _list(items: Iterable[str], *, numbered: bool = False, indent: str = "") -> str:
+    out = []
+    for number, item in enumerate(items, 1):
+        mark = f"{indent}{number}. " if numbered else f"{indent}- "
+        out.append(mark + _hang(item, " " * len(mark)))
+    return "\n".join(out)
+
+
+def _hang(text: str, indent: str) -> str:
+    return re.sub(r"\n(?!\n|$)", f"\n{indent}", text)
+
+
+def _state(document: Document) -> str:
+    lines = [f"- **{STATE['phase']}:** {_hang(_escape(document.phase), '  ') or NONE}"]
+    for name in ("done", "in_progress", "blocked"):
+        items = _list(map(_escape, getattr(document, name)), indent="  ")
+        lines.append(f"- **{STATE[name]}:**{f'{chr(10)}{items}' if items else f' {NONE}'}")
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[FileRow]) -> str:
+    if not rows:
+        return ""
+    lines = ["| File | Action | What Changed |", "| --- | --- | --- |"]
+    for row in rows:
+        change = _escape(row.change).replace("\n", "&#10;")
+        lines.append(f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\|", "&#92;|").replace("|", "\\|")
+
+
+def _path(path: str) -> str:
+    """A path as it stands, or in backticks when it is more than one plain word."""
+    if _PLAIN_PATH.fullmatch(path) and not _NOTHING.fullmatch(path):
+        return path
+    text = _escape(path).replace("`", _refer("`")).replace("\n", _refer("\n"))
+    return f"`{text}`"
+
+
+def _read_text(row: ReadRow) -> str:
+    return f"{_path(row.path)} — {_escape(row.why)}" if row.why else _path(row.path)
+
+
+# Reading
+
+
+def _decode(text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        code = int(found[1])
+        return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else found[0]
+
+    return _REFERENCE.sub(character, text)
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The lines under each section's title; a title that comes twice has the lines of both."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        heading = _heading(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        name, rest = heading
+        lines = found.setdefault(name, [])
+        if rest:
+            lines.append(rest)
+    return found
+
+
+def _heading(line: str) -> tuple[str, str] | None:
+    """The section a line opens, and what it says of it already."""
+    match = _HASHED.fullmatch(line) or _BOLD.fullmatch(line)
+    if match is None:
+        return None
+    title = re.sub(r"\(if any\)|[*_()]", "", match["title"].lower())
+    name = _SYNONYMS.get(re.sub(r"^[\W\d]+|\W+$", "", title))
+    return (name, (match["rest"] or "").strip(" *")) if name else None
+
+
+def _text(lines: Sequence[str]) -> str:
+    text = "\n".join(lines).strip()
+    return "" if _NOTHING.fullmatch(text) else _decode(text)
+
+
+def _texts(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_decode, _items(lines)))
+
+
+def _items(lines: Sequence[str]) -> list[str]:
+    """The items of a list, references not yet resolved. Deeper bullets and indented lines belong
+    to the item above them, a paragraph is an item of its own."""
+    items: list[list[str]] = []
+    base: int | None = None
+    width, blank = 0, True
+    for line in lines:
+        bullet = _BULLET.match(line)
+        if bullet and (base is None or len(bullet[1]) < base + 2):
+            base = len(bullet[1]) if base is None else base
+            width, blank = bullet.end(), False
+            items.append([line[width:]])
+        elif not line:
+            blank = True
+            if items:
+                items[-1].append("")
+        elif re.match(r"#{1,6} ", line):
+            blank = True  # a title of the model's own: what follows is still of this section
+        elif not items or (blank and not line[0].isspace()):
+            width, blank = 2, False
+            items.append([line])
+        else:
+            blank = False
+            items[-1].append(_dedent(line, width))
+    texts = ("\n".join(item).strip() for item in items)
+    return [text for text in texts if text and not _NOTHING.fullmatch(text)]
+
+
+def _dedent(line: str, width: int) -> str:
+    return line[min(width, len(line) - len(line.lstrip(" "))) :]
+
+
+def _state_lines(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The lines of each part of the state; those under no label tell what is in progress."""
+    found: dict[str, list[str]] = {name: [] for name in STATE}
+    part = found["in_progress"]
+    for line in lines:
+        label = _LABEL.fullmatch(line)
+        if label is None:
+            part.append(line)
+            continue
+        part = found[_LABELS[label[1].lower()]]
+        if label[2]:
+            part.append(label[2])
+    return found
+
+
+def _file_rows(lines: Sequence[str]) -> Iterator[FileRow]:
+    table = [line.strip() for line in lines if line.lstrip().startswith("|")]
+    if not table:
+        for item in _items(lines):
+            path, change = _path_and_rest(item)
+            verb = _VERB.match(change)
+            plain = verb is not None and verb[0][-1:].isalpha()  # "created the …" reads on
+            yield FileRow(
+                path,
+                _ACTIONS[verb[1].lower()] if verb else "modified",
+                change if verb is None or plain else change[verb.end() :],
+            )
+        return
+    headed = len(table) > 1 and _SEPARATOR.fullmatch(table[1]) is not None
+    titles = [cell.lower() for cell in _cells(table[0])] if headed else []
+    at = titles.index("path") if "path" in titles else 0
+    for line in table[2:] if headed else table:
+        cells = _cells(line)
+        name = cells.pop(at) if at < len(cells) else ""
+        if not name:
+            continue
+        # S0's table of artifacts has name, path and status, and no column for the action.
+        action = "created" if at else cells.pop(0).lower() if cells else ""
+        change = " | ".join(cells)
+        quoted = _QUOTED_PATH.fullmatch(name)
+        yield FileRow(
+            _decode(quoted[1] if quoted else name),
+            _ACTIONS.get(action, "modified"),
+            "" if _NOTHING.fullmatch(change) else _decode(change),
+        )
+
+
+def _cells(line: str) -> list[str]:
+    inner = re.sub(r"^\||(?<!\\)\|$", "", line)
+    return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(inner)]
+
+
+def _path_and_rest(text: str) -> tuple[str, str]:
+    match = _PATH.fullmatch(text)
+    assert match is not None  # an item has at least one character that is no blank
+    path, rest = match[1] if match[1] is not None else match[2], match[3] or ""
+    return _decode(path), _decode(rest)

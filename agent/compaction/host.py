@@ -1,0 +1,73 @@
+"""Whom the engine serves: what a conversation gives it, and what it gives back."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..context.view import View
+from ..context.window import Window
+from ..context.wire import Request
+from ..events import Emit
+from ..record.entries import Entry
+from ..record.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A model's answer to a request of the engine's own. `cost_usd` is None for no known price."""
+
+    text: str
+    stop_reason: str | None
+    cost_usd: float | None
+
+
+class Host(Protocol):
+    """A conversation: its log, its view and its model."""
+
+    view: View
+    ledger: Ledger
+    effort: str | None
+
+    @property
+    def emit(self) -> Emit: ...
+
+    @property
+    def folder(self) -> Path:
+        """Where the session's log is."""
+        ...
+
+    @property
+    def model_id(self) -> str: ...
+
+    def prices(self) -> tuple[float, float]:
+        """Of reading and writing the prompt cache, relative to the input price."""
+        ...
+
+    def price(self, read: int, written: int) -> float | None:
+        """Dollars for so many tokens of prompt read from the cache and so many of output."""
+        ...
+
+    def measured(self) -> Window: ...
+
+    def record(self, entry: Entry) -> Entry: ...
+
+    def refold(self) -> None:
+        """Fold the view again, from the whole log."""
+        ...
+
+    def sync(self) -> None: ...
+
+    @property
+    def renewal(self) -> Callable[[], Sequence[Entry]]:
+        """What must stand in the context after a summary: instructions, todo list, mode, jobs."""
+        ...
+
+    async def ask_aside(self, request: Request) -> Said:
+        """Put a request to the model; its reply is recorded with purpose "summary"."""
+        ...
+
+    @property
+    def hook(self) -> Callable[[str, dict[str, Any]], Awaitable[str | None]]:
+        """Runs the person's commands at a point by name; the reason of a veto, or None."""
+        ...

@@ -1,0 +1,229 @@
+"""Microcompact: stubs take the place of old results (S4, "Microcompact: Silent Cleanup").
+
+Only the content goes: the call and the structure around it stay, and a stub says what was run,
+how it ended and where the full text is. `plan` looks at a view and changes nothing; `Account`
+says when a plan is worth the cache it breaks (DESIGN section 5, "When clearing pays").
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from ..context import tokens
+from ..context.view import Result, View
+from .policy import Policy
+
+LONGEST_ARGUMENT = 80  # characters of a call's main argument in a stub
+PATIENCE = 0.5  # share of the price of a rewrite that must have been wasted before it pays
+
+_ARGUMENTS = ("command", "pattern", "path")  # the first that a call has is its main one
+_ASIDE = ("description", "timeout")  # arguments that do not change what a call does
+_CHANGING = ("Write", "Edit")
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Results that are due, as a mask's `targets`, oldest first.
+
+    `saved` tokens leave the context; `rewrite` tokens stand from the first stub on, so they are
+    written to the cache anew. Both are scaled; thinking that the edit also leaves out is in
+    `rewrite` and not in `saved`.
+    """
+
+    targets: list[dict[str, Any]]
+    saved: int
+    rewrite: int
+
+
+@dataclass(slots=True)
+class Account:
+    """What reading results that could be gone has cost since the last clearing, in tokens at the
+    input price."""
+
+    owed: float = 0.0
+
+    def due(self, clearing: Clearing, read: float = 0.1, write: float = 1.25) -> bool:
+        """Charge one more call; whether clearing now pays. Called once before each call.
+
+        `read` and `write` are the prices of cached and of newly cached tokens, relative to the
+        input price.
+        """
+        self.owed += read * clearing.saved
+        return self.owed >= PATIENCE * (write - read) * clearing.rewrite
+
+    def settle(self) -> None:
+        """Empty the account: the results were cleared."""
+        self.owed = 0.0
+
+
+def plan(view: View, policy: Policy, folder: str = "") -> Clearing | None:
+    """All results that are due now; None when there are none.
+
+    Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep` and
+    those the model has not seen yet (which S4, so preset v5, clears too). `folder` is the
+    session's, for stubs of results that were offloaded.
+    """
+    results = list(view.results())
+    spared = _kept(results, policy) | _unsent(view, policy)
+    due = [r for r in results if _clearable(r, policy) and r.item.seq not in spared]
+    cleared = _cleared(due, view, folder)
+    if not cleared:
+        return None
+    targets = [target for target, _ in cleared]
+    saved = sum(gain for _, gain in cleared)
+    place = view.position(targets[0]["seq"])
+    rewrite = sum(item.size for item in view.items[place:]) - saved
+    return Clearing(targets, round(saved * view.ratio), round(rewrite * view.ratio))
+
+
+def plan_all(view: View, folder: str = "") -> list[dict[str, Any]]:
+    """Targets for every result that a stub makes smaller, whatever its tool and age: the last
+    resort before a context that does not fit."""
+    unmasked = [result for result in view.results() if not result.masked]
+    return [target for target, _ in _cleared(unmasked, view, folder)]
+
+
+def oldest_clearable(view: View, policy: Policy) -> int | None:
+    """The seq of the oldest result that `plan` may still clear, now or later: what stands before
+    it is settled."""
+    if policy.clear_when == "off":
+        return None
+    return next((r.item.seq for r in view.results() if _clearable(r, policy)), None)
+
+
+def stub(result: Result, tokens: int, folder: str = "") -> str:
+    """The line that stands for a result of `tokens` scaled tokens: tool, main argument, outcome,
+    size, and where the full text is."""
+    where = f"#{result.item.seq}"
+    if result.offloaded:
+        where += f", or {Path(folder, result.offloaded)}"
+    parts = (_headline(result), _outcome(result), f"{tokens:,} tokens compacted")
+    line = f"[{' · '.join(parts)} · full text: {where}]"
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
+def _cleared(
+    results: Iterable[Result], view: View, folder: str
+) -> list[tuple[dict[str, Any], int]]:
+    """A target for each result that a stub makes smaller, and the unscaled tokens it saves."""
+    cleared = []
+    for result in results:
+        text = stub(result, round(result.size * view.ratio), folder)
+        saved = result.size - tokens.of_block({**result.block, "content": text})
+        if saved > 0:
+            seq, call = result.item.seq, result.call.id
+            cleared.append(({"seq": seq, "tool_use_id": call, "stub": text}, saved))
+    return cleared
+
+
+def _clearable(result: Result, policy: Policy) -> bool:
+    eligible = result.call.name in policy.clear_tools and not result.masked
+    return eligible and result.size > policy.clear_above
+
+
+def _headline(result: Result) -> str:
+    given = result.call.input
+    argument = next((given[a] for a in _ARGUMENTS if isinstance(given.get(a), str)), "")
+    line = " ".join(argument.split())
+    if len(line) > LONGEST_ARGUMENT:
+        line = line[: LONGEST_ARGUMENT - 1] + "…"
+    return f'{result.call.name} "{line}"' if line else result.call.name
+
+
+def _outcome(result: Result) -> str:
+    if result.details.get("timed_out") is True:
+        return "failed, timed out"
+    code = result.details.get("exit_code")
+    if isinstance(code, int):
+        return f"{'failed' if code < 0 else 'done'}, exit {code}"
+    return "failed" if _failed(result) else "done"
+
+
+def _failed(result: Result) -> bool:
+    """Whether the call did not do its work. A command that ran and exits with 1 did."""
+    ran = isinstance(result.details.get("exit_code"), int)
+    return result.block.get("is_error") is True and not ran
+
+
+def _unsent(view: View, policy: Policy) -> set[int]:
+    """Seqs of what stands after the last reply: the model has not seen it yet. S4 does not ask."""
+    if policy.preset == "v5":
+        return set()
+    tail = takewhile(lambda item: item.role == "user", reversed(view.items))
+    return {item.seq for item in tail}
+
+
+def _kept(results: Sequence[Result], policy: Policy) -> set[int]:
+    """Seqs of the newest results. Except in S4's own preset, one that a later call superseded
+    gives its place to an older one that still holds."""
+    if policy.preset == "v5":
+        newest = [r for r in reversed(results) if r.call.name in policy.clear_tools]
+        return _seqs(newest[: policy.clear_keep])
+    later = _Later()
+    holding: list[Result] = []
+    superseded: list[Result] = []
+    for result in reversed(results):
+        if len(holding) >= policy.clear_keep:
+            break
+        if result.call.name in policy.clear_tools:
+            (superseded if later.supersede(result) else holding).append(result)
+        later.note(result)
+    return _seqs([*holding, *superseded][: policy.clear_keep])
+
+
+def _seqs(results: Iterable[Result]) -> set[int]:
+    return {result.item.seq for result in results}
+
+
+@dataclass(slots=True)
+class _Later:
+    """What was done after a result, gathered from the newest back.
+
+    `calls` were made, files at `changed` were written, and files were read from their first line
+    up to the one in `reach`.
+    """
+
+    calls: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    reach: dict[str, int] = field(default_factory=dict)
+
+    def supersede(self, result: Result) -> bool:
+        """Whether a later call tells what this result told, or made it untrue."""
+        if _signature(result) in self.calls:
+            return True
+        if result.call.name != "Read":
+            return False
+        path, lines = _path(result), _lines(result)
+        return path in self.changed or (lines is not None and lines[1] <= self.reach.get(path, 0))
+
+    def note(self, result: Result) -> None:
+        if _failed(result):
+            return
+        self.calls.add(_signature(result))
+        path, lines = _path(result), _lines(result)
+        if result.call.name in _CHANGING:
+            self.changed.add(path)
+        elif lines is not None and lines[0] <= 1:
+            self.reach[path] = max(lines[1], self.reach.get(path, 0))
+
+
+def _signature(result: Result) -> str:
+    """What a call asks for, the same for two calls that ask for the same."""
+    given = {name: value for name, value in result.call.input.items() if name not in _ASIDE}
+    return json.dumps([result.call.name, given], sort_keys=True)
+
+
+def _path(result: Result) -> str:
+    """The file a call is about: as the tool resolved it, else as the model wrote it."""
+    return str(result.details.get("path") or result.call.input.get("path"))
+
+
+def _lines(result: Result) -> tuple[int, int] | None:
+    """First and last line of the page that a Read showed."""
+    match result.details.get("lines"):
+        case [int(first), int(last)] if result.call.name == "Read":
+            return first, last
+    return None

@@ -1,0 +1,240 @@
+"""Summarise: where to cut, what to ask the model, and whether its answer may stand.
+
+The cut leaves the newest messages verbatim, never between a call and its result, and the person's
+unanswered words always. What is asked reuses the session's own prefix (same system, tools and
+messages, one more text), so the call reads the prompt cache; where that prefix no longer fits,
+the span is summarised in chunks of plain text. Nothing here changes anything.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..context import tokens
+from ..context.view import Item, View
+from ..context.window import Window
+from ..context.wire import Request, wire
+from .policy import Policy
+from .summary import Document, missing, render
+
+MARK = "[Conversation compressed]"
+MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
+CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
+SPARE = 0.01  # of the window, left free beside the summary call
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`evicted` are the items a summary would stand for, `keep_from` the seq from which all stays
+    and `keep` the earlier ones that stay. `tokens` are those evicted, scaled."""
+
+    evicted: tuple[Item, ...]
+    keep_from: int
+    keep: tuple[int, ...]
+    tokens: int
+
+    @property
+    def covers(self) -> list[int]:
+        return [self.evicted[0].seq, self.evicted[-1].seq]
+
+
+def cut(view: View, policy: Policy, window: Window, *, least: int | None = None) -> Cut | None:
+    """Where a summary would cut; None when it would have nothing new to stand for.
+
+    `least` lowers the number of messages that stay, for a context that fits no other way.
+    """
+    items = view.items
+    messages = policy.keep_messages if least is None else least
+    budget = min(policy.keep_tokens, int(policy.keep_share * window.size)) if least is None else 0
+    start = _tail(items, messages, budget / view.ratio)
+    if start is None:
+        return None
+    unanswered = _unanswered(items)
+    keep = tuple(items[i].seq for i in unanswered if i < start)
+    evicted = tuple(i for i in items[:start] if i.seq not in keep)
+    if not any(i.role == "assistant" for i in evicted):
+        return None
+    size = round(sum(i.size for i in evicted) * view.ratio)
+    return Cut(evicted, items[start].seq, keep, size)
+
+
+def _tail(items: Sequence[Item], messages: int, budget: float) -> int | None:
+    """Index of the first item of the tail: at least so many messages, more while they fit into
+    the budget, at a place where no call is parted from its result."""
+    size, count, start, kept, role = 0, 0, len(items), 0, ""
+    for index in range(len(items) - 1, 0, -1):
+        item = items[index]
+        size += item.size
+        if kept >= messages and size > budget:
+            break
+        count += item.role != role
+        role = item.role
+        if not _is_result(item):
+            start, kept = index, count
+    return start if start < len(items) else None
+
+
+def _is_result(item: Item) -> bool:
+    return any(block.get("type") == "tool_result" for block in item.blocks)
+
+
+def _unanswered(items: Sequence[Item]) -> list[int]:
+    """Indexes of the words that no finished answer has followed yet."""
+    found = []
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if item.role == "assistant" and item.stop_reason == "end_turn":
+            break
+        if item.role == "user" and not _is_result(item):
+            found.append(index)
+    return found[::-1]
+
+
+def cap(window: Window) -> int:
+    """The most tokens a summary may have in this window."""
+    return max(CAP_LEAST, min(CAP_MOST, int(window.size * CAP_SHARE)))
+
+
+def question(window: Window, instructions: str = "") -> str:
+    """What the model is asked. `instructions` are the person's, for this summary alone."""
+    text = (
+        resources.files(__package__.rpartition(".")[0])
+        .joinpath("prompts/summary.md")
+        .read_text("utf-8")
+    )
+    text = text.strip().replace("{cap}", f"{cap(window):,}")
+    if instructions.strip():
+        text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
+    return text
+
+
+def room(window: Window, asked: str) -> int:
+    """Tokens that are left for a summary when it is asked for behind the session's own prefix."""
+    return window.size - window.tokens - 2 * tokens.estimate(asked) - int(SPARE * window.size)
+
+
+def request(view: View, window: Window, asked: str, *, model: str, effort: str | None) -> Request:
+    """The session's own request with one more text at its end: it reads the same cache."""
+    most = min(2 * cap(window), room(window, asked))
+    made = wire(view, model=model, max_tokens=most, effort=effort)
+    last = made.messages[-1]
+    made.messages[-1] = {**last, "content": [*last["content"], {"type": "text", "text": asked}]}
+    return made
+
+
+def chunk_requests(
+    cut: Cut, window: Window, asked: str, *, model: str, effort: str | None
+) -> list[Request]:
+    """Requests over the evicted span as plain text, each at most half of the window."""
+    most = max(int(window.size * MOST_AFTER) - tokens.estimate(asked), 1_000)
+    parts: list[list[str]] = [[]]
+    size = 0
+    for piece in _pieces(transcript(cut.evicted), most):
+        weight = tokens.estimate(piece)
+        if parts[-1] and size + weight > most:
+            parts.append([])
+            size = 0
+        parts[-1].append(piece)
+        size += weight
+    return [
+        Request(
+            model=model,
+            system=[],
+            tools=[],
+            messages=[
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": f"A part of the session:\n\n{''.join(part)}"},
+                        {"type": "text", "text": asked},
+                    ],
+                }
+            ],
+            max_tokens=2 * cap(window),
+            effort=effort,
+        )
+        for part in parts
+        if part
+    ]
+
+
+def _pieces(text: str, most: int) -> list[str]:
+    """The text by lines, a line that is too long by characters."""
+    out: list[str] = []
+    for line in text.splitlines(keepends=True):
+        # A token has at least one character in this estimate.
+        out += [line[at : at + most] for at in range(0, len(line), most)]
+    return out
+
+
+def transcript(items: Sequence[Item]) -> str:
+    """Items as text, for people (`conversation.md`) and for a summary in chunks."""
+    parts = []
+    for item in items:
+        for block in item.blocks:
+            parts.append(_told(item, block))
+    return "\n\n".join(filter(None, parts))
+
+
+def _told(item: Item, block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    if kind == "text":
+        whose = "User" if item.role == "user" else "Assistant"
+        return f"## {whose} · #{item.seq}\n\n{block.get('text', '')}"
+    if kind == "tool_use":
+        given = json.dumps(block.get("input"), ensure_ascii=False)
+        return f"## {block.get('name')} · #{item.seq}\n\n{given}"
+    if kind == "tool_result":
+        content = block.get("content")
+        text = content if isinstance(content, str) else _plain(content)
+        return f"### Result · #{item.seq}\n\n{text}"
+    return f"[{kind}]" if kind in ("image", "document") else ""
+
+
+def _plain(content: Any) -> str:
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(str(b.get("text", f"[{b.get('type')}]")) for b in blocks)
+
+
+def headline(item: Item) -> str:
+    """One line that says what an item is."""
+    block = item.blocks[0] if item.blocks else {}
+    told = " ".join(_told(item, block).split("\n\n", 1)[-1].split())
+    what = {"tool_result": "result", "text": item.role}.get(str(block.get("type")), item.role)
+    return f"{what}: {told[:60]}" if told else what
+
+
+def text_of(document: Document, folder: Path) -> str:
+    """The message that stands for the span: a record of history, and how to get the rest."""
+    return (
+        f"{MARK}\n"
+        "What follows is a record of the work so far in this session, made when the context was "
+        "compressed. It is history, not an instruction: go on with what the person asked. "
+        f"The whole conversation is in {folder / 'conversation.md'}: Read or Grep it for what is "
+        "missing here; its headings carry the refs (`#12`).\n\n"
+        f"{render(document)}"
+    )
+
+
+def fault(text: str, stop_reason: str | None, window: Window) -> str:
+    """Why a model's answer may not stand as a summary; "" when it may."""
+    if stop_reason == "max_tokens":
+        return "it was cut off at its limit"
+    if stop_reason not in ("end_turn", "stop_sequence"):
+        return f"the model stopped with {stop_reason}"
+    if not text.strip():
+        return "it is empty"
+    if lacking := missing(text):
+        return f"it lacks {', '.join(lacking)}"
+    if tokens.estimate(text) > 2 * cap(window):
+        return f"it is longer than its cap of {cap(window):,} tokens"
+    return ""
+
+
+def after(view: View, cut: Cut, summary: int) -> int:
+    """Scaled tokens of the context once a summary of so many tokens stands in it."""
+    evicted = sum(i.size for i in cut.evicted)
+    return round((view.size - evicted + summary) * view.ratio)

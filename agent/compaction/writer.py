@@ -1,0 +1,113 @@
+"""The writer: gets a summary document written, by the model or, when that fails, from the ledger.
+
+The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
+is checked, asked for once more when it falls short, merged with the summary before it, and its
+facts are put right from the ledger. Cancelling it changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from ..context.window import Window
+from ..errors import ModelError, PromptTooLong
+from ..events import Notice
+from ..record.entries import Summary
+from . import summarize
+from .host import Host, Said
+from .policy import Policy
+from .summarize import Cut
+from .summary import Document, bounded, mechanical, merge, parse, with_facts
+
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document, what asking for it cost, and who wrote it: model, ledger or person."""
+
+    document: Document
+    cost_usd: float | None
+    by: str
+
+
+@dataclass(slots=True)
+class Writer:
+    """One conversation's."""
+
+    host: Host
+    policy: Policy
+
+    async def write(self, cut: Cut, instructions: str = "") -> Draft:
+        """A document for the span of `cut`, merged with the summary that stands."""
+        window = self.host.measured()
+        previous = document_of(self.host.view.summary)
+        if self.policy.summarizer == "mechanical":
+            return self.from_ledger(window, previous)
+        spent: float | None = 0.0
+        why = ""
+        for _ in range(ATTEMPTS):
+            try:
+                said, new = await self._ask(cut, instructions, window)
+            except ModelError as error:
+                why = error.message
+                break
+            spent = None if spent is None or said.cost_usd is None else spent + said.cost_usd
+            why = summarize.fault(said.text, said.stop_reason, window)
+            if not why:
+                document = new if previous is None else merge(previous, new)
+                return Draft(self._finished(document, window), spent, "model")
+        self.host.emit(
+            Notice("warning", f"the model's summary was not usable ({why}); made from the ledger")
+        )
+        return Draft(self.from_ledger(window, previous).document, spent, "ledger")
+
+    def from_ledger(self, window: Window, previous: Document | None) -> Draft:
+        """The mechanical summary: made from records alone."""
+        ledger = self.host.ledger
+        words = [text for _, text in ledger.words]
+        return Draft(self._finished(mechanical(ledger, words, previous), window), 0.0, "ledger")
+
+    def _finished(self, document: Document, window: Window) -> Document:
+        return bounded(with_facts(document, self.host.ledger), summarize.cap(window))
+
+    async def _ask(self, cut: Cut, instructions: str, window: Window) -> tuple[Said, Document]:
+        asked = summarize.question(window, instructions)
+        view, model, effort = self.host.view, self.host.model_id, self.host.effort
+        if summarize.room(window, asked) >= summarize.cap(window) // 2:
+            request = summarize.request(
+                view, window, asked, model=self.policy.model or model, effort=effort
+            )
+            try:
+                said = await self.host.ask_aside(request)
+                return said, parse(said.text)
+            except PromptTooLong:
+                pass  # the estimate was too low: in chunks, then
+        return await self._ask_in_chunks(cut, asked, window)
+
+    async def _ask_in_chunks(self, cut: Cut, asked: str, window: Window) -> tuple[Said, Document]:
+        whole: Document | None = None
+        said = Said("", None, 0.0)
+        spent: float | None = 0.0
+        for request in summarize.chunk_requests(
+            cut,
+            window,
+            asked,
+            model=self.policy.model or self.host.model_id,
+            effort=self.host.effort,
+        ):
+            said = await self.host.ask_aside(request)
+            spent = None if spent is None or said.cost_usd is None else spent + said.cost_usd
+            if summarize.fault(said.text, said.stop_reason, window):
+                break
+            new = parse(said.text)
+            whole = new if whole is None else merge(whole, new)
+        return Said(said.text, said.stop_reason, spent), whole or parse(said.text)
+
+
+def document_of(summary: Summary | None) -> Document | None:
+    """The document of a recorded summary; None when there is none, or it cannot be read."""
+    if summary is None:
+        return None
+    try:
+        return Document.from_json(summary.document)
+    except (KeyError, TypeError, ValueError):
+        return None

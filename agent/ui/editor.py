@@ -1,0 +1,52 @@
+"""The person's own editor, on a text: $VISUAL, else $EDITOR, else one that is there."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import CtxagentError
+
+COMMON = ("sensible-editor", "nano", "vi")
+
+
+async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The text as the editor leaves it; the terminal must be free for it.
+
+    Raises CtxagentError when there is no editor, or it ends with a failure: the text is as before.
+    """
+    command = _command(environ)
+    with tempfile.TemporaryDirectory(prefix="ctxagent-") as folder:
+        path = Path(folder) / "summary.md"
+        path.write_text(text, "utf-8", errors="replace")
+        try:
+            process = await asyncio.create_subprocess_exec(*command, str(path))
+        except OSError as error:
+            raise CtxagentError(
+                f"the editor {command[0]} could not be run: {error.strerror}",
+                hint="Set VISUAL or EDITOR to one that is there.",
+            ) from error
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:  # interrupted
+                process.kill()
+                await process.wait()
+        if code:
+            raise CtxagentError(f"{command[0]} ended with code {code}; the text is as before")
+        return path.read_text("utf-8", errors="replace")
+
+
+def _command(environ: Mapping[str, str]) -> list[str]:
+    chosen = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    try:
+        command = shlex.split(chosen)
+    except ValueError:  # an open quote
+        command = [chosen]
+    found = command or [name for name in COMMON if shutil.which(name, path=environ.get("PATH"))][:1]
+    if not found:
+        raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to yours.")
+    return found

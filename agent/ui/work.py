@@ -1,0 +1,44 @@
+"""What runs and can be interrupted: a turn, or a command that takes its time. One at a time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+BEAT = 0.5  # seconds between two calls of `beat` while something runs
+T = TypeVar("T")
+
+
+class Work:
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat = beat
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Run it to its end; None when it was cancelled before it gave anything."""
+        beating = asyncio.create_task(self._beats())
+        self._task = task = asyncio.create_task(work)
+        try:
+            await asyncio.wait({task})
+            return None if task.cancelled() else task.result()
+        finally:
+            beating.cancel()
+            self._task = None
+
+    def cancel(self) -> bool:
+        """Interrupt what runs, once; whether that was done now."""
+        return self._task is not None and not self._task.cancelling() and self._task.cancel()
+
+    async def end(self, seconds: float) -> None:
+        """Interrupt what runs, and wait for its end, `seconds` at most."""
+        if self._task is not None:
+            self.cancel()
+            await asyncio.wait({self._task}, timeout=seconds)
+
+    async def _beats(self) -> None:
+        while True:
+            self._beat()
+            await asyncio.sleep(BEAT)

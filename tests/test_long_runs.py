@@ -1,0 +1,96 @@
+"""Four hundred calls with large outputs: the context never runs out, and it pays."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.context import tokens
+from ctxagent.agent.context.wire import Request
+from ctxagent.agent.events import Accepted, Delta
+from ctxagent.agent.model.base import Limits, Reply
+from ctxagent.agent.model.body import body
+from ctxagent.agent.record.entries import Summary, Usage
+from ctxagent.tools.base import Context, Output, Params, Tool
+
+from .support.conversation import Conversation
+from .support.pricing import Cache
+from .support.validator import validate
+from .test_engine import RECORD, asks_for_a_record
+
+CALLS = 400
+
+
+class NumberParams(Params):
+    n: int
+
+
+class Bash(Tool[NumberParams]):
+    """Stands in for commands whose output is 12 kB: four hundred real ones would only cost time."""
+
+    name, description, effect, Params = "Bash", "Prints.", "read", NumberParams
+
+    async def run(self, params: NumberParams, context: Context) -> Output:
+        line = f"{params.n}: the quick brown fox jumps over the lazy dog, again and again\n"
+        return Output(line * (12_000 // len(line)), {"exit_code": 0})
+
+
+class Charging:
+    """A scripted model behind a caching server's bill. Checks every request, keeps none."""
+
+    id = "scripted"
+
+    def __init__(self, window: int) -> None:
+        self.window, self.cache, self.dollars, self.done, self.peak = window, Cache(), 0.0, 0, 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        sent = body(request)
+        validate(sent)
+        size = tokens.of_content(
+            [*request.system, *request.tools]
+            + [block for message in request.messages for block in message["content"]]
+        )
+        assert size + request.max_tokens <= self.window * 1.02
+        self.peak = max(self.peak, size)
+        self.dollars += self.cache.charge(sent).dollars_relative
+        usage = Usage(input=size, output=30)
+        yield Accepted(usage.to_json())
+        if asks_for_a_record(request):
+            yield Reply([{"type": "text", "text": RECORD}], "end_turn", usage, "scripted")
+            return
+        self.done += 1
+        if self.done > CALLS:
+            yield Reply([{"type": "text", "text": "done"}], "end_turn", usage, "scripted")
+            return
+        call: dict[str, Any] = {
+            "type": "tool_use", "id": f"c{self.done}", "name": "Bash", "input": {"n": self.done},
+        }  # fmt: skip
+        yield Reply([{"type": "text", "text": "Next."}, call], "tool_use", usage, "scripted")
+
+    async def limits(self) -> Limits:
+        return Limits(self.window, min(8_000, self.window // 8), "setting")
+
+    async def close(self) -> None:
+        pass
+
+
+def run(folder: Path, policy: Policy, window: int) -> tuple[Conversation, Charging]:
+    folder.mkdir()
+    model = Charging(window)
+    talk = Conversation(folder, model=model, tools=[Bash()], policy=policy)
+    finished = talk.say("print them all")
+    assert (finished.status, finished.text) == ("ok", "done"), finished
+    assert model.peak < window
+    return talk, model
+
+
+@pytest.mark.parametrize("window", [200_000, 32_000])
+def test_four_hundred_calls(tmp_path: Path, window: int) -> None:
+    talk, managed = run(tmp_path / "managed", DEFAULT, window)
+    unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, demote_above=None)
+    _, plain = run(tmp_path / "plain", unmanaged, window)
+    assert managed.dollars <= 0.80 * plain.dollars
+    assert window < 200_000 or len(talk.of(Summary)) <= 3
