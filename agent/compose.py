@@ -21,6 +21,7 @@ from ..tools.write import Write
 from . import prompt
 from .approval import Approval
 from .compaction.policy import PRESETS, Policy
+from .context import tokens
 from .context.view import fold
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
@@ -49,6 +50,7 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
     Raises SessionError when the session does not exist or is in use, UsageError for a budget that
     cannot be kept, and what the model says of its script.
     """
+    tokens.use_vocabulary()
     settings = launch.settings
     model = launch.model or make_model(settings, launch.environ)
     if launch.bounds.dollars is not None and known(model.id) is None:

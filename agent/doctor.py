@@ -2,16 +2,20 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from .config import Loaded
+from .context import tokens
 from .context.view import fold
 from .context.wire import UNKNOWN_OUTCOME, messages
 from .errors import conceal
 from .record.log import read
+
+FETCHING = 60  # seconds for a download
 
 
 class Finding(NamedTuple):
@@ -38,8 +42,27 @@ def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
         _writable(state),
         Finding("git", shutil.which("git") or "not found: no branch and status for the model"),
         Finding("ripgrep", shutil.which("rg") or "not found: Grep searches in Python, slower"),
+        Finding(
+            "tokenizer", str(tokens.vocabulary() or "word classes; --fetch-tokenizer gets one")
+        ),
         Finding("settings", ", ".join(loaded.notices) or "all in force"),
     ]
+
+
+def fetch() -> Finding:
+    """Let tiktoken download its vocabulary, in a process that is ended after a minute."""
+    if tokens.vocabulary() is None:
+        command = [sys.executable, "-c", "import tiktoken; tiktoken.get_encoding('cl100k_base')"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=FETCHING, stdin=subprocess.DEVNULL
+            )
+        except subprocess.TimeoutExpired:
+            return Finding("tokenizer", f"not fetched: no answer in {FETCHING} s", False)
+        if done.returncode or tokens.vocabulary() is None:
+            why = done.stderr.strip().splitlines()[-1:] or ["unknown reason"]
+            return Finding("tokenizer", f"not fetched: {why[0][:200]}", False)
+    return Finding("tokenizer", f"{tokens.vocabulary()}")
 
 
 def check_session(log: Path) -> list[Finding]:

@@ -133,19 +133,21 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> None:
 
 @main.command()
 @click.argument("id", required=False)
+@click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
 @click.pass_obj
-def doctor(options: dict[str, Any], id: str | None) -> None:
+def doctor(options: dict[str, Any], id: str | None, fetch_tokenizer: bool) -> None:
     """Check the set-up, or one session's log."""
 
     def run() -> int:
-        from ..doctor import check_session, check_setup
+        from ..doctor import check_session, check_setup, fetch
 
         project = project_of(options)
-        findings = (
-            check_setup(load(options), project.state)
-            if id is None
-            else check_session(project.find(id))
-        )
+        if fetch_tokenizer:
+            findings = [fetch()]
+        elif id is None:
+            findings = check_setup(load(options), project.state)
+        else:
+            findings = check_session(project.find(id))
         for finding in findings:
             say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what}: {finding.found}")
         return 0 if all(f.ok for f in findings) else 1

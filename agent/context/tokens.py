@@ -3,11 +3,17 @@
 The truth is the usage of the last reply; only what was appended since is estimated, and each
 reply teaches a factor for the model in use (`window.py`). The estimate counts word classes by a
 regular expression: measured against a Claude tokenizer with one fitted factor it errs by 5 % at
-the median and 17 % at p90, where characters/3.5 errs by 16 % and 51 %.
+the median and 17 % at p90, where characters/3.5 errs by 16 % and 51 %. Where the vocabulary of
+tiktoken's cl100k is on disk already it counts instead (7 % and 15 %, and fewer gross errors).
 """
 
+import hashlib
 import json
+import os
 import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _CLASSES = re.compile(
@@ -20,17 +26,53 @@ _CLASSES = re.compile(
     r"|[^\x00-\x7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}"
 )
 _SAMPLE = 65_536
+VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
+_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 _IMAGE = 1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
+
+
+def _word_classes(text: str) -> int:
+    return len(_CLASSES.findall(text))
+
+
+_count: Callable[[str], int] = _word_classes
+
+
+def vocabulary() -> Path | None:
+    """The file of the vocabulary, where tiktoken looks for it; None when it is not there, whole.
+
+    Only then may tiktoken be asked: it would download what it misses, with no time limit.
+    """
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder is None:
+        folder = str(Path(tempfile.gettempdir()) / "data-gym-cache")
+    path = Path(folder) / VOCABULARY
+    try:
+        whole = folder and hashlib.sha256(path.read_bytes()).hexdigest() == _SHA256
+    except OSError:
+        return None
+    return path if whole else None
+
+
+def use_vocabulary() -> bool:
+    """Count with the vocabulary from now on, if it is on disk; loading it takes 0.3 s."""
+    global _count
+    if _count is _word_classes and vocabulary() is not None:
+        import tiktoken
+
+        encode = tiktoken.get_encoding("cl100k_base").encode_ordinary
+        _count = lambda text: len(encode(text))  # noqa: E731
+    return _count is not _word_classes
 
 
 def estimate(text: str) -> int:
     """About how many tokens `text` has. Above 256 KiB three samples stand for the whole, so the
     cost is bounded."""
     if len(text) <= 4 * _SAMPLE:
-        return len(_CLASSES.findall(text))
+        return sum(_count(text[at : at + _SAMPLE]) for at in range(0, len(text), _SAMPLE))
     middle = len(text) // 2
     samples = (text[:_SAMPLE], text[middle : middle + _SAMPLE], text[-_SAMPLE:])
-    return sum(len(_CLASSES.findall(s)) for s in samples) * len(text) // (3 * _SAMPLE)
+    return sum(_count(s) for s in samples) * len(text) // (3 * _SAMPLE)
 
 
 def of_block(block: dict[str, Any]) -> int:

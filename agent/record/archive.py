@@ -4,16 +4,22 @@
 summary, before the summary is applied (S0, S4); `summary.md` is the newest summary.
 """
 
+import errno
 import os
 from pathlib import Path
 
 from ..errors import RecordError
 from .log import make_private
 
+MOST_OFFLOADED = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
+
 
 def offload(path: Path, text: str) -> None:
-    """Write a text to a new file of `offloaded/`. Raises OSError."""
+    """Write a text to a new file of `offloaded/`. Raises OSError, also when the session has its
+    fill of such files already."""
     make_private(path.parent)
+    if sum(entry.stat().st_size for entry in os.scandir(path.parent)) > MOST_OFFLOADED:
+        raise OSError(errno.EDQUOT, f"the session has offloaded {MOST_OFFLOADED >> 30} GiB already")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(text.encode("utf-8", "surrogatepass"))
