@@ -8,11 +8,14 @@ import asyncio
 import os
 import tempfile
 import tomllib
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from .compaction.summarize import is_question
+from .context.wire import Request
 from .events import Ask, Emit
 from .loop import Loop
 from .model.scripted import ScriptedModel, Step
@@ -23,6 +26,8 @@ This is a demo. The model is scripted: its replies were written beforehand, nobo
 The project, the tools, the test runs and the recorded session are real; no key, no network.
 """
 ALLOWED = ("Bash(python3 -m unittest:*)",)
+WINDOW = 20_000  # tokens: small, so that the layers of compaction have something to do
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 
 
 def play(*, fast: bool) -> int:
@@ -36,7 +41,7 @@ def play(*, fast: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
         project = Path(folder).resolve() / "cart"
         _lay_out(project, script["files"])
-        model = ScriptedModel(_steps(script), pace=0.0 if fast else 0.03)
+        model = ScriptedModel(_player(script), pace=0.0 if fast else 0.03, window=WINDOW)
 
         async def open_session(emit: Emit, ask: Ask, **choice: Any) -> Loop:
             return await asyncio.to_thread(_opened, project, model, emit, ask)
@@ -73,6 +78,27 @@ def _lay_out(project: Path, files: dict[str, str]) -> None:
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip("\n"), "utf-8")
+    (project / "logs").mkdir()
+    for day in DAYS:
+        lines = [
+            f"{day} {n:04} INFO checkout of order {4_540 + n} took 12 ms" for n in range(1, 260)
+        ]
+        if day == "thursday":
+            lines[170] = "thursday 0171 ERROR checkout of order 4711: discount 1.5 is not a share"
+        (project / "logs" / f"{day}.log").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _player(script: dict[str, Any]) -> Callable[[Request], Step]:
+    """The script's steps in their order, and its summary whenever one is asked for."""
+    steps = iter(_steps(script))
+
+    def play(request: Request) -> Step:
+        last = request.messages[-1]["content"][-1]
+        if is_question(str(last.get("text", ""))):
+            return Step(text=script["summary"].strip())
+        return next(steps)
+
+    return play
 
 
 def _steps(script: dict[str, Any]) -> list[Step]:

@@ -429,6 +429,14 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     assert "FAILED (failures=1)" in done.stdout
     assert "Ran 4 tests" in done.stdout
     assert "OK" in done.stdout
+    for shown in (  # every layer, on real results
+        "Offloaded Content Reference",
+        "1 old result cleared",
+        "summarised by the model",
+        "order 4541 took 12 ms",
+        "Order 4541, at logs/monday.log:1.",
+    ):
+        assert shown in done.stdout
 
 
 def test_an_interrupt_after_the_result_changes_nothing(place: Place) -> None:

@@ -24,10 +24,10 @@ Layer = Literal["demote", "microcompact", "truncate"]
 BATCH = 0.01  # of the window: what truncating must save to be worth an edit of history
 LEVEL_BATCH = 0.50  # of the window: see `Masks._level`
 TOGETHER = 3  # times the limit of one result: what the results of one message may have in all
-DONE: dict[Layer, str] = {
-    "demote": "results moved to files",
-    "microcompact": "old results cleared",
-    "truncate": "inputs truncated",
+DONE: dict[Layer, tuple[str, str]] = {  # for one, and for several
+    "demote": ("result moved to a file", "results moved to files"),
+    "microcompact": ("old result cleared", "old results cleared"),
+    "truncate": ("input truncated", "inputs truncated"),
 }
 
 
@@ -139,7 +139,10 @@ class Masks:
                 trigger=trigger,
             )
         )
-        seconds, what = time.monotonic() - started, f"{len(targets)} {DONE[layer]}"
+        seconds, what = (
+            time.monotonic() - started,
+            f"{len(targets)} {DONE[layer][len(targets) > 1]}",
+        )
         self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, len(targets), what))
 
 

@@ -21,6 +21,7 @@ from .policy import Policy
 from .summary import Document, missing, render
 
 MARK = "[Conversation compressed]"
+BEGINS = "The context of this session is about to be compressed."  # see prompts/summary.md
 MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
 CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
 SPARE = 0.01  # of the window, left free beside the summary call
@@ -109,6 +110,11 @@ def question(window: Window, instructions: str = "") -> str:
     if instructions.strip():
         text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
     return text
+
+
+def is_question(text: str) -> bool:
+    """Whether a text is what `question` asks."""
+    return text.startswith(BEGINS)
 
 
 def room(window: Window, asked: str) -> int:

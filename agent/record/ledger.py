@@ -1,7 +1,7 @@
 """The ledger: facts folded from the log without a model.
 
 Which files were created, changed, deleted or only read, which commands ran and which of them still
-fail, what the person said, what was not authorised. It is fed entry by entry, each at the same
+fail, what the person said and pinned, what was not authorised. It is fed entry by entry, each at the same
 cost however long the log is; its views are for reading only. Nothing here looks at the disk.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from .entries import Assistant, Entry, Note, Session, ToolResult, User
+from .entries import Assistant, Entry, Note, Pin, Session, ToolResult, Unpin, User
 from .sessions import plain
 
 Action = Literal["created", "modified", "deleted"]
@@ -67,6 +67,7 @@ class Ledger:
     _todos: list[dict[str, str]] = field(default_factory=list)
     _denials: dict[str, None] = field(default_factory=dict)
     _offloaded: dict[str, int] = field(default_factory=dict)
+    _pins: dict[int, str] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. What a garbled log has in the place of a fact counts for nothing."""
@@ -82,6 +83,10 @@ class Ledger:
         elif isinstance(entry, Note):
             if entry.topic == "permission":
                 self._denials[entry.text] = None
+        elif isinstance(entry, Pin):
+            self._pins[entry.ref if isinstance(entry.ref, int) else entry.seq] = entry.text
+        elif isinstance(entry, Unpin):
+            self._pins = {ref: text for ref, text in self._pins.items() if ref != entry.ref}
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
 
@@ -122,6 +127,11 @@ class Ledger:
     def offloaded(self) -> Mapping[str, int]:
         """Files under the session's folder that hold whole results, with the results' refs."""
         return self._offloaded
+
+    @property
+    def pins(self) -> Mapping[int, str]:
+        """What the person pinned, by ref; a text of their own under the ref of its pin."""
+        return self._pins
 
     def shown(self, path: str) -> str:
         """A path relative to the session's directory when inside it, else absolute."""

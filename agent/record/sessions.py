@@ -21,6 +21,7 @@ from .entries import (
     Assistant,
     Content,
     Entry,
+    Pin,
     Summary,
     ToolResult,
     User,
@@ -159,7 +160,7 @@ def whole_text(log: Path, seq: int) -> str | None:
         return plain(entry.content)
     if isinstance(entry, Assistant):
         return json.dumps(entry.content, ensure_ascii=False, indent=1)
-    return entry.text if isinstance(entry, Summary) else None
+    return entry.text if isinstance(entry, Summary | Pin) else None
 
 
 def plain(content: Content) -> str:
