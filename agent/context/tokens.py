@@ -44,11 +44,9 @@ def vocabulary() -> Path | None:
     Only then may tiktoken be asked: it would download what it misses, with no time limit.
     """
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    if folder is None:
-        folder = str(Path(tempfile.gettempdir()) / "data-gym-cache")
-    path = Path(folder) / VOCABULARY
-    try:
-        whole = folder and hashlib.sha256(path.read_bytes()).hexdigest() == _SHA256
+    try:  # to find a temporary directory, a file is written there: a full disk has none
+        path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / VOCABULARY
+        whole = folder != "" and hashlib.sha256(path.read_bytes()).hexdigest() == _SHA256
     except OSError:
         return None
     return path if whole else None

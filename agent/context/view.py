@@ -8,8 +8,8 @@ An edit of history (a mask, a summary, a changed system prompt) leaves out all t
 after it, because newer models bind each thinking block to everything before it (DESIGN section 5).
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..record.entries import (
@@ -27,6 +27,7 @@ from ..record.entries import (
 from . import tokens
 
 REFUSED = "refusal"
+THINKING = ("thinking", "redacted_thinking")
 RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
 CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
 
@@ -221,22 +222,44 @@ class View:
 
 def fold(entries: Iterable[Entry]) -> View:
     """The view of a log: every entry folded in order, reverted ones left out. With a summary goes
-    what was said again because of it: the words right after it that are no person's."""
+    what was said again because of it: the words right after it that are no person's. A reply that
+    was given while other acts stood than do now loses what was true only then."""
     listed = list(entries)
-    reverted: set[int] = set()
-    for entry in reversed(listed):  # a revert may itself be reverted later
-        if isinstance(entry, Revert) and entry.seq not in reverted:
-            reverted.add(entry.target)
+    reverts = [e for e in listed if isinstance(e, Revert)]
+    reverted = _reverted(reverts)
+    passed: list[Revert] = []
+    changed = min(reverted, default=None)  # the first act that stood then and not now, or reverse
     view, renewing = View(), False
     for entry in listed:
         undone = isinstance(entry, (Mask, Summary)) and entry.seq in reverted
         renewal = renewing and isinstance(entry, User) and entry.source in RENEWED
         renewing = renewal or (undone and isinstance(entry, Summary))
+        if isinstance(entry, Revert):
+            passed.append(entry)
+            changed = min(_reverted(passed) ^ reverted, default=None)
         if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
+        elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
+            view.add(_outdated(entry))
         else:
             view.add(entry)
     return view
+
+
+def _reverted(reverts: Sequence[Revert]) -> set[int]:
+    """Seqs of the masks and summaries that these take back; a revert may itself be reverted."""
+    targets: set[int] = set()
+    for revert in reversed(reverts):
+        if revert.seq not in targets:
+            targets.add(revert.target)
+    return targets - {revert.seq for revert in reverts}
+
+
+def _outdated(entry: Assistant) -> Assistant:
+    """A reply to another prompt than the view has now: its thinking is bound to that one, and its
+    usage measured that one."""
+    kept = [block for block in entry.content if block.get("type") not in THINKING]
+    return replace(entry, content=kept, usage={})
 
 
 def shown(item: Item) -> list[Block]:
@@ -245,7 +268,7 @@ def shown(item: Item) -> list[Block]:
     out = []
     for block in item.blocks:
         kind = block.get("type")
-        if kind in ("thinking", "redacted_thinking") and not item.thinking:
+        if kind in THINKING and not item.thinking:
             continue
         if kind == "tool_result" and (call := str(block.get("tool_use_id"))) in item.stubs:
             block = {**block, "content": item.stubs[call]}
