@@ -59,8 +59,8 @@ MAY = {
         "tools.listing", "tools.capture",
     },
     "agent.demo": {
-        "agent.compose", "agent.events", "agent.launch", "agent.loop", "agent.model.scripted",
-        "agent.settings", "agent.ui.repl",
+        "agent.compaction.summarize", "agent.compose", "agent.context.wire", "agent.events",
+        "agent.launch", "agent.loop", "agent.model.scripted", "agent.settings", "agent.ui.repl",
     },
     "agent.cli": {"agent"},
 }  # fmt: skip

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.cli import main
 from ctxagent.agent.cli.options import guarded
+from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.ui.headless import Headless
 
 from .support.command import COMMAND, Place
@@ -173,6 +175,16 @@ def test_a_closed_standard_input_holds_no_task(place: Place, arguments: str) -> 
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("ctxagent: there is no task\n")
+
+
+def test_a_preset_is_an_option(place: Place) -> None:
+    shown = place.run("--preset", "ctx-001", "-c", "compact.preset=v5", "config")
+    assert 'compact.preset = "ctx-001"' in shown.stdout
+    unknown = place.run("--preset", "v6", "config")
+    assert unknown.returncode == 2
+    assert "'v6' is not one of" in unknown.stderr
+    option = next(each for each in main.params if each.name == "preset")
+    assert list(option.to_info_dict()["type"]["choices"]) == list(PRESETS)
 
 
 def test_titles_are_clean_wherever_they_are_listed(place: Place) -> None:

@@ -14,7 +14,7 @@ from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import Step
-from ctxagent.agent.record.entries import Summary
+from ctxagent.agent.record.entries import Assistant, Pin, Summary, Unpin
 from ctxagent.agent.ui import commands, render
 from ctxagent.agent.ui.input import PrivateHistory, rank
 
@@ -389,6 +389,55 @@ def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> Non
     assert "next compaction: there is nothing to summarise yet" in desk.run("/context")
     with pytest.raises(UsageError, match="does not take"):
         desk.run("/context all")
+
+
+def test_context_says_why_the_cache_was_missed_last(desk: Desk) -> None:
+    assert "last cache miss" not in desk.run("/context")
+    for cached in (0, 100):
+        usage = {"input": 0, "cache_read": cached, "cache_creation": 5_000, "output": 1}
+        desk.loop.record(Assistant(content=[], usage=usage, stop_reason="end_turn", model="m"))
+    assert "last cache miss: the server's cache had dropped it" in desk.run("/context")
+
+
+def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    assert "nothing is pinned" in desk.run("/pin")
+    assert "pinned as #2: what is in big.txt?" in desk.run("/pin #2")
+    assert ": mind the number" in desk.run("/pin mind the number")
+    entry, words = talk.of(Pin)
+    assert (entry.ref, entry.text) == (2, "what is in big.txt?")
+    assert (words.ref, words.text) == (None, "mind the number")
+    listed = desk.run("/pin").split("\n")
+    assert [line.split()[0] for line in listed[:2]] == ["#2", f"#{words.seq}"]
+    assert desk.loop.context.recall(words.seq) == "mind the number"
+    desk.run("/compact")
+    (summary,) = talk.of(Summary)
+    assert summary.text.endswith(
+        f"\n\n## Pinned\n#2: what is in big.txt?\n#{words.seq}: mind the number"
+    )
+    assert "#2 is no longer pinned" in desk.run("/unpin 2")
+    assert talk.of(Unpin)[0].ref == 2
+    assert "big.txt" not in desk.run("/pin")
+
+
+@pytest.mark.parametrize("words", ["/pin #99", "/unpin 2", "/unpin", "/unpin some words"])
+def test_what_cannot_be_pinned_or_unpinned(desk: Desk, words: str) -> None:
+    before = desk.loop.log.last_seq
+    with pytest.raises(UsageError, match=r"no entry #99|is not pinned"):
+        desk.run(words)
+    assert desk.loop.log.last_seq == before
+
+
+def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.run("/pin mind the number")
+    desk.edited = record("Know every word.") + "\n## Pinned\n#1: a thing nobody pinned\n"
+    desk.answers = ["e", "y"]
+    shown = desk.run("/compact --show")
+    assert ": mind the number" in shown
+    (summary,) = talk.of(Summary)
+    assert summary.text.endswith(": mind the number")
+    assert "nobody pinned" not in summary.text
 
 
 def test_quit(desk: Desk) -> None:

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction import summarize
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
+from ctxagent.agent.compaction.summary import Document
+from ctxagent.agent.context import tokens
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.context.wire import Request, messages
 from ctxagent.agent.errors import CompactionFailed, ModelUnavailable, PromptTooLong
 from ctxagent.agent.events import CallStarted, Compacted, Notice, TurnFinished
 from ctxagent.agent.model.scripted import ScriptedModel, Step
-from ctxagent.agent.record.entries import Assistant, Mask, Summary, ToolResult
+from ctxagent.agent.record.entries import Assistant, Mask, Pin, Summary, ToolResult, Unpin
 
 from .support.conversation import Conversation
 from .support.validator import validate
@@ -249,6 +252,60 @@ def test_incremental_summaries_merge_and_stay_under_their_cap(project: Path) -> 
         assert later[1] > earlier[1]
     mine = [e for e in talk.entries() if isinstance(e, Summary | Mask)]
     assert len(mine) < 3 * len(summaries)  # the log grows by a few lines for each
+
+
+def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
+    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
+    count = [0]
+
+    def record(request: Request) -> Step:
+        count[0] += 1
+        intent = "Count all the lines." if count[0] == 1 else "unchanged"
+        return Step(text=RECORD.replace("Count all the lines.", intent))
+
+    talk = Conversation(project, Player(190, 2_500, record), policy=policy, window=30_000)
+    pins = ["Never touch `data/`:\n  it is shared.", "The total is due on Friday."]
+    kept, gone = (
+        [talk.loop.record(Pin(text=text)) for text in pins],
+        talk.loop.record(Pin(text="…")),
+    )
+    talk.loop.record(Unpin(ref=gone.seq))
+    assert talk.say("count").status == "ok"
+    summaries = talk.of(Summary)
+    assert len(summaries) >= 20
+    section = "\n".join(f"#{pin.seq}: {text}" for pin, text in zip(kept, pins, strict=True))
+    assert all(s.text.endswith(f"\n\n## Pinned\n{section}") for s in summaries)
+    assert "## Session Intent\nCount all the lines." in summaries[-1].text
+    sent = talk.model.requests[-1].messages[0]["content"][0]["text"]  # type: ignore[attr-defined]
+    assert sent == summaries[-1].text
+
+
+def test_a_long_pin_is_bounded_and_says_where_the_rest_is() -> None:
+    text = "".join(f"line {n} of the pinned log\n" for n in range(5_000))
+    section = summarize.pinned({42: text})
+    shown = section.removeprefix("\n\n## Pinned\n#42: ").removesuffix(" … Recall #42 for the rest")
+    assert text.startswith(shown)
+    assert 990 <= tokens.estimate(shown) <= 1_000
+    assert summarize.pinned({}) == ""
+    assert "Pinned" not in summarize.text_of(Document(), Path("/s"), {})
+
+
+def test_pins_count_for_what_a_summary_would_leave(project: Path) -> None:
+    talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
+    before = talk.loop.engine.preview().tokens_after_estimate
+    talk.loop.record(Pin(text="word " * 500))
+    assert talk.loop.engine.preview().tokens_after_estimate >= before + 500
+
+
+def test_the_gate_after_a_summary_is_recorded(project: Path) -> None:
+    talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
+    passed = asyncio.run(talk.loop.engine.compact())
+    assert passed.probes == {
+        "gate": "HOOK-CTX-004", "intent": True, "smaller": True, "within_half": True,
+    }  # fmt: skip
+    talk.loop.engine.uncompact(talk.entries())
+    aimless = asyncio.run(talk.loop.engine.compact(document=Document(phase="lost")))
+    assert aimless.probes["intent"] is False
 
 
 FAILURES = {

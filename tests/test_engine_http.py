@@ -35,9 +35,9 @@ def asks_for_a_record(body: Body) -> bool:
 
 
 class Player:
-    """Thinks, and calls Bash `calls` times a turn with outputs of about 2,000 tokens. `record`
-    answers requests for a summary; `faults` take the place of calls by their number. `rooms` has
-    the tokens of each request, its reply's room included."""
+    """Thinks, and calls Bash `calls` times a turn with outputs of about 2,000 tokens, each with so
+    many `words`. `record` answers requests for a summary; `faults` take the place of calls by their
+    number. `rooms` has the tokens of each request, its reply's room included."""
 
     def __init__(
         self,
@@ -45,8 +45,10 @@ class Player:
         *,
         record: Callable[[], Step] = lambda: Say(RECORD),
         faults: dict[int, Step] | None = None,
+        words: int = 0,
     ) -> None:
         self.calls, self.record, self.faults = calls, record, faults or {}
+        self.talk = "word " * words
         self.done = self.asked = self.records = 0
         self.rooms: list[int] = []
 
@@ -65,7 +67,7 @@ class Player:
         self.done += 1
         thinking = f"Now comes number {self.done} of {self.calls}."
         command = f"seq -f 'item %g of {self.asked}' 400"
-        return Say("Next.", thinking=thinking, tools=[("Bash", {"command": command})])
+        return Say(f"Next. {self.talk}", thinking=thinking, tools=[("Bash", {"command": command})])
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def told_too_long(talk: Conversation) -> list[str]:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_bound_thinking_survives_every_edit(project: Path, name: str) -> None:
-    player = Player(60)
+    player = Player(60, words=500)
     with Server(player, bound=True, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
         run(talk, counted(talk))
@@ -124,7 +126,7 @@ def test_bound_thinking_survives_every_edit(project: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["default", "v5"])
 def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) -> None:
-    player = Player(12)
+    player = Player(12, words=300)
     with Server(player, bound=True, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
 
@@ -161,7 +163,9 @@ def test_a_summary_taken_back_after_more_calls(project: Path) -> None:
     assert server.rejected == []
     assert "[Conversation compressed]" not in json.dumps(server.requests[-1]["messages"])
     sent = json.dumps(server.requests[-1]["messages"])
-    assert sent.count("That was the last.") == 2  # before the summary, nothing of its thoughts is lost
+    assert (
+        sent.count("That was the last.") == 2
+    )  # before the summary, nothing of its thoughts is lost
 
 
 FAILURES: dict[str, Step] = {

@@ -12,8 +12,10 @@ from ctxagent.agent.record.entries import (
     Assistant,
     Mask,
     Note,
+    Pin,
     Session,
     ToolResult,
+    Unpin,
     User,
 )
 from ctxagent.agent.record.ledger import CommandFact, FileFact, Ledger
@@ -234,6 +236,26 @@ def test_calls_of_a_summary_and_results_without_a_call_are_no_facts() -> None:
     for id in ("x", "y"):
         script.add(ToolResult, tool_use_id=id, content="", details={"path": "/p/a.py"})
     assert script.ledger.files == {}
+
+
+def test_pins_stand_until_they_are_taken_out() -> None:
+    script = Script()
+    script.add(Pin, ref=42, text="the schema")
+    words = script.add(Pin, text="ask before a migration")
+    assert script.ledger.pins == {42: "the schema", words: "ask before a migration"}
+    script.add(Pin, ref=42, text="the newer schema")
+    script.add(Unpin, ref=99)
+    assert script.ledger.pins == {42: "the newer schema", words: "ask before a migration"}
+    script.add(Unpin, ref=42)
+    assert script.ledger.pins == {words: "ask before a migration"}
+
+
+@pytest.mark.parametrize("ref", [[], "42", {"seq": 1}])
+def test_a_garbled_pin_counts_under_its_own_ref(ref: Any) -> None:
+    script = Script()
+    own = script.add(Pin, ref=ref, text="the schema")
+    script.add(Unpin, ref=ref)
+    assert script.ledger.pins == {own: "the schema"}
 
 
 def test_what_compaction_does_changes_no_fact() -> None:

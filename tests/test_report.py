@@ -2,14 +2,25 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from ctxagent.agent.compaction.engine import Preview
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import Compacted
-from ctxagent.agent.record.entries import Entry, Mask, Revert, Summary, ToolResult, User
+from ctxagent.agent.record.entries import (
+    Assistant,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    Summary,
+    ToolResult,
+    User,
+)
 from ctxagent.agent.ui import report
 from ctxagent.agent.ui.headless import Format, Headless
 
@@ -150,6 +161,73 @@ def test_headless_tells_compactions(format: Format) -> None:
         )
     else:
         assert out.getvalue() == ""
+
+
+def call(seq: int, read: int, written: int, *, fresh: int = 0, minute: int = 0) -> Assistant:
+    usage = {"input": fresh, "cache_read": read, "cache_creation": written, "output": 9}
+    return Assistant(
+        seq=seq, at=f"2026-11-21T10:{minute:02}:00.000Z", content=[], usage=usage,
+        stop_reason="end_turn", model="m",
+    )  # fmt: skip
+
+
+def opened(seq: int, **changed: Any) -> Session:
+    return Session(seq=seq, id="s", cwd="/p", version="1", **{"model": "m", **changed})
+
+
+def masked(seq: int, target: int, layer: str = "microcompact") -> Mask:
+    return Mask(
+        seq=seq, layer=layer, targets=[{"seq": target}], tokens_before=9, tokens_after=1,
+        trigger="it pays",
+    )  # fmt: skip
+
+
+FIRST = [opened(1, system="Be good.", tools=[]), User(seq=2, content="go"), call(4, 0, 9_000)]
+DROPPED = "the server's cache had dropped it"
+CHANGED = "the system prompt, tools or model changed"
+
+
+@pytest.mark.parametrize(
+    ("between", "minute", "why"),
+    [
+        ([], 5, DROPPED),
+        ([], 6, "more than five minutes passed"),
+        ([masked(5, 3)], 6, "history was edited by #5 (microcompact: it pays)"),
+        ([masked(5, 3), summary(6)], 0, "history was edited by #6 (summary: manual)"),
+        ([Revert(seq=5, target=3)], 0, "history was edited by #5 (revert of #3)"),
+        ([masked(6, 5, "demote")], 0, DROPPED),  # of what had not been sent yet
+        ([opened(5)], 0, DROPPED),
+        ([opened(5, system="Be good.")], 0, DROPPED),
+        ([opened(5, system="Be better.")], 6, CHANGED),
+        ([opened(5, tools=[{"name": "Bash"}])], 0, CHANGED),
+        ([opened(5, model="n")], 0, CHANGED),
+    ],
+)
+def test_why_the_cache_was_missed(between: list[Entry], minute: int, why: str) -> None:
+    assert report.last_miss([*FIRST, *between, call(9, 4_499, 6_000, minute=minute)]) == why
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [],
+        [call(9, 4_500, 6_000)],  # half of it was there
+        [call(9, 0, 1_000)],  # too short to be cached
+        [replace(call(9, 0, 9_000), purpose="summary")],
+    ],
+)
+def test_no_miss(later: list[Entry]) -> None:
+    assert report.last_miss([*FIRST, *later]) is None
+
+
+def test_a_server_without_a_cache_has_no_misses() -> None:
+    assert report.last_miss([call(4, 0, 0, fresh=9_000), call(5, 0, 0, fresh=9_000)]) is None
+
+
+def test_the_newest_miss_is_the_one_told() -> None:
+    log = [*FIRST, masked(5, 3), call(6, 0, 9_000), call(7, 0, 9_000), call(8, 9_000, 10)]
+    assert report.last_miss(log) == DROPPED
+    assert report.last_miss([replace(entry, at="") for entry in log]) == DROPPED
 
 
 def test_whether_a_turn_followed() -> None:

@@ -63,6 +63,11 @@ if TYPE_CHECKING:
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply.")
 @click.option("--effort", type=click.Choice(["low", "medium", "high", "xhigh", "max"]))
+@click.option(
+    "--preset",
+    type=click.Choice(["default", "v5", "ctx-001", "anchored", "ledger"]),
+    help="When and how the context gets smaller.",
+)
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
 @click.option("--permission-mode", type=click.Choice(["ask", "accept-edits", "plan", "bypass"]))
 @click.option("--allow", multiple=True, metavar="RULE", help="E.g. 'Bash(git status:*)'.")

@@ -122,6 +122,7 @@ def load(options: dict[str, Any]) -> "Loaded":
         ("context_window", "model.context_window"),
         ("max_tokens", "model.max_tokens"),
         ("effort", "model.effort"),
+        ("preset", "compact.preset"),
         ("permission_mode", "permissions.mode"),
     ):
         if options[name] is not None:

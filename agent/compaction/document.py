@@ -38,6 +38,7 @@ _SYNONYMS = {
     "facts": "facts", "constraints": "facts",
     "errors": "errors",
     "recovery": "recovery",
+    "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
 }  # fmt: skip
 _LABELS = {
     **{label.lower(): name for name, label in STATE.items()},

@@ -27,7 +27,7 @@ from .summary import Document, bounded
 from .writer import Draft, Writer
 
 APART = 3  # calls between two automatic summaries
-TAILS = (None, 2, 1)  # messages kept, None for what the policy says: fewer where it must be
+FEWER = (2, 1)  # messages kept where the policy's number leaves too much
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +133,16 @@ class Engine:
         view, window, cut = self.host.view, self.host.measured(), self._cut()
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, summarize.headline(i), round(i.size * view.ratio))) for i in view.items]
-        cap = summarize.cap(window)
+        pins = self._room(window) - summarize.cap(window)
+        likely = pins + min(summarize.cap(window), cut.tokens // 4)
         return Preview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
             masked=[row for i, row in rows if i.stubs],
             dropped=[row for i, row in rows if i.seq in gone],
             tokens_before=window.tokens,
-            tokens_after_estimate=window.tokens - cut.tokens + cap,
+            tokens_after_estimate=window.tokens - cut.tokens + likely,
             call_tokens=window.tokens,
-            call_cost_usd=self.host.price(window.tokens, cap),
+            call_cost_usd=self.host.price(window.tokens, summarize.cap(window)),
         )
 
     def uncompact(self, entries: Sequence[Entry]) -> Entry:
@@ -216,10 +217,10 @@ class Engine:
         place. Raises CompactionFailed when there is nothing to summarise."""
         view, window = self.host.view, self.host.measured()
         found = None
-        for least in TAILS:
+        for least in (None, self.policy.keep_messages, *FEWER):
             cut = summarize.cut(view, self.policy, window, least=least)
             found = cut or found
-            if cut and summarize.after(view, cut, summarize.cap(window)) <= _most(window):
+            if cut and summarize.after(view, cut, self._room(window)) <= _most(window):
                 return cut
         if found is None:
             raise CompactionFailed("there is nothing to summarise yet")
@@ -251,6 +252,7 @@ class Engine:
                 tokens_before=before.tokens,
                 tokens_after=after,
                 trigger=trigger,
+                probes=_gate(document, before, after),
                 files=["conversation.md", "summary.md"],
             )
         )
@@ -280,7 +282,11 @@ class Engine:
         return Writer(self.host, self.policy)
 
     def _text(self, document: Document) -> str:
-        return summarize.text_of(document, self.host.folder)
+        return summarize.text_of(document, self.host.folder, self.host.ledger.pins)
+
+    def _room(self, window: Window) -> int:
+        """The most tokens that a summary and what is pinned can take."""
+        return summarize.cap(window) + tokens.estimate(summarize.pinned(self.host.ledger.pins))
 
     def _fits(self) -> bool:
         return self.host.measured().output(LEAST_OUTPUT) > 0
@@ -299,6 +305,16 @@ def last_act(entries: Sequence[Entry]) -> Mask | Summary | None:
     reverted = {e.target for e in entries if isinstance(e, Revert)}
     acts = (e for e in reversed(entries) if isinstance(e, Mask | Summary))
     return next((e for e in acts if e.seq not in reverted), None)
+
+
+def _gate(document: Document, before: Window, after: int) -> dict[str, str | bool]:
+    """What S1's gate after a summary looks at, as it is recorded."""
+    return {
+        "gate": "HOOK-CTX-004",
+        "intent": bool(document.intent.strip()),
+        "smaller": after < before.tokens,
+        "within_half": after <= _most(before),
+    }
 
 
 def _most(window: Window) -> int:

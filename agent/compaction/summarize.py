@@ -7,7 +7,8 @@ the span is summarised in chunks of plain text. Nothing here changes anything.
 """
 
 import json
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -24,6 +25,7 @@ MARK = "[Conversation compressed]"
 BEGINS = "The context of this session is about to be compressed."  # see prompts/summary.md
 MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
 CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
+PINNED_MOST, PINNED_LONGEST = 1_000, 16_384  # tokens, and characters, of a longer pinned item
 SPARE = 0.01  # of the window, left free beside the summary call
 
 
@@ -213,16 +215,30 @@ def headline(item: Item) -> str:
     return f"{what}: {told[:60]}" if told else what
 
 
-def text_of(document: Document, folder: Path) -> str:
-    """The message that stands for the span: a record of history, and how to get the rest."""
+def text_of(document: Document, folder: Path, pins: Mapping[int, str]) -> str:
+    """The message that stands for the span: a record of history, how to get the rest, and what the
+    person pinned, by ref."""
     return (
         f"{MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the person asked. "
         f"The whole conversation is in {folder / 'conversation.md'}: Read or Grep it for what is "
         "missing here; its headings carry the refs (`#12`).\n\n"
-        f"{render(document)}"
+        f"{render(document)}{pinned(pins)}"
     )
+
+
+def pinned(pins: Mapping[int, str]) -> str:
+    """The last section of a summary's text: pinned items verbatim; "" when there are none."""
+    return "\n".join(["\n\n## Pinned", *(_pin(*pin) for pin in pins.items())]) if pins else ""
+
+
+def _pin(ref: int, text: str) -> str:
+    if tokens.estimate(text) <= PINNED_MOST:
+        return f"#{ref}: {text}"
+    lengths = range(1, PINNED_LONGEST)
+    fit = bisect_right(lengths, PINNED_MOST, key=lambda length: tokens.estimate(text[:length]))
+    return f"#{ref}: {text[:fit]} … Recall #{ref} for the rest"
 
 
 def fault(text: str, stop_reason: str | None, window: Window) -> str:

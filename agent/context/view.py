@@ -225,8 +225,8 @@ def fold(entries: Iterable[Entry]) -> View:
     what was said again because of it: the words right after it that are no person's. A reply that
     was given while other acts stood than do now loses what was true only then."""
     listed = list(entries)
-    reverts = [e for e in listed if isinstance(e, Revert)]
-    reverted = _reverted(reverts)
+    acts = {e.seq for e in listed if isinstance(e, Mask | Summary)}
+    reverted = acts & _targets([e for e in listed if isinstance(e, Revert)])
     passed: list[Revert] = []
     changed = min(reverted, default=None)  # the first act that stood then and not now, or reverse
     view, renewing = View(), False
@@ -236,7 +236,7 @@ def fold(entries: Iterable[Entry]) -> View:
         renewing = renewal or (undone and isinstance(entry, Summary))
         if isinstance(entry, Revert):
             passed.append(entry)
-            changed = min(_reverted(passed) ^ reverted, default=None)
+            changed = min(acts & _targets(passed) ^ reverted, default=None)
         if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
         elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
@@ -246,13 +246,13 @@ def fold(entries: Iterable[Entry]) -> View:
     return view
 
 
-def _reverted(reverts: Sequence[Revert]) -> set[int]:
-    """Seqs of the masks and summaries that these take back; a revert may itself be reverted."""
+def _targets(reverts: Sequence[Revert]) -> set[int]:
+    """What these take back in the end: a revert may itself be reverted by a later one."""
     targets: set[int] = set()
     for revert in reversed(reverts):
         if revert.seq not in targets:
             targets.add(revert.target)
-    return targets - {revert.seq for revert in reverts}
+    return targets
 
 
 def _outdated(entry: Assistant) -> Assistant:

@@ -1,8 +1,9 @@
 """The ledger: facts folded from the log without a model.
 
 Which files were created, changed, deleted or only read, which commands ran and which of them still
-fail, what the person said and pinned, what was not authorised. It is fed entry by entry, each at the same
-cost however long the log is; its views are for reading only. Nothing here looks at the disk.
+fail, what the person said and pinned, what was not authorised. It is fed entry by entry, each at
+the same cost however long the log is; its views are for reading only. Nothing here looks at the
+disk.
 """
 
 import os.path

@@ -8,7 +8,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ..context import tokens
-from ..record.entries import Entry, Mask, Revert, Summary, ToolResult, User
+from ..record.entries import (
+    Assistant,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    Summary,
+    ToolResult,
+    Usage,
+    User,
+)
 
 if TYPE_CHECKING:
     from ..compaction.engine import Preview
@@ -18,6 +28,8 @@ if TYPE_CHECKING:
 LAYERS = ("demote", "microcompact", "truncate", "summary")
 TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))  # S0
 RECENT = 20  # acts that the log and the history show
+CACHEABLE = 1_024  # tokens of prompt; what is shorter may never be cached
+CACHE_LIFE = 300  # seconds
 ADVICE: "dict[Level, str]" = {  # S1 "Check Context Status", and where it is done by hand
     "GREEN": "Continue normally",
     "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
@@ -106,6 +118,70 @@ def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
         if saved:
             rows.append((layer, len(saved), sum(saved)))
     return rows
+
+
+def last_miss(entries: Sequence[Entry]) -> str | None:
+    """Why the newest turn call that missed the prompt cache did; None when none has.
+
+    A call missed when less than half of the prompt before it came from the cache, though the call
+    before had it cached.
+    """
+    calls = [
+        (entry, usage)
+        for entry in entries
+        if isinstance(entry, Assistant) and entry.purpose == "turn"
+        if (usage := Usage.from_json(entry.usage)).prompt > CACHEABLE
+    ]
+    for (before, had), (missed, got) in zip(calls[-2::-1], calls[:0:-1], strict=True):
+        if had.prompt > had.input and got.cache_read < had.prompt / 2:
+            return _why_missed(entries, before, missed)
+    return None
+
+
+def _why_missed(entries: Sequence[Entry], before: Assistant, missed: Assistant) -> str:
+    between = [entry for entry in entries if before.seq < entry.seq < missed.seq]
+    for entry in reversed(between):
+        if edit := _edit(entry, before.seq):
+            return f"history was edited by #{entry.seq} ({edit})"
+    earlier = [entry for entry in entries if entry.seq < before.seq]
+    if _told(earlier) != _told([*earlier, *between]):
+        return "the system prompt, tools or model changed"
+    if _seconds(before.at, missed.at) > CACHE_LIFE:
+        return "more than five minutes passed"
+    return "the server's cache had dropped it"
+
+
+def _edit(entry: Entry, sent: int) -> str:
+    """What an entry did to the history before entry `sent`; "" when it left that as it was."""
+    if isinstance(entry, Revert):
+        return f"revert of #{entry.target}"
+    if isinstance(entry, Summary):
+        return f"summary: {entry.trigger}"
+    if isinstance(entry, Mask):
+        seqs = (target.get("seq") for target in entry.targets if isinstance(target, dict))
+        if any(isinstance(seq, int) and seq < sent for seq in seqs):
+            return f"{entry.layer}: {entry.trigger}"
+    return ""
+
+
+def _told(entries: Iterable[Entry]) -> tuple[object, object, object]:
+    """The system prompt, tools and model as the session entries leave them."""
+    system: object = None
+    tools: object = None
+    model: object = None
+    for opened in (entry for entry in entries if isinstance(entry, Session)):
+        system = system if opened.system is None else opened.system
+        tools = tools if opened.tools is None else opened.tools
+        model = opened.model
+    return system, tools, model
+
+
+def _seconds(start: str, end: str) -> float:
+    try:
+        times = [datetime.fromisoformat(at).timestamp() for at in (start, end)]
+    except ValueError:  # an entry that was never given a time
+        return 0.0
+    return times[1] - times[0]
 
 
 def status(window: "Window", done: Sequence[Act], counts: dict[str, int], now: datetime) -> str:

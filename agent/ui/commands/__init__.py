@@ -1,7 +1,17 @@
 """Slash commands: what a person can do in the REPL besides talking to the agent."""
 
-from . import session, settings, context  # isort: skip  (in the order of /help)
+from . import session, settings, context, pins  # isort: skip  (in the order of /help)
 from .registry import COMMANDS, Command, Desk, parse
 from .settings import MODES
 
-__all__ = ["COMMANDS", "MODES", "Command", "Desk", "context", "parse", "session", "settings"]
+__all__ = [
+    "COMMANDS",
+    "MODES",
+    "Command",
+    "Desk",
+    "context",
+    "parse",
+    "pins",
+    "session",
+    "settings",
+]

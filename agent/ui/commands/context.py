@@ -62,12 +62,11 @@ async def _compact_seen(desk: Desk, instructions: str) -> None:
             return
         if answer in ("e", "edit"):
             try:
-                document = parse(await _edited(desk, text))
+                document = parse(await _edited(desk, text_of(document)))
             except CtxagentError as error:
                 desk.put(render.failure(error.message, error.hint))
                 continue
-            text = text_of(document)
-            desk.put(render.verbatim(text))
+            desk.put(render.verbatim(text_of(document)))
     desk.put(render.dim("not applied; nothing has changed"))
 
 
@@ -109,7 +108,8 @@ async def _context(desk: Desk, argument: str) -> None:
     from .. import render, report
 
     loop = desk.loop
-    window, done = loop.measured(), report.acts(list(loop.log.entries()))
+    entries = list(loop.log.entries())
+    window, done = loop.measured(), report.acts(entries)
     if argument == "status":
         text = report.status(window, done, loop.totals.compaction, datetime.now(UTC))
         desk.put(render.verbatim(text))
@@ -132,6 +132,8 @@ async def _context(desk: Desk, argument: str) -> None:
     if usage.prompt:
         share = f"{usage.cache_read / usage.prompt:.0%} of all prompts came from the cache"
         desk.put(render.dim(f"cache: {share}"))
+    if miss := report.last_miss(entries):
+        desk.put(render.dim(f"last cache miss: {miss}"))
     try:
         next_one = report.outlook(loop.engine.preview())
     except CompactionFailed as error:

@@ -1,0 +1,96 @@
+"""Four hundred calls of Bash, 12 kB of output each, through a window of 200,000 tokens: what it
+costs with old results cleared, and with summaries alone.
+
+The real command, headless, over HTTP to the strict server of the tests, which refuses a request
+that breaks a rule of the API or does not fit. Costs are what a caching server would charge for
+prompts, in tokens at the price of uncached input.
+"""
+
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import measure
+from serving import environ
+
+from ctxagent.agent.compaction.summarize import BEGINS
+from ctxagent.tests.support.pricing import Bill, Cache
+from ctxagent.tests.support.server import Say, Server
+
+CALLS, WINDOW = 400, 200_000
+OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again' | head -c 12000"
+RECORD = """## Session Intent
+Run them all.
+## Key Decisions
+1. One after another, because each needs the one before.
+## Current State
+Phase: running
+- Done: the first ones
+## Next Steps
+1. Run the next one.
+"""
+POLICIES = {
+    "default": (),
+    "summaries alone": ("-c", "microcompact.when=off", "-c", "demote.above=off"),
+}
+
+
+class Player:
+    """Asks for one command after another. Writes down what each prompt costs."""
+
+    def __init__(self) -> None:
+        self.done, self.peak, self.cache, self.bill = 0, 0, Cache(), Bill()
+
+    def __call__(self, body: dict[str, Any]) -> Say:
+        bill = self.cache.charge(body)
+        self.bill += bill
+        self.peak = max(self.peak, bill.written + bill.read + bill.plain)
+        if BEGINS in str(body["messages"][-1]["content"][-1].get("text", "")):
+            return Say(RECORD)
+        if self.done == CALLS:
+            return Say("All done.")
+        self.done += 1
+        return Say("Next.", tools=[("Bash", {"command": OUTPUT.format(self.done)})])
+
+
+def run(options: tuple[str, ...]) -> dict[str, float]:
+    """One session from start to end. Raises CalledProcessError when it does not finish."""
+    player = Player()
+    with tempfile.TemporaryDirectory() as folder, Server(player, window=WINDOW) as server:
+        project = Path(folder) / "project"
+        project.mkdir()
+        command = [
+            measure.COMMAND, "-p", "Run them all.", "--output-format", "json",
+            "--permission-mode", "bypass", "--context-window", str(WINDOW), *options,
+        ]  # fmt: skip
+        started = time.perf_counter()
+        done = subprocess.run(
+            command, env=environ(folder, server.url), cwd=project, check=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        wall = time.perf_counter() - started
+    compaction = json.loads(done.stdout)["compaction"]
+    return {
+        "calls": player.done,
+        "peak": player.peak,
+        "cleared": compaction["microcompacted"],
+        "summaries": compaction["summaries"],
+        "cost": player.bill.dollars_relative,
+        "rejected": len(server.rejected),
+        "wall_s": wall,
+    }
+
+
+def main() -> None:
+    rows = {name: run(options) for name, options in POLICIES.items()}
+    most = rows["summaries alone"]["cost"]
+    for row in rows.values():
+        row["ratio"] = row["cost"] / most
+    measure.report("four hundred calls of 12 kB", rows)
+
+
+if __name__ == "__main__":
+    main()
