@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction import summarize
+from ctxagent.agent.compaction.engine import last_act
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.compaction.summary import Document
 from ctxagent.agent.context import tokens
@@ -503,3 +504,22 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
     talk.loop.model = ScriptedModel(player, check=validate)
     talk.say("what was that?")
     assert talk.of(ToolResult)[-1].content == result.content
+
+
+def test_what_was_taken_back_is_not_done_again(project: Path) -> None:
+    talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
+    cleared = {t["seq"] for m in talk.of(Mask) for t in m.targets}
+    assert cleared
+    while any(isinstance(e, Mask) for e in [last_act(talk.entries())]):
+        talk.loop.engine.uncompact(talk.entries())
+    talk.say("again")
+    again = {t["seq"] for m in talk.of(Mask)[-1:] for t in m.targets}
+    assert not cleared & again
+
+
+def test_a_summary_taken_back_can_be_made_again_when_nothing_else_fits(project: Path) -> None:
+    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
+    talk = play(project, Player(25, 2_500), policy, window=60_000)
+    talk.loop.engine.uncompact(talk.entries())
+    assert talk.say("more").text == "All counted."
+    assert max(prompts(talk)) < 60_000

@@ -59,6 +59,7 @@ class Engine:
     policy: Policy
     _prepared: _Prepared | None = None
     _calls: int = APART  # since the newest summary, or the newest attempt at one
+    _held: int = 0  # calls that an automatic summary waits after one was taken back
     _reminded: bool = False
 
     def __post_init__(self) -> None:
@@ -68,6 +69,7 @@ class Engine:
         """Make the context ready for the next call. Raises LimitReached when nothing makes it
         fit."""
         self._calls += 1
+        self._held -= 1
         self._masks.demote_together()
         if self.policy.mode != "off":
             self._masks.clear(turn_start=turn_start)
@@ -151,7 +153,7 @@ class Engine:
         act = last_act(entries)
         if act is None:
             raise CompactionFailed("there is no compaction to take back")
-        self._calls = 0
+        self._held = APART
         revert = self.host.record(Revert(target=act.seq, reason="taken back by the person"))
         self.host.refold()
         return revert
@@ -178,7 +180,7 @@ class Engine:
                 share = f"{window.share:.0%}"
                 self.host.emit(Notice("info", f"the context is {share} full: /compact"))
             return
-        if self._calls <= APART:
+        if self._calls <= APART or self._held > 0:
             return
         if due:
             try:

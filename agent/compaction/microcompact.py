@@ -68,7 +68,7 @@ def plan(view: View, policy: Policy, folder: str = "") -> Clearing | None:
     """
     results = list(view.results())
     spared = _kept(results, policy) | _unsent(view, policy)
-    due = [r for r in results if _clearable(r, policy) and r.item.seq not in spared]
+    due = [r for r in results if _clearable(r, view, policy) and r.item.seq not in spared]
     cleared = _cleared(due, view, folder)
     if not cleared:
         return None
@@ -91,7 +91,7 @@ def oldest_clearable(view: View, policy: Policy) -> int | None:
     it is settled."""
     if policy.clear_when == "off":
         return None
-    return next((r.item.seq for r in view.results() if _clearable(r, policy)), None)
+    return next((r.item.seq for r in view.results() if _clearable(r, view, policy)), None)
 
 
 def stub(result: Result, tokens: int, folder: str = "") -> str:
@@ -119,8 +119,9 @@ def _cleared(
     return cleared
 
 
-def _clearable(result: Result, policy: Policy) -> bool:
+def _clearable(result: Result, view: View, policy: Policy) -> bool:
     eligible = result.call.name in policy.clear_tools and not result.masked
+    eligible = eligible and result.call.id not in view.spared
     return eligible and result.size > policy.clear_above
 
 

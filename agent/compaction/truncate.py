@@ -93,7 +93,7 @@ def _old(view: View, policy: Policy) -> set[str]:
     calls = [call for call in view.calls.values() if call.name in _CHANGING]
     newest = {call.id for call in calls[::-1][: policy.clear_keep]}
     shortened = {id for item in view.items for id in item.inputs}
-    return {call.id for call in calls} - newest - shortened
+    return {call.id for call in calls} - newest - shortened - view.spared
 
 
 def _persisted(changes: Sequence[_Change], disk: Mapping[str, str | None]) -> set[str]:

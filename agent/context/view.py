@@ -82,7 +82,8 @@ class View:
     view once its reply was added, so that `used.total` plus the growth since is the size now.
     `size_then` is None when there is no such base: no call yet, history edited since, or a usage
     that cannot be true. `ratio` is real tokens per estimated one, learned from each reply.
-    `summary` is the newest one, which stands in the view as its first item.
+    `summary` is the newest one, which stands in the view as its first item. `spared` are the
+    calls whose masks were taken back: what the person undid is not done again.
     """
 
     model: str = ""
@@ -96,6 +97,7 @@ class View:
     last_seq: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
     summary: Summary | None = None
+    spared: set[str] = field(default_factory=set)
     _based: int = 0  # how many items stood in the view at `size_then`
     _where: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
@@ -239,6 +241,8 @@ def fold(entries: Iterable[Entry]) -> View:
             changed = min(acts & _targets(passed) ^ reverted, default=None)
         if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
+            if isinstance(entry, Mask):
+                view.spared |= {str(t.get("tool_use_id")) for t in entry.targets if t}
         elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
             view.add(_outdated(entry))
         else:
