@@ -29,7 +29,7 @@ from .hooks import run_hooks
 from .launch import Choice, Launch
 from .loop import Loop
 from .model.base import Model, known
-from .record.entries import Entry, Session, ToolResult, User
+from .record.entries import Entry, Session, ToolResult
 from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import Project, whole_text
@@ -92,7 +92,7 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
         emit=emit,
         ask=ask,
         opening=lambda: _opening(launch, loop, entries),
-        surroundings=lambda: _surroundings(launch, context.env, entries),
+        surroundings=lambda: _surroundings(launch, loop),
         renewal=lambda: _renewal(launch, loop),
         hook=lambda name, event: _hook(launch, loop, name, event),
         policy=policy_of(settings),
@@ -184,10 +184,10 @@ def _opening(launch: Launch, loop: Loop, entries: Sequence[Entry]) -> Session:
     )
 
 
-def _surroundings(launch: Launch, env: Mapping[str, str], entries: Sequence[Entry]) -> list[Entry]:
-    """Where this is and what the project says, in a session that was not told yet."""
-    told = any(isinstance(e, User) and e.source == "environment" for e in entries)
-    return [] if told else prompt.opening(launch.cwd, launch.config_home, env)
+def _surroundings(launch: Launch, loop: Loop) -> list[Entry]:
+    """Where this is and what the project says, where the context does not say it yet."""
+    told = any(item.source == "environment" for item in loop.view.items)
+    return [] if told else prompt.opening(launch.cwd, launch.config_home, loop.context.env)
 
 
 def _renewal(launch: Launch, loop: Loop) -> list[Entry]:

@@ -54,6 +54,7 @@ from .record.sessions import plain
 from .record.totals import Totals
 from .replies import PATIENCE, check_ending, gave_up, missing, text_of
 
+MANY = 4_096  # characters of words from which on it matters how large the window is
 OUTPUT = 32_000  # tokens of reply asked for where no setting says otherwise
 
 
@@ -119,7 +120,7 @@ class Loop:
             if first:
                 self.record(self.opening())
                 self._opened = True
-            self.record(User(content=self._offered(words)))
+            self.record(User(content=await self._offered(words)))
             self.emit(UserSaid(plain(words)))
             if first:
                 for entry in await asyncio.to_thread(self.surroundings):
@@ -153,18 +154,20 @@ class Loop:
         self.record(Note(topic="warning", text=told["message"], data=data))
         return TurnFinished(status, self._last_text(), told)
 
-    def _offered(self, words: Content) -> Content:
+    async def _offered(self, words: Content) -> Content:
         """The words, or a reference to a file that holds them when they would fill the window."""
-        size = self.measured().size
+        if not isinstance(words, str) or len(words) < MANY:
+            return words
+        size = (await self.window()).size
         path = (
             self.folder / "offloaded" / demote.name("words", self.log.last_seq + 1, datetime.now())
         )
         most = replace(self.policy, demote_above=size // 4, preview_chars=size // 20)
-        plan = demote.plan(words, path=str(path), policy=most) if isinstance(words, str) else None
+        plan = demote.plan(words, path=str(path), policy=most)
         if plan is None:
             return words
         try:
-            offload(path, str(words))
+            offload(path, words)
         except OSError as error:
             raise RecordError(f"cannot keep the words in {path}: {error.strerror}") from error
         return plan.reference
@@ -177,10 +180,12 @@ class Loop:
 
     async def close(self) -> None:
         """End background jobs, close the model and let go of the session."""
-        await self.engine.close()
-        await end_all(self.context.jobs)
-        await self.model.close()
-        self.log.close()
+        try:
+            await self.engine.close()
+            await end_all(self.context.jobs)
+            await self.model.close()
+        finally:
+            self.log.close()
 
     def measured(self) -> Window:
         """As `window`, from what is known without asking."""
@@ -263,11 +268,13 @@ class Loop:
     def _learn(self, error: PromptTooLong) -> None:
         """What the server says of its window, and of our count, is true."""
         window = self.measured()
-        size = error.maximum or min(window.size, window.tokens)
-        self.limits = replace(self.limits or UNKNOWN, window=size, source="server")
-        if error.tokens and error.tokens > window.tokens:
-            self._short = error.tokens / window.tokens
-        self.emit(Notice("info", f"the prompt was too long; the window is {size:,} tokens"))
+        if error.maximum:
+            self.limits = replace(self.limits or UNKNOWN, window=error.maximum, source="server")
+        # Without figures all that is known is that this prompt was too much.
+        true = error.tokens or (0 if error.maximum else window.size + 1)
+        self._short *= max(1.0, true / max(window.tokens, 1))
+        told = f"{error.maximum:,} tokens" if error.maximum else "smaller than thought"
+        self.emit(Notice("info", f"the prompt was too long; the window is {told}"))
 
     async def _answered(self, request: Request, tell: Emit, purpose: str) -> Reply:
         """The reply to a request, recorded; cancelled, what there was of it."""

@@ -19,8 +19,10 @@ from ctxagent.agent.context.view import fold
 from ctxagent.agent.context.wire import Request, messages
 from ctxagent.agent.errors import CompactionFailed, ModelUnavailable, PromptTooLong
 from ctxagent.agent.events import CallStarted, Compacted, Notice, TurnFinished
+from ctxagent.agent.model.base import Limits
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.entries import Assistant, Mask, Pin, Summary, ToolResult, Unpin
+from ctxagent.agent.record.log import Log
 
 from .support.conversation import Conversation
 from .support.validator import validate
@@ -523,3 +525,129 @@ def test_a_summary_taken_back_can_be_made_again_when_nothing_else_fits(project: 
     talk.loop.engine.uncompact(talk.entries())
     assert talk.say("more").text == "All counted."
     assert max(prompts(talk)) < 60_000
+
+
+def test_a_long_turn_keeps_no_old_summaries_and_renewals(project: Path) -> None:
+    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
+    talk = play(project, Player(80, 2_500), policy, window=30_000)
+    assert len(talk.of(Summary)) >= 6
+    sources = [item.source for item in talk.loop.view.items if item.source]
+    assert sources == ["summary", "person", "environment"]
+    sizes = [summary.tokens_after for summary in talk.of(Summary)]
+    assert max(sizes) <= 15_000
+
+
+class Shy(ScriptedModel):
+    """Does not say how large its window is before it is asked."""
+
+    async def limits(self) -> Limits:
+        await asyncio.sleep(0)
+        return await super().limits()
+
+
+def test_the_first_words_may_be_larger_than_the_window(project: Path) -> None:
+    model = Shy([Step(text="I see."), Step(text="Yes.")], check=validate, window=32_000)
+    talk = Conversation(project, model=model)
+    assert talk.say("some words to paste " * 10_000).text == "I see."
+    assert talk.say("and?").text == "Yes."
+
+
+def test_words_that_were_never_answered_do_not_pile_up(project: Path) -> None:
+    down = Step(error=ModelUnavailable("down"))
+    paste = "a line of the paste\n" * 1_400
+    up = [False]
+
+    def step(request: Request) -> Step:
+        if not up[0]:
+            return down
+        return Step(text=RECORD if asks_for_a_record(request) else "Here.")
+
+    talk = Conversation(project, step, window=32_000)
+    for n in range(7):
+        talk.say(f"{n} {paste}")
+    up[0] = True
+    assert talk.say("the last words").text == "Here."
+    sent = json.dumps(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+    assert "the last words" in sent
+    assert "6 a line of the paste" in (talk.loop.log.path.read_text())
+
+
+def test_an_interrupted_compaction_holds_up_nothing(project: Path) -> None:
+    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
+    slow, asked = [True], asyncio.Event()
+
+    def record(request: Request) -> Step:
+        asked.set()
+        return Step(text=RECORD, delay=60 if slow[0] else 0)
+
+    player = Player(60, 2_500, record)
+    talk = Conversation(project, player, policy=policy, window=40_000)
+
+    async def run() -> TurnFinished:
+        turn = asyncio.ensure_future(talk.loop.turn("count"))
+        await asked.wait()
+        turn.cancel()
+        return await turn
+
+    assert asyncio.run(run()).status == "interrupted"
+    slow[0] = False
+    assert talk.say("go on").text == "All counted."
+
+
+def test_too_long_without_figures_does_not_shrink_the_window_for_good(project: Path) -> None:
+    refused = [0]
+
+    def step(request: Request) -> Step:
+        if asks_for_a_record(request):
+            return Step(text=RECORD)
+        if player.done == 8 and not refused[0]:
+            refused[0] = 1
+            return Step(error=PromptTooLong("request too large", status=413))
+        return player(request)
+
+    player = Player(30, 2_500)
+    talk = Conversation(project, step, window=60_000)
+    assert talk.say("count").text == "All counted."
+    assert talk.loop.limits is not None
+    assert talk.loop.limits.window == 60_000
+    assert talk.say("again").text == "All counted."
+
+
+def prepared(project: Path, record: Callable[[Request], Step]) -> tuple[Conversation, Player]:
+    """A conversation in which a summary is being prepared when its turn ends."""
+    policy = replace(DEFAULT, clear_when="off", truncate_at=None, prepare_at=0.3)
+    player = Player(10, 2_500, record)
+    return Conversation(project, player, policy=policy, window=60_000), player
+
+
+def test_a_fault_while_preparing_does_not_keep_the_log_open(project: Path) -> None:
+    def record(request: Request) -> Step:
+        raise ZeroDivisionError
+
+    talk, player = prepared(project, record)
+
+    async def run() -> None:
+        await talk.loop.turn("count")
+        await talk.loop.close()
+
+    asyncio.run(run())
+    assert player.records
+    reopened, _ = Log.open(talk.loop.log.path)
+    reopened.close()
+
+
+def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
+    talk, _ = prepared(project, lambda request: Step(text=RECORD, delay=0.2))
+
+    async def run() -> set[asyncio.Task[Any]]:
+        await talk.loop.turn("count")
+        await talk.loop.engine.compact("keep the numbers")
+        await talk.loop.turn("more")
+        talk.veto = "no"
+        with pytest.raises(CompactionFailed):
+            await talk.loop.engine.compact()
+        await talk.loop.close()
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    assert asyncio.run(run()) == set()
+    assert len(talk.of(Summary)) == 1

@@ -257,17 +257,17 @@ def test_limits_end_the_turn_before_the_next_call(project: Path) -> None:
 
 
 def test_a_context_that_cannot_fit_is_a_limit_and_never_sent(project: Path) -> None:
-    talk = Conversation(project, [Step(text="x")], window=9_000)
-    finished = talk.say("word " * 12_000)
+    talk = Conversation(project, [Step(text="x")], window=3_000)
+    finished = talk.say("word " * 600)
     assert finished.status == "limit"
     assert talk.model.requests == []  # type: ignore[attr-defined]
 
 
 def test_the_reply_is_asked_to_fit_into_what_is_left(project: Path) -> None:
     talk = Conversation(project, [Step(text="x")], window=20_000)
-    talk.say("word " * 8_000)
+    talk.say("word " * 4_500)
     (request,) = talk.model.requests  # type: ignore[attr-defined]
-    assert 1_024 <= request.max_tokens < 20_000 - 8_000
+    assert 1_024 <= request.max_tokens < 20_000 - 4_500
 
 
 def test_an_oversize_result_goes_to_a_file_before_it_is_sent(project: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
-from ..errors import CompactionFailed, LimitReached, ModelError
+from ..errors import CompactionFailed, LimitReached, RecordError
 from ..events import Compacted, Notice
 from ..record.archive import append_conversation, write_summary
 from ..record.entries import Entry, Mask, Revert, Summary
@@ -58,8 +58,8 @@ class Engine:
     host: Host
     policy: Policy
     _prepared: _Prepared | None = None
-    _calls: int = APART  # since the newest summary, or the newest attempt at one
-    _held: int = 0  # calls that an automatic summary waits after one was taken back
+    _calls: int = APART  # since the newest summary
+    _held: int = 0  # calls that the next one waits after one failed or was taken back
     _reminded: bool = False
 
     def __post_init__(self) -> None:
@@ -103,8 +103,8 @@ class Engine:
         """Summarise now, with `document` when it is given. Raises CompactionFailed, with nothing
         changed, and says why."""
         started, before = time.monotonic(), self.host.measured()
-        self._calls = 0
-        prepared = self._take_prepared() if not (instructions or document) else None
+        aside = bool(instructions) or document is not None
+        prepared = None if aside else self._usable()
         cut = prepared.cut if prepared else self._cut()
         event = {
             "trigger": trigger,
@@ -117,9 +117,11 @@ class Engine:
         if document is not None:
             draft = Draft(document, 0.0, "person")
         elif prepared:
-            draft = await prepared.task
+            draft = await asyncio.shield(prepared.task)
         else:
+            self._discard()
             draft = await self._writer().write(cut, instructions)
+        self._discard()
         summary = self._apply(cut, draft, trigger, before)
         await self.host.hook("after_compact", {**event, "seq": summary.seq})
         self._tell(summary, draft, started)
@@ -127,6 +129,7 @@ class Engine:
 
     async def draft(self, instructions: str = "") -> tuple[Document, str]:
         """The summary that `compact` would apply, and its text. Raises CompactionFailed."""
+        self._discard()
         draft = await self._writer().write(self._cut(), instructions)
         return draft.document, self._text(draft.document)
 
@@ -153,6 +156,7 @@ class Engine:
         act = last_act(entries)
         if act is None:
             raise CompactionFailed("there is no compaction to take back")
+        self._discard()
         self._held = APART
         revert = self.host.record(Revert(target=act.seq, reason="taken back by the person"))
         self.host.refold()
@@ -163,12 +167,11 @@ class Engine:
         return microcompact.oldest_clearable(self.host.view, self.policy)
 
     async def close(self) -> None:
-        """Drop a summary that is being prepared."""
+        """Drop a summary that is being prepared, and wait until it has let go."""
         if self._prepared is not None:
-            self._prepared.task.cancel()
-            with suppress(asyncio.CancelledError, CompactionFailed, ModelError):
-                await self._prepared.task
-            self._prepared = None
+            task = self._prepared.task
+            self._discard()
+            await asyncio.gather(task, return_exceptions=True)
 
     # The summary
 
@@ -186,8 +189,10 @@ class Engine:
             try:
                 await self.compact(trigger=f"HOOK-CTX-003: {window.share:.0%} of the window")
             except CompactionFailed as error:
+                self._held = APART
                 self.host.emit(Notice("warning", f"not compacted: {error.message}"))
-        elif self._prepared is None and reached(self.policy.prepare_at, window):
+        elif reached(self.policy.prepare_at, window) and not self._stands():
+            self._discard()
             self._prepare()
 
     def _prepare(self) -> None:
@@ -199,20 +204,33 @@ class Engine:
             task = asyncio.ensure_future(self._writer().write(cut))
             self._prepared = _Prepared(cut, task, self.host.view.summary)
 
-    def _take_prepared(self) -> _Prepared | None:
-        """The prepared summary, if what it covers still stands as it did."""
+    def _stands(self) -> bool:
+        """Whether what is prepared covers the view as it is, and was or will be written."""
+        prepared, view = self._prepared, self.host.view
+        if prepared is None or view.summary is not prepared.previous:
+            return False
+        if prepared.task.done() and (prepared.task.cancelled() or prepared.task.exception()):
+            return False
+        return all(view.position(item.seq) is not None for item in prepared.cut.evicted)
+
+    def _usable(self) -> _Prepared | None:
+        """The prepared summary, if it still stands and would help enough."""
+        prepared, window = self._prepared, self.host.measured()
+        if prepared is None or not self._stands():
+            return None
+        after = summarize.after(self.host.view, prepared.cut, self._room(window))
+        return prepared if after <= _most(window) else None
+
+    def _discard(self) -> None:
+        """Stop preparing; what it has cost so far is recorded by the model's side."""
         prepared, self._prepared = self._prepared, None
         if prepared is None:
-            return None
-        view = self.host.view
-        stands = view.summary is prepared.previous and all(
-            view.position(item.seq) is not None for item in prepared.cut.evicted
-        )
-        failed = prepared.task.done() and (prepared.task.cancelled() or prepared.task.exception())
-        if stands and not failed:
-            return prepared
-        prepared.task.cancel()
-        return None
+            return
+        if not prepared.task.done():
+            prepared.task.cancel()
+            prepared.task.add_done_callback(_retrieve)
+        else:
+            _retrieve(prepared.task)
 
     def _cut(self) -> Cut:
         """Where to cut so that what is left fills at most half of the window, if there is such a
@@ -259,10 +277,13 @@ class Engine:
             )
         )
         assert isinstance(recorded, Summary)
-        write_summary(self.host.folder, text)
         for entry in self.host.renewal():
             self.host.record(entry)
-        self._reminded = False
+        self._calls, self._reminded = 0, False
+        try:
+            write_summary(self.host.folder, text)
+        except RecordError as error:  # it is in the log, which is what counts
+            self.host.emit(Notice("warning", error.message))
         return recorded
 
     def _tell(self, summary: Summary, draft: Draft, started: float) -> None:
@@ -300,6 +321,12 @@ class Engine:
             f"#{i.seq} {summarize.headline(i)}, {round(i.size * view.ratio):,} tokens"
             for i in items
         )
+
+
+def _retrieve(task: "asyncio.Task[Draft]") -> None:
+    """Look at how a task ended that nobody waits for any more, or asyncio would complain."""
+    if not task.cancelled():
+        task.exception()
 
 
 def last_act(entries: Sequence[Entry]) -> Mask | Summary | None:

@@ -26,6 +26,7 @@ BEGINS = "The context of this session is about to be compressed."  # see prompts
 MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
 CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
 PINNED_MOST, PINNED_LONGEST = 1_000, 16_384  # tokens, and characters, of a longer pinned item
+KEPT_WORDS = 0.25  # of the window: what the words that are kept unanswered may fill
 SPARE = 0.01  # of the window, left free beside the summary call
 
 
@@ -55,10 +56,11 @@ def cut(view: View, policy: Policy, window: Window, *, least: int | None = None)
     start = _tail(items, messages, budget / view.ratio)
     if start is None:
         return None
-    unanswered = _unanswered(items)
-    keep = tuple(items[i].seq for i in unanswered if i < start)
+    most = KEPT_WORDS * window.size / view.ratio
+    keep = tuple(item.seq for item in _unanswered(items, most) if item.seq < items[start].seq)
     evicted = tuple(i for i in items[:start] if i.seq not in keep)
-    if not any(i.role == "assistant" for i in evicted):
+    words = sum(i.size for i in evicted if i.source == "person")
+    if words < cap(window) and not any(i.role == "assistant" for i in evicted):
         return None
     size = round(sum(i.size for i in evicted) * view.ratio)
     return Cut(evicted, items[start].seq, keep, size)
@@ -84,15 +86,19 @@ def _is_result(item: Item) -> bool:
     return any(block.get("type") == "tool_result" for block in item.blocks)
 
 
-def _unanswered(items: Sequence[Item]) -> list[int]:
-    """Indexes of the words that no finished answer has followed yet."""
-    found = []
-    for index in range(len(items) - 1, -1, -1):
-        item = items[index]
+def _unanswered(items: Sequence[Item], most: float) -> list[Item]:
+    """The person's words that no finished answer has followed yet: the newest always, and those
+    before it as far as they fit. The others are in the summary, and in the archive."""
+    found: list[Item] = []
+    size = 0
+    for item in reversed(items):
         if item.role == "assistant" and item.stop_reason == "end_turn":
             break
-        if item.role == "user" and not _is_result(item):
-            found.append(index)
+        if item.source == "person":
+            size += item.size
+            if found and size > most:
+                break
+            found.append(item)
     return found[::-1]
 
 

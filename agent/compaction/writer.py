@@ -72,10 +72,9 @@ class Writer:
     async def _ask(self, cut: Cut, instructions: str, window: Window) -> tuple[Said, Document]:
         asked = summarize.question(window, instructions)
         view, model, effort = self.host.view, self.host.model_id, self.host.effort
-        if summarize.room(window, asked) >= summarize.cap(window) // 2:
-            request = summarize.request(
-                view, window, asked, model=self.policy.model or model, effort=effort
-            )
+        own = self.policy.model in (None, model)  # another model cannot take this one's thinking
+        if own and summarize.room(window, asked) >= summarize.cap(window) // 2:
+            request = summarize.request(view, window, asked, model=model, effort=effort)
             try:
                 said = await self.host.ask_aside(request)
                 return said, parse(said.text)

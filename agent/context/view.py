@@ -27,6 +27,7 @@ from ..record.entries import (
 from . import tokens
 
 REFUSED = "refusal"
+SUMMARY = "summary"  # the source of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
 RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
 CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
@@ -36,8 +37,9 @@ CREDIBLE = 3.0  # a usage further than this factor from the estimate is not beli
 class Item:
     """One entry as it stands in the view.
 
-    `stubs` replace results and `inputs` replace arguments, both by tool_use id. `thinking` is
-    False once something before this item was edited.
+    `source` says whose words a user item holds: as in the entry, or summary; "" for results and
+    replies. `stubs` replace results and `inputs` replace arguments, both by tool_use id.
+    `thinking` is False once something before this item was edited.
     """
 
     seq: int
@@ -45,6 +47,7 @@ class Item:
     blocks: list[Block]
     size: int
     stop_reason: str | None = None
+    source: str = ""
     thinking: bool = True
     stubs: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -106,7 +109,7 @@ class View:
         """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
-            self._append(entry.seq, "user", _blocks(entry.content))
+            self._append(entry.seq, "user", _blocks(entry.content)).source = entry.source
         elif isinstance(entry, ToolResult):
             self._append(entry.seq, "user", [_result(entry)])
             self._facts[entry.seq] = (entry.details, entry.offloaded)
@@ -198,7 +201,7 @@ class View:
         tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
         self.size -= sum(i.size for i in self.items)
         self.items, self._where = [], {}
-        self._append(entry.seq, "user", [{"type": "text", "text": entry.text}])
+        self._append(entry.seq, "user", [{"type": "text", "text": entry.text}]).source = SUMMARY
         for item in tail:
             self._where[item.seq] = len(self.items)
             self.items.append(item)
