@@ -428,6 +428,16 @@ def test_what_cannot_be_pinned_or_unpinned(desk: Desk, words: str) -> None:
     assert desk.loop.log.last_seq == before
 
 
+def test_pins_may_not_fill_the_window(desk: Desk) -> None:
+    def pin_on() -> None:
+        for n in range(40):
+            desk.run(f"/pin {n} " + "words to keep " * 250)
+
+    with pytest.raises(UsageError, match="a tenth of the window"):
+        pin_on()
+    assert len(desk.loop.ledger.pins) > 5
+
+
 def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     desk.run("/pin mind the number")

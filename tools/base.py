@@ -10,6 +10,7 @@ by then raises `Interrupted` with it (instead of CancelledError), and leaves no 
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ class Context:
 P = TypeVar("P", bound=Params)
 
 
-class Tool(Generic[P]):
+class Tool(ABC, Generic[P]):
     """One tool. Subclasses set the class variables and write `run`.
 
     `effect` is what a call does to the world: none (only the agent's own state), read, edit
@@ -125,8 +126,8 @@ class Tool(Generic[P]):
     effect: ClassVar[Effect]
     Params: ClassVar[type[Params]]
 
-    async def run(self, params: P, context: Context) -> Output:
-        raise NotImplementedError
+    @abstractmethod
+    async def run(self, params: P, context: Context) -> Output: ...
 
     def subject(self, params: P) -> str:
         """What a permission rule's parentheses match: a path, a shell command, or ""."""
