@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.approval import Approval, Mode, Rule, Verdict, parse_rule
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.rules import make_place
-from ctxagent.tools.base import Effect, Params, Tool
+from ctxagent.tools.base import Context, Effect, Output, Params, Tool
 
 
 class Subject(Params):
@@ -25,6 +25,9 @@ class Fake(Tool[Subject]):
 
     def subject(self, params: Subject) -> str:
         return params.text
+
+    async def run(self, params: Subject, context: Context) -> Output:
+        raise AssertionError("a call is judged here, never run")
 
 
 EFFECTS: dict[str, Effect] = {
