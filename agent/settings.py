@@ -196,7 +196,7 @@ class MicrocompactSettings:
         Threshold,
         Key(
             or_preset(optional("off", THRESHOLD)),
-            'From here on they are cleared before every call. "off": at no size.',
+            'From here on they are cleared even if it does not pay yet. "off": at no size.',
         ),
     ] = "preset"
     keep: Annotated[
