@@ -1,0 +1,261 @@
+"""What a command runs of tests: which runner, with which arguments, where.
+
+A command is taken apart word by word, as far as that is certain: lists and pipelines of simple
+commands, wrappers such as `uv run` seen through. Of all else (substitutions, here-documents,
+groups, a command beyond `LONGEST`) nothing is known, and so of a program that only names a runner
+(`pip install pytest`). Whoever asks takes what is not known for not run.
+"""
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+LONGEST = 10_000  # characters of a command that are looked at
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Each alternative begins with characters of its own, so that there is one way only to match.
+_IN_WORD = r"\\[^\n]|\$(?=\w|\?|\{\w+\})"
+_TOKEN = re.compile(
+    rf"""(?P<blank>(?:[ \t]|\\\n)+|(?<![^\s;&|])\#[^\n]*)
+    |(?P<redirect>(?:\d+|&)?(?:>>|>\||>(?!\()|<(?![<(]))(?:&(?:\d+|-))?)
+    |(?P<end>\|\||&&|\|&?|;|\n|&)
+    |(?P<word>(?:[^\s'"\\;&|<>()`$]|{_IN_WORD}|'[^']*'|"(?:[^"\\`$]|{_IN_WORD})*")+)""",
+    re.VERBOSE,
+)
+_QUOTING = re.compile(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_PIPES = ("|", "|&")
+
+# Programs that start the one after them, some with a word of their own.
+_WRAPPERS = _names("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx") | {
+    "uv run", "poetry run", "pdm run", "hatch run", "pipenv run", "rye run", "bundle exec",
+    "coverage run",
+}  # fmt: skip
+_PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
+_OF_WRAPPERS = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
+_RUNNERS = _names("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
+_MEANS_ALL = {"vitest": "run", "unittest": "discover"}  # the first argument
+_SCRIPTS = _names("npm pnpm yarn bun")  # these run what package.json names
+_RUN_SCRIPT = _names("run run-script exec dlx x")
+_SCRIPT = re.compile(r"t|test(?:[:_-][\w:-]+)?")
+_MAKES = _names("make gmake just rake mvn mvnw gradle gradlew")
+_TARGET = re.compile(r"(?:[\w:-]*:)?(?:tests?|check|spec|verify)(?:[:_-][\w:-]+)?")
+_BEFORE_NO_TARGET = _names("-C -f -I -o -W -j --directory --file")
+_COMMANDS = {
+    "go": _names("test"),
+    "cargo": _names("test t"),
+    "dotnet": _names("test"),
+    "mix": _names("test"),
+    "manage.py": _names("test"),
+}
+_RUNS_NONE = _names(
+    "--version -V --help -h --collect-only --co --fixtures --markers --no-run --list -list "
+    "--listTests --show-only --dry-run --just-print"
+)
+
+# Options that leave the same tests to run, those of them with a value, and such as choose some of
+# them, or more.
+_HARMLESS = re.compile(
+    r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
+    r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
+    r"|--(?:tb|cov|no-|verbose|quiet|ci$|silent|watch|runInBand|reporter|coverage|maxfail"
+    r"|durations|colou?r|ff$|failed-first|exitfirst|bail|run$|release|locked|offline|nocapture"
+    r"|keepdb|parallel|timeout|disable-warnings|strict|junit|show|capture|log-|numprocesses|dist"
+    r"|import-mode|fail-fast).*",
+    re.DOTALL,
+)
+_VALUED = _names(
+    "-n -W -j -timeout -count -parallel --tb --maxfail --durations --color --timeout --reporter "
+    "--numprocesses --dist --log-level --import-mode"
+)
+_FEWER = re.compile(
+    r"-k.*|-t|-g|-run\b.*|-short|--(?:grep|testNamePattern|lf|last-failed|sw|stepwise|ignore|deselect"
+    r"|shard|onlyChanged|changed)\b.*",
+    re.DOTALL,
+)
+_MORE = _names("--workspace --all --all-features --runslow")
+_HERE = _names(". ...")
+_ALL_OF_GO = _names("...")  # without it, go tests a single folder
+
+# Programs that may print what another run said; a filter does not when it reads a pipe.
+_FILTERS = _names("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
+_SHOWING = _names("xargs find ssh docker podman kubectl gh curl wget bash sh zsh eval popd")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run of tests. `runner` is "" when none is known, and has the target or script where one was
+    named; `variables` are set for it alone; `folder` is where it runs, as `cd` names it. `single`:
+    the command runs no others; `quiet`: nothing else in it may print what tests said. `decides`:
+    the command succeeds only if the run does."""
+
+    runner: str = ""
+    arguments: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    folder: str = ""
+    single: bool = False
+    quiet: bool = False
+    decides: bool = False
+
+    def covers(self, name: str, failed: "Launch") -> bool:
+        """Whether the run may be taken to have run a test that failed in another. One that names
+        files or tests speaks for those alone, one with options that are not known for the same."""
+        if not (self.single and failed.single) or self.variables != failed.variables:
+            return False
+        options, places = _chosen(self.arguments)
+        others, where = _chosen(failed.arguments)
+        if (options, places) == (others, where):
+            return True
+        if options - _MORE or any(not _FEWER.fullmatch(each) for each in others - options):
+            return False
+        if self.runner == "go":
+            return bool(places & _ALL_OF_GO)
+        named = name.removeprefix("./")
+        return places <= _HERE or any(_begins(named, place) for place in places)
+
+
+@dataclass(slots=True)
+class _Simple:
+    """One simple command, with what stands between it and its neighbours."""
+
+    before: str = ""
+    after: str = ""
+    words: list[str] = field(default_factory=list)
+
+
+def launched(command: str) -> Launch:
+    """The first run of tests in a command; one without a runner when none is known."""
+    simple = _simple(command) if len(command) <= LONGEST else []
+    found: Launch | None = None
+    folder, single, quiet, piped = "", True, True, False
+    for place, each in enumerate(simple):
+        words, variables = _unwrapped(each.words)
+        name = _base(words)
+        if name in ("cd", "pushd"):
+            folder = posixpath.join(folder, words[-1])
+        elif name == "set" and "pipefail" in words:
+            piped = True
+        elif run := _run(words):
+            single = found is None
+            decides = _decides(simple, place, piped=piped)
+            found = found or Launch(*run, variables, folder, decides=decides)
+        elif name in _SHOWING or (name in _FILTERS and each.before not in _PIPES):
+            quiet = False
+    return replace(found, single=single, quiet=quiet) if found else Launch()
+
+
+def _decides(simple: Sequence[_Simple], place: int, *, piped: bool) -> bool:
+    """Whether a command succeeds only if one of its simple commands does. `piped`: a pipeline fails
+    with any part of it."""
+    after = [each.after for each in simple[place:]]
+    while piped and after[0] in _PIPES and len(after) > 1:
+        del after[0]
+    on = all(end == "&&" or end in _PIPES for end in after[:-1])
+    return on and simple[place].before != "||" and after[0] not in _PIPES and after[-1] != "&"
+
+
+def _run(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The runner and its arguments, if a program is one and is to run tests."""
+    name, rest = _base(words), list(words[1:])
+    if _RUNS_NONE & set(rest):
+        return None
+    if name in _MAKES:
+        near = pairwise(("", *rest))
+        targets = [w for b, w in near if b not in _BEFORE_NO_TARGET and _TARGET.fullmatch(w)]
+        others = tuple(word for word in rest if word not in targets)
+        return (" ".join((name, *targets)), others) if targets else None
+    if name in _RUNNERS:
+        return _direct(name, rest)
+    options = []
+    while rest and rest[0][:1] in ("-", "+"):
+        options.append(rest.pop(0))
+    if name in _SCRIPTS and rest and rest[0] in _RUN_SCRIPT:
+        del rest[0]
+    if name == "cargo" and rest[:2] == ["nextest", "run"]:
+        return "nextest", (*options, *rest[2:])
+    if name in _SCRIPTS and rest and rest[0] in _RUNNERS:
+        return _direct(rest[0], [*rest[1:], *options])
+    if name in _SCRIPTS and rest and _SCRIPT.fullmatch(rest[0]):
+        script = "test" if rest[0] == "t" else rest[0]
+        return f"{name} {script}", (*options, *rest[1:])
+    return (name, (*options, *rest[1:])) if rest and rest[0] in _COMMANDS.get(name, ()) else None
+
+
+def _direct(name: str, arguments: list[str]) -> tuple[str, tuple[str, ...]]:
+    if arguments and arguments[0] == _MEANS_ALL.get(name):
+        del arguments[0]
+    return "pytest" if name == "py.test" else name, tuple(arguments)
+
+
+def _unwrapped(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """The words of the program that wrappers start in the end, and the variables set for it."""
+    variables: list[str] = []
+    while words:
+        if _ASSIGNMENT.fullmatch(words[0]):
+            variables.append(words[0])
+            words = words[1:]
+            continue
+        name = _base(words)
+        if " ".join((name, *words[1:2])) in _WRAPPERS:
+            words = words[2:]
+        elif name in _WRAPPERS or _PYTHON.fullmatch(name):
+            words = words[1:]
+        else:
+            break
+        while words and _OF_WRAPPERS.fullmatch(words[0]):
+            variables += [words[0]] if _ASSIGNMENT.fullmatch(words[0]) else []
+            words = words[1:]
+    return words, tuple(variables)
+
+
+def _base(words: Sequence[str]) -> str:
+    return words[0].rpartition("/")[2] if words else ""
+
+
+def _simple(command: str) -> list[_Simple]:
+    """The simple commands of a command in order; none when it is not known for certain."""
+    found = [_Simple()]
+    place, to_file = 0, False
+    while place < len(command):
+        token = _TOKEN.match(command, place)
+        if token is None:
+            return []
+        place = token.end()
+        if token["redirect"]:
+            to_file = token["redirect"][-1] in "<>|"
+        elif token["word"]:
+            if not to_file:
+                found[-1].words.append(_QUOTING.sub(_bare, token["word"]))
+            to_file = False
+        elif token["end"] and found[-1].words:
+            found[-1].after = token["end"]
+            found.append(_Simple(before=token["end"]))
+    return [each for each in found if each.words]
+
+
+def _bare(quoted: re.Match[str]) -> str:
+    return quoted[1] or quoted[2] or quoted[3] or ""
+
+
+def _chosen(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The options of a runner that may change which tests run, and the places it names."""
+    options, places = set(), set()
+    for before, word in pairwise(("", *arguments)):
+        if before == "-p" or (word.startswith("-") and word != "-p"):
+            option = f"-p {word}" if before == "-p" else word
+            if not _HARMLESS.fullmatch(option):
+                options.add(option)
+        elif word != "-p" and before not in _VALUED:
+            places.add(word.removeprefix("./").rstrip("/") or ".")
+    return frozenset(options), frozenset(places)
+
+
+def _begins(name: str, place: str) -> bool:
+    """Whether a name begins with that of a place, a path or a part of a test's name."""
+    return name.startswith(place) and not re.match(r"[\w-]", name[len(place) :])

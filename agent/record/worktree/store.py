@@ -1,0 +1,307 @@
+"""A git store of our own, beside the session: it keeps what files were, and never knows the
+project's repository except as a place to borrow objects from.
+
+Git runs here with its own settings alone: no configuration of the project or the person is read,
+so no filter, monitor or hook can be started, and bytes go in and come out as they are, whatever
+`.gitattributes` say. What fails raises `GitFailed`; who uses the store does without, then.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..log import make_private
+
+if TYPE_CHECKING:
+    from git import Git
+
+PATIENCE = 120  # seconds for one command of git
+PRIVATE = 0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
+
+# Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
+_ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	bare = false
+	filemode = true
+	protectntfs = false
+	autocrlf = false
+	safecrlf = false
+	quotepath = false
+	fsmonitor = false
+	untrackedcache = false
+	logallrefupdates = false
+	compression = 1
+	attributesfile = /dev/null
+	excludesfile = {excludes}
+[gc]
+	auto = 0
+"""
+
+
+class GitFailed(Exception):
+    """A command of git did not do what it was for; the message is git's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The repository that a folder is in. `common` holds what its work trees share."""
+
+    root: str
+    folder: str
+    common: str
+    borrowable: bool  # whether its objects have the names that ours have
+
+    @property
+    def index(self) -> str:
+        return f"{self.folder}/index"
+
+    @property
+    def excludes(self) -> str:
+        return f"{self.common}/info/exclude"
+
+    def head(self) -> str:
+        """`branch commit`, `branch` before the first commit, `HEAD commit` when detached; "" where
+        that cannot be read."""
+        try:
+            said = Path(self.folder, "HEAD").read_text("utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+        if not said.startswith("ref: "):
+            return f"HEAD {said}"
+        ref = said.removeprefix("ref: ")
+        return f"{ref.removeprefix('refs/heads/')} {self._commit(ref)}".strip()
+
+    def commit(self) -> str:
+        """The commit of HEAD, "" where there is none or it cannot be read."""
+        last = self.head().rpartition(" ")[2]
+        return last if len(last) == 40 and not last.strip("0123456789abcdef") else ""
+
+    def _commit(self, ref: str) -> str:
+        with suppress(OSError, ValueError):
+            return Path(self.common, ref).read_text("utf-8").strip()
+        with suppress(OSError, ValueError):
+            for line in Path(self.common, "packed-refs").read_text("utf-8").splitlines():
+                commit, _, name = line.partition(" ")
+                if name == ref:
+                    return commit
+        return ""
+
+
+class Store:
+    """The store at `folder`, with the files below `root` as its work tree. `index` is this
+    session's list of them. Raises GitFailed when there is no git."""
+
+    def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
+        self.folder, self.index, self.root = folder, index, root
+        self._git = _git(root)
+        self._env = _environment(env, folder, index, root)
+
+    def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
+        """Bring the store into being, or up to date. `excludes` is the person's own ignore file,
+        `hidden` are folders below the root that hold nothing of the project."""
+        try:
+            make_private(self.folder)
+            for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+                (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            quoted = excludes.replace("\\", "\\\\").replace('"', '\\"')
+            self._write("config", _CONFIG.format(excludes=f'"{quoted}"'))
+            self._write("info/attributes", _ATTRIBUTES)
+            self._write("info/exclude", "".join(_ignoring(path) for path in hidden))
+            borrow = repository is not None and repository.borrowable
+            source = f"{repository.common}/objects" if repository and borrow else ""
+            self._write("objects/info/alternates", f"{source}\n" if "\n" not in source else "")
+            self._write("HEAD", "ref: refs/heads/none\n")
+            make_private(self.index.parent)
+            for left in ("lock", "restore.lock"):  # by a process that was killed
+                Path(f"{self.index}.{left}").unlink(missing_ok=True)
+            newest = self.folder / "index"
+            if not self.index.exists() and newest.exists():
+                shutil.copyfile(newest, self.index)
+        except OSError as error:
+            raise GitFailed(f"{error.filename}: {error.strerror}") from error
+
+    @property
+    def session(self) -> str:
+        """What this session is called."""
+        return self.index.parent.name
+
+    def publish(self) -> None:
+        """Let later sessions start from this one's index."""
+        with suppress(OSError):
+            spare = self.folder / f"index.{self.session}"
+            shutil.copyfile(self.index, spare)
+            spare.replace(self.folder / "index")
+
+    def forget(self) -> None:
+        """Start from an empty index: what it names may be gone."""
+        with suppress(OSError):
+            for path in (self.index, self.folder / "index", Path(f"{self.index}.lock")):
+                path.unlink(missing_ok=True)
+
+    def refresh(self) -> None:
+        """Let the index know the files that are as it has them, but were touched."""
+        with suppress(GitFailed):  # it says so where files have changed, and that is no matter
+            self.run("update-index", "-q", "--refresh")
+
+    def run(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        index: str = "",
+        seconds: float | None = PATIENCE,
+    ) -> bytes:
+        """What a command of git says. `given` is its input; `index` stands in for the session's;
+        after `seconds` it is killed, None for never."""
+        env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
+        return _run(self._git, ["git", *arguments], env, given, seconds)
+
+    def start(self, *arguments: str, most: int) -> bytes:
+        """The first `most` bytes that a command of git says; it is ended when it has more."""
+        from git.exc import GitError
+
+        try:
+            process = self._git.execute(
+                ["git", *arguments], as_process=True, env=self._env, start_new_session=True
+            )
+        except (GitError, OSError) as error:
+            raise GitFailed(_said(error)) from error
+        child = process.proc
+        if child is None or child.stdout is None:
+            raise GitFailed("git did not start")
+        said: bytes = child.stdout.read(most)
+        if len(said) == most:
+            child.kill()
+        _, complaint = child.communicate()
+        if child.returncode and len(said) < most:
+            raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
+        return said
+
+    def names(self, *arguments: str, index: str = "", seconds: float = PATIENCE) -> list[str]:
+        """Paths, or other words, that a command gives with NULs between."""
+        said = self.run(*arguments, index=index, seconds=seconds)
+        return [os.fsdecode(name) for name in said.split(b"\0") if name]
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        data = os.fsencode(text)
+        with suppress(OSError):
+            if path.read_bytes() == data:
+                return
+        path.write_bytes(data)
+
+
+def find(cwd: str, env: Mapping[str, str]) -> Repository | None:
+    """The repository that `cwd` is in, by the nearest `.git` above it. Raises GitFailed when there
+    is no git. Where the repository says that its files are elsewhere, it is not believed."""
+    root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
+    if root is None:
+        return None
+    git = _git(str(root))
+    wanted = {**_blanked(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
+    asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
+    try:
+        said = _run(git, ["git", "rev-parse", *asked], wanted)
+    except GitFailed:
+        return None
+    lines = os.fsdecode(said).split("\n")
+    if len(lines) < 3:
+        return None
+    common = os.path.realpath(root / lines[1])
+    return Repository(str(root), lines[0], common, lines[2] == "sha1")
+
+
+def own_excludes(env: Mapping[str, str]) -> str:
+    """The file with what the person never wants in any repository; it need not exist."""
+    wanted = {**_blanked(env), "GIT_CONFIG_NOSYSTEM": "1"}
+    asked = ["git", "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    with suppress(GitFailed):
+        return os.fsdecode(_run(_git("/"), asked, wanted)).strip("\n")
+    home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
+    return os.path.join(home, "git", "ignore")  # noqa: PTH118
+
+
+def _git(folder: str) -> "Git":
+    try:
+        from git import Git
+    except ImportError as error:  # GitPython's way to say that there is no git
+        raise GitFailed("git is not installed") from error
+    return Git(folder)
+
+
+def _run(
+    git: "Git",
+    command: list[str],
+    env: Mapping[str, str],
+    given: bytes = b"",
+    seconds: float | None = PATIENCE,
+) -> bytes:
+    from git.exc import GitError
+
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            return git.execute(
+                command,
+                file,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                kill_after_timeout=seconds,
+                env=env,
+                start_new_session=True,  # an interrupt from the keyboard is not for git
+                umask=PRIVATE,
+            )
+    except (GitError, OSError) as error:
+        raise GitFailed(_said(error)) from error
+
+
+def _said(error: Exception) -> str:
+    """The telling part of what GitPython raises."""
+    from git.exc import GitCommandError, GitCommandNotFound
+
+    if isinstance(error, GitCommandNotFound):
+        return "git is not installed"
+    if not isinstance(error, GitCommandError):
+        return str(error)
+    text = " ".join(str(error.stderr).replace("stderr:", "").strip(" \n'").split())[:300]
+    return text or f"git ended with {error.status}"
+
+
+def _blanked(env: Mapping[str, str]) -> dict[str, str]:
+    """`env`, and every variable that it lacks empty: GitPython adds to our own environment."""
+    return {**{name: "" for name in os.environ if name not in env}, **env}
+
+
+def _environment(env: Mapping[str, str], folder: Path, index: Path, root: str) -> dict[str, str]:
+    return {
+        **_blanked(env),
+        "GIT_DIR": str(folder),
+        "GIT_COMMON_DIR": str(folder),
+        "GIT_OBJECT_DIRECTORY": str(folder / "objects"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+        "GIT_WORK_TREE": root,
+        "GIT_INDEX_FILE": str(index),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_COUNT": "0",
+        "GIT_CONFIG_PARAMETERS": "",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
+    }
+
+
+def _ignoring(path: str) -> str:
+    """A line of an ignore file for one folder, given relative to the root."""
+    escaped = "".join(f"\\{c}" if c in "\\*?[]!# " else c for c in path)
+    return f"/{escaped}/\n" if "\n" not in path else ""
