@@ -1,38 +1,104 @@
-"""Recall: reads an earlier entry of the session again, by the ref that a stub or summary names."""
+"""Recall: the way back to what left the context, by words or by ref."""
+
+import asyncio
+from typing import Literal
 
 from pydantic import Field
 
-from .base import Context, Output, Params, Tool, ToolError
+from .base import Context, Findings, Output, Params, Passage, Tool, ToolError
 
 MOST = 30_000  # characters given at once
+SHOWN = 200  # characters of a query that are said again
+LEAD = 500  # characters before an excerpt that reading on begins with
 
 
 class RecallParams(Params):
-    ref: int = Field(ge=1, description="The number of the ref: 42 for `#42`.")
-    offset: int = Field(0, ge=0, description="Characters to skip.")
-    limit: int = Field(MOST, ge=1, le=MOST, description="Characters to give at most.")
+    query: str | None = Field(
+        None,
+        description="Words to look for: names, paths, numbers or a line of an error, as they "
+        "stood. No syntax.",
+    )
+    ref: int | str | None = Field(
+        None,
+        description="What to read whole: 42 or `#42`; `SESSION#42` of another session; or a path "
+        "such as `offloaded/….md`.",
+    )
+    offset: int = Field(0, ge=0, description="With ref: characters to skip.")
+    limit: int = Field(MOST, ge=1, le=MOST, description="With ref: characters to give at most.")
+    scope: Literal["session", "project"] = Field(
+        "session", description="Where a query looks: this session, or all of this project."
+    )
+    session: str | None = Field(None, description="Id of another session, for a query or a ref.")
 
 
 class Recall(Tool[RecallParams]):
     name = "Recall"
     description = (
-        "Reads an earlier entry of this session in full: a tool result that a stub stands for, "
-        "or what a summary covers. Stubs and summaries name it as `#42`."
+        "Finds and reads again what was in this conversation. Nothing is ever lost: all that was "
+        "said, every call and every result is kept whole, also what a summary or a stub stands "
+        "for. When something seems to be missing after a compression, use this first, before you "
+        "ask, guess or do it again. `query` lists passages with their refs; `ref` (the `#42` of a "
+        "stub, a summary or a passage) gives the whole text."
     )
     effect = "none"
     Params = RecallParams
 
     def title(self, params: RecallParams) -> str:
-        return f"#{params.ref}"
+        return " ".join(params.query.split()) if params.query else _ref(params)
 
     async def run(self, params: RecallParams, context: Context) -> Output:
-        text = context.recall(params.ref)
-        if text is None:
-            raise ToolError(f"There is no entry #{params.ref} with text in this session.")
-        end = params.offset + params.limit
-        if params.offset >= len(text) > 0:
-            raise ToolError(f"#{params.ref} has {len(text):,} characters; the offset is past them.")
-        part = text[params.offset : end]
-        if end < len(text):
-            part += f"\n[{end:,} of {len(text):,} characters; go on with offset={end}]"
-        return Output(part or "[empty]", {"ref": params.ref, "characters": len(text)})
+        if bool(params.query) == (params.ref is not None):
+            raise ToolError("Give either query or ref.")
+        if not params.query:
+            return _read(params, context)
+        scope = params.session or params.scope
+        findings = await asyncio.to_thread(context.search, params.query, scope)
+        refs = [passage.ref for passage in findings.passages]
+        return Output(_listed(params.query, findings, context), {"recalled": refs})
+
+
+def _ref(params: RecallParams) -> str:
+    ref = str(params.ref).strip()
+    ref = f"#{ref}" if ref.isdecimal() else ref
+    return f"{params.session}{ref}" if params.session and ref.startswith("#") else ref
+
+
+def _read(params: RecallParams, context: Context) -> Output:
+    ref = _ref(params)
+    text = context.recall(ref)
+    if text is None:
+        raise ToolError(f"There is no {ref} with text. A query finds what there is.")
+    end = params.offset + params.limit
+    if params.offset >= len(text) > 0:
+        raise ToolError(f"{ref} has {len(text):,} characters; the offset is past them.")
+    part = text[params.offset : end]
+    if end < len(text):
+        part += f"\n[{end:,} of {len(text):,} characters; go on with offset={end}]"
+    return Output(part or "[empty]", {"recalled": [ref], "characters": len(text)})
+
+
+def _listed(query: str, findings: Findings, context: Context) -> str:
+    searched = f"Searched: {findings.searched}."
+    if not findings.passages:
+        return (
+            f"Nothing found for {query[:SHOWN]!r}. {searched} Try other words or scope=project, "
+            f"or Grep {_archive(context)} for a part of a word."
+        )
+    parts = [f"The best of what was found, in order. {searched}", *map(_shown, findings.passages)]
+    return "\n\n".join(parts)[:MOST]
+
+
+def _shown(passage: Passage) -> str:
+    offset = max(0, passage.offset - LEAD)
+    more = f', "offset": {offset}' if offset else ""
+    head = f"{passage.ref} · {passage.what} · {passage.at}"
+    return f'{head}\n{passage.excerpt}\n(whole: {{"ref": "{passage.ref}"{more}}})'
+
+
+def _archive(context: Context) -> str:
+    """The file that has it all, for Grep; there is no conversation.md before the first summary."""
+    folder = context.session_dir
+    if folder is None:
+        return "conversation.md"
+    path = folder / "conversation.md"
+    return str(path if path.exists() else folder / "log.jsonl")

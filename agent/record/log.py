@@ -8,15 +8,20 @@ in mid-write, is cut off on opening; any other line that is no entry is skipped,
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import RecordError, SessionError
 from .entries import VERSION, Entry, decode, encode
 
 NAME = "log.jsonl"
+_NEAR = 32 * 1024  # bytes worth reading through
+_HEAD = 64  # bytes that hold a line's number
+_NUMBERED = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
 _NO_LOCKS = "this file system has no locks: make sure that no other process uses the session"
 
 
@@ -52,17 +57,55 @@ def read(path: Path) -> Reading:
 
 
 def find(path: Path, seq: int) -> Entry | None:
-    """One entry of a log, by its number; None when it is not there. Reads no more than it must."""
+    """One entry of a log, by its number; None when it is not there.
+
+    Numbers rise, so halving the file finds it at a cost that hardly grows with the log; where a
+    garbled log misleads that, every line is looked at.
+    """
     begins = f'{{"v": {VERSION}, "seq": {seq},'.encode()
     try:
         with path.open("rb") as file:
-            for line in file:
-                if line.startswith(begins) and line.endswith(b"\n"):
-                    data = json.loads(line)
-                    return decode(data) if isinstance(data, dict) else None
-    except (OSError, ValueError, RecursionError):
+            for start in dict.fromkeys((_near(file, seq), 0)):
+                file.seek(start)
+                for line in file:
+                    if line.startswith(begins) and line.endswith(b"\n"):
+                        return parse_line(line)
+                    if start and _number(line) > seq:
+                        break
+    except OSError:
         return None
     return None
+
+
+def parse_line(line: bytes) -> Entry | None:
+    """The entry of a line; None for a line that is none."""
+    try:
+        data = json.loads(line)
+        return decode(data) if isinstance(data, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _near(file: BinaryIO, seq: int) -> int:
+    """The start of a line that is not far before the one with this number."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()
+        start = file.tell()
+        number = _number(file.readline(_HEAD)) if start < high else seq
+        if 0 < number < seq:
+            low = start
+        else:
+            high = middle
+    return low
+
+
+def _number(line: bytes) -> int:
+    """The number that a line of ours begins with; 0 for any other."""
+    found = _NUMBERED.match(line)
+    return int(found[1]) if found else 0
 
 
 class Log:
