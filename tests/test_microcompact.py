@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.agent.compaction.categories import COMPACTABLE, STANDARD
 from ctxagent.agent.compaction.microcompact import (
     Account,
     Clearing,
@@ -386,7 +388,16 @@ answers = st.fixed_dictionaries(
 thought = {"type": "thinking", "thinking": "Hm.", "signature": "sig"}
 messages = st.lists(st.tuples(asked, answers), max_size=4)
 sessions = st.lists(messages, min_size=1, max_size=8)
-policies = st.sampled_from([DEFAULT, V5, replace(DEFAULT, clear_keep=1)])
+STRICTER = replace(STANDARD, compactable=("thinking_blocks", "debug_output", "redundant_reads"))
+policies = st.sampled_from(
+    [
+        DEFAULT,
+        V5,
+        replace(DEFAULT, clear_keep=1),
+        replace(PRESETS["ledger"], clear_keep=1),
+        replace(DEFAULT, clear_keep=1, rules=STRICTER),
+    ]
+)
 
 
 def play(history: History, message: list[tuple[Any, Any]]) -> None:
@@ -431,3 +442,119 @@ def test_clearing_before_every_call(session: list[list[tuple[Any, Any]]], policy
         assert clearing.rewrite <= before.size - clearing.saved
         history.request()
     assert len(cleared) == len(set(cleared)), "what was cleared is never cleared again"
+
+
+# What the rules let go
+
+
+def permit(*categories: str, **fields: Any) -> Any:
+    rules = replace(STANDARD, compactable=("thinking_blocks", *categories))
+    return replace(DEFAULT, rules=rules, clear_keep=0, **fields)
+
+
+def worked(history: History) -> dict[str, int]:
+    """A session with one result of every kind, by what becomes of it."""
+    failed = {"is_error": True, "details": {"exit_code": 1}}
+    seqs = {
+        "solved": bash(history, "pytest -q", **failed),
+        "failing": bash(history, "make", **failed),
+        "stale": read(history, "a.py"),
+        "valid": read(history, "b.py"),
+        "search": history.call("Grep", {"pattern": "x"}, BIG),
+    }
+    edit(history, "a.py")
+    bash(history, "pytest -q", "ok", details={"exit_code": 0})
+    bash(history, "make", "no", **failed)
+    history.reply({"type": "text", "text": "Done."})
+    return seqs
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ((), ()),
+        (("debug_output",), ("solved",)),
+        (("redundant_reads",), ("stale",)),
+        (("intermediate_outputs",), ("solved", "failing", "search")),
+        (("debug_output", "redundant_reads"), ("solved", "stale")),
+        (("tool_results",), ("solved", "failing", "stale", "valid", "search")),
+    ],
+)
+def test_only_what_a_listed_category_fits_is_cleared(
+    listed: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    history = History()
+    seqs = worked(history)
+    assert due(history, permit(*listed)) == [seqs[name] for name in names]
+    assert plan_all(history.view()), "what fits in no other way goes all the same"
+
+
+def test_other_tools_go_as_tool_results_alone() -> None:
+    history = History()
+    todo = history.call("Todo", {"todos": []}, BIG)
+    history.reply({"type": "text", "text": "Done."})
+    assert due(history, permit(*COMPACTABLE[1:], clear_tools=("Todo",))) == []
+    assert due(history, permit("tool_results", clear_tools=("Todo",))) == [todo]
+
+
+def test_what_no_rule_lets_go_is_settled() -> None:
+    history = History()
+    seqs = worked(history)
+    assert oldest_clearable(history.view(), permit()) is None
+    assert oldest_clearable(history.view(), permit("redundant_reads")) == seqs["stale"]
+
+
+def test_a_command_that_was_never_solved_is_no_debug_output() -> None:
+    history = History()
+    bash(history, "pytest -q", is_error=True, details={"exit_code": 1})
+    bash(history, "pytest -q", details={"exit_code": None})  # it runs in the background
+    bash(history, "make", details={"exit_code": 0})
+    for command in ("make", "pytest -x"):
+        bash(history, command, "ok", details={"exit_code": 0})
+    history.reply({"type": "text", "text": "Done."})
+    assert due(history, permit("debug_output")) == []
+
+
+# Reads in the ledger preset
+
+
+def stubs(history: History, policy: Any) -> list[str]:
+    clearing = plan(history.view(), policy)
+    return [target["stub"] for target in clearing.targets] if clearing else []
+
+
+def test_a_superseded_read_leaves_path_and_lines() -> None:
+    history = History()
+    page = read(history, "src/a.py", 100, 200, offset=100)
+    other = read(history, "src/b.py")
+    changed = edit(history, "src/a.py")
+    newest = read(history, "src/a.py", 1, 400)
+    bash(history, "make", "ok")
+    history.reply({"type": "text", "text": "Done."})
+    ledger = replace(PRESETS["ledger"], clear_keep=1)
+    first, second, *_ = stubs(history, ledger)
+    assert first == f"[Read src/a.py lines 100-200 · superseded by #{newest} · full text: #{page}]"
+    assert second == f'[Read "src/b.py" · done · 1,208 tokens compacted · full text: #{other}]'
+    assert changed < newest
+    plain = stubs(history, replace(DEFAULT, clear_keep=1))
+    assert plain[0].startswith('[Read "src/a.py" · done · ')
+
+
+def test_a_changed_file_names_the_newest_change() -> None:
+    history = History()
+    read(history, "a.py", 1, 50)
+    edit(history, "a.py")
+    last = edit(history, "a.py")
+    edit(history, "a.py", is_error=True)
+    history.reply({"type": "text", "text": "Done."})
+    (line,) = stubs(history, replace(PRESETS["ledger"], clear_keep=0))
+    assert line.startswith(f"[Read a.py lines 1-50 · superseded by #{last} · ")
+
+
+def test_without_lines_a_superseded_read_is_told_as_ever() -> None:
+    history = History()
+    for _ in range(2):
+        history.call("Read", {"path": "a.png"}, BIG)
+    history.reply({"type": "text", "text": "Done."})
+    lines = stubs(history, replace(PRESETS["ledger"], clear_keep=1))
+    assert lines[0].startswith('[Read "a.png" · done · ')

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.summary import (
@@ -587,6 +587,64 @@ def test_long_texts_are_cut_and_paths_never() -> None:
     assert fitted.intent.startswith("why why")
     assert len(fitted.intent) > len(fitted.facts[0]) > 50
     assert fitted.facts[0].endswith("fact …")
+
+
+LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 1, 1, 30, 400]))
+LONGER = st.lists(LONG.filter(bool), max_size=12).map(tuple)
+
+
+@given(
+    st.builds(
+        Document,
+        intent=LONG,
+        modified=st.lists(st.builds(FileRow, LONG, ACTION, LONG), max_size=30).map(tuple),
+        read=st.lists(st.builds(ReadRow, LONG, TEXT), max_size=20).map(tuple),
+        decisions=LONGER,
+        phase=LONG,
+        done=LONGER,
+        in_progress=LONGER,
+        blocked=LONGER,
+        facts=LONGER,
+        errors=LONGER,
+        next_steps=LONGER,
+        recovery=LONGER,
+    ),
+    st.sampled_from([200, 300, 600, 1_600, 8_000]),
+)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_every_document_fits_in_the_end_and_keeps_an_intent(document: Document, cap: int) -> None:
+    fitted = bounded(document, cap)
+    assert size(fitted) <= cap
+    assert bool(fitted.intent) == bool(document.intent)
+    assert parse(render(fitted)) == fitted
+
+
+def test_what_is_most_critical_goes_last() -> None:
+    rules = tuple(f"Not authorised: to touch part_{n} of the archive" for n in range(100))
+    rows = tuple(FileRow(f"src/part_{n}/{n}.py", "modified", "types") for n in range(100))
+    document = Document("Mend it.", rows, facts=rules, next_steps=many("next", 40), phase="p")
+    half = bounded(document, 3_000)
+    assert half.facts == rules
+    assert 0 < len(half.modified) < 100
+    assert half.modified[-1].path == "src/part_99/99.py" or half.modified[-1].path.endswith("/")
+    least = bounded(document, 400)
+    count, *newest = least.facts
+    assert least.intent == "Mend it."
+    assert least.next_steps == document.next_steps[:1]
+    assert tuple(newest) == rules[-len(newest) :]
+    assert count == f"{100 - len(newest)} older facts: Recall finds them"
+
+
+def test_counts_of_lines_go_before_decisions() -> None:
+    counts = [f"+{n} −1 lines (Edit, #{n})" for n in range(40)]
+    counted = tuple(FileRow(f"s/{n}.py", "modified", text) for n, text in enumerate(counts))
+    document = large(modified=counted, read=(), done=())
+    fitted = bounded(document, size(document) - 100)
+    assert fitted.decisions == document.decisions
+    assert len(fitted.errors) == len(document.errors)
+    assert [row.path for row in fitted.modified] == [row.path for row in counted]
+    assert fitted.modified[0].change == ""
+    assert fitted.modified[-1].change == counted[-1].change
 
 
 def test_twenty_merges_stay_under_the_cap() -> None:

@@ -4,7 +4,7 @@ Form and file name are S0's (Tier 1): path, tokens saved, a preview of the first
 policy does not count lines the preview has the end of the text too, where errors and totals stand.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..context.tokens import estimate
@@ -47,6 +47,24 @@ def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
     )
     saved = tokens - estimate(reference)
     return Demotion(reference, saved) if saved > 0 else None
+
+
+def bounded(text: str, *, path: str, policy: Policy, room: int) -> Demotion | None:
+    """As `plan`, for what may take `room` tokens, its reference included: that shows as much of
+    the text as fits."""
+    most = min(room, policy.demote_above or room)
+    found = None
+    for chars in (3 * room, room, 0):
+        short = replace(policy, demote_above=most, preview_chars=chars, preview_lines=None)
+        found = plan(text, path=path, policy=short)
+        if found is None or estimate(found.reference) <= room:
+            break
+    return found
+
+
+def brief(reference: str) -> str:
+    """A reference without what it shows of the text."""
+    return "\n".join(line for line in reference.split("\n") if not line.startswith("> "))
 
 
 def _lines(text: str) -> int:

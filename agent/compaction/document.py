@@ -53,7 +53,10 @@ _ACTIONS: dict[str, Action] = {
 }  # fmt: skip
 
 _REFERENCE = re.compile(r"&#(\d{1,7});")
-_NOTHING = re.compile(r"\W*(?:none|n/?a|nothing|no blockers)\W*", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"\W*(?:none|n/?a|nothing|no blockers)(?: yet| so far| special| new| to report)?\W*",
+    re.IGNORECASE,
+)
 _HASHED = re.compile(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
 _BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
 _LABEL = re.compile(
@@ -220,11 +223,15 @@ def _state(document: Document) -> str:
 def _table(rows: Sequence[FileRow]) -> str:
     if not rows:
         return ""
-    lines = ["| File | Action | What Changed |", "| --- | --- | --- |"]
-    for row in rows:
-        change = _escape(row.change).replace("\n", "&#10;")
-        lines.append(f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |")
-    return "\n".join(lines)
+    return "\n".join(
+        ["| File | Action | What Changed |", "| --- | --- | --- |", *map(row_line, rows)]
+    )
+
+
+def row_line(row: FileRow) -> str:
+    """The line of a changed file in its table."""
+    change = _escape(row.change).replace("\n", "&#10;")
+    return f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |"
 
 
 def _cell(text: str) -> str:

@@ -8,26 +8,31 @@ nothing. Triggers in the log carry the names of S1's gates (HOOK-CTX-001 to 005)
 
 import asyncio
 import time
+from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
-from ..errors import CompactionFailed, LimitReached, RecordError
-from ..events import Compacted, Notice
-from ..record.archive import append_conversation, write_summary
-from ..record.entries import Entry, Mask, Revert, Summary
-from . import microcompact, summarize
+from ..errors import CompactionFailed, LimitReached
+from ..events import Notice
+from ..record.entries import Entry, Mask, Note, Revert, Summary
+from . import microcompact, preserve, renewal, summarize
+from .application import Application, most
+from .folding import TABLE, standing, weight
 from .host import Host
 from .masks import Masks
 from .policy import Policy, reached
 from .summarize import Cut
-from .summary import Document, bounded
+from .summary import Document, render
+from .verify import quality
+from .verify.quality import Report
 from .writer import Draft, Writer
 
 APART = 3  # calls between two automatic summaries
 FEWER = (2, 1)  # messages kept where the policy's number leaves too much
+FULL = ("ORANGE", "RED", "CRITICAL")  # levels at which a session does not end without a summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,13 @@ class Engine:
     _prepared: _Prepared | None = None
     _calls: int = APART  # since the newest summary
     _held: int = 0  # calls that the next one waits after one failed or was taken back
-    _reminded: bool = False
+    _marked: set[str] = field(default_factory=set)  # what was done once since the summary
+    _missed: set[str] = field(default_factory=set)  # sections of which that was told
+    _finished: tuple[str, ...] = ()  # the todo list that was the newest task boundary
 
     def __post_init__(self) -> None:
         self._masks = Masks(self.host, self.policy)
+        self._application = Application(self.host)
 
     async def before_call(self, *, turn_start: bool) -> None:
         """Make the context ready for the next call. Raises LimitReached when nothing makes it
@@ -74,24 +82,29 @@ class Engine:
         if self.policy.mode != "off":
             self._masks.clear(turn_start=turn_start)
             self._masks.truncate()
-            await self._summarize_if_due(self.host.measured())
+            window = self.host.measured()
+            await self._checkpoint_if_due(window)
+            await self._summarize_if_due(window, turn_start=turn_start)
         if not self._fits():
             await self.fit()
 
     async def fit(self) -> None:
         """The ladder: by every means in turn, until the next request fits. Raises LimitReached,
         naming the largest items, when none is left."""
+        why = ""
         if self.policy.mode != "off":
             self._masks.clear_all()
             if not self._fits() and self._calls > APART:
-                with suppress(CompactionFailed):
+                try:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
+                except CompactionFailed as error:
+                    why = f": {error.message}"
             if self._fits():
                 return
         window = self.host.measured()
         raise LimitReached(
             f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
-            f"fit. The largest items: {self._largest()}",
+            f"fit{why}. The largest items: {self._largest()}",
             limit="context",
             hint="Start a fresh session, or take a model with a larger window; everything said "
             "stays in the log.",
@@ -112,34 +125,56 @@ class Engine:
             "covers": cut.covers,
             "summary": str(self.host.folder / "summary.md"),
         }
+        self._check()
         if veto := await self.host.hook("before_compact", event):
             raise CompactionFailed(f"a before_compact hook said no: {veto}")
+        if self.policy.checkpoint_always:
+            await self.host.checkpoint(f"before a summary: {trigger}")
         if document is not None:
-            draft = Draft(document, 0.0, "person")
+            draft = Draft(document, 0.0, "person", render(document))
         elif prepared:
             draft = await asyncio.shield(prepared.task)
         else:
             self._discard()
             draft = await self._writer().write(cut, instructions)
         self._discard()
-        summary = self._apply(cut, draft, trigger, before)
+        summary = await self._application.apply(cut, draft, trigger, before)
+        self._calls, self._marked = 0, set()
         await self.host.hook("after_compact", {**event, "seq": summary.seq})
-        self._tell(summary, draft, started)
+        self._application.tell(summary, draft, started)
         return summary
 
     async def draft(self, instructions: str = "") -> tuple[Document, str]:
         """The summary that `compact` would apply, and its text. Raises CompactionFailed."""
         self._discard()
-        draft = await self._writer().write(self._cut(), instructions)
-        return draft.document, self._text(draft.document)
+        cut, before = self._cut(), self.host.measured()
+        draft = await self._writer().write(cut, instructions)
+        fitted = await self._application.fitted(cut, draft, before)
+        return fitted.document, fitted.text
+
+    async def examine(self, summary: Summary) -> Report:
+        """Put the probes of the newest summary to the model, which knows the summary alone, and
+        grade what it answers (S2 "Quality Metrics"). Raises ModelError."""
+        asked, window = self._application.asked, self.host.measured()
+        request = quality.exam(
+            summary.text,
+            asked,
+            model=self.policy.model or self.host.model_id,
+            effort=self.host.effort,
+            max_tokens=2 * summarize.cap(window),
+        )
+        said = await self.host.ask_aside(request, "verify")
+        report = quality.grade(said.text, asked)
+        text = f"summary #{summary.seq}: {'met' if report.met else 'not met'}"
+        self.host.record(Note(topic="quality", text=text, data=report.to_json()))
+        return report
 
     def preview(self) -> Preview:
         """What `compact` would do, asking nobody. Raises CompactionFailed when that is nothing."""
         view, window, cut = self.host.view, self.host.measured(), self._cut()
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, summarize.headline(i), round(i.size * view.ratio))) for i in view.items]
-        pins = self._room(window) - summarize.cap(window)
-        likely = pins + min(summarize.cap(window), cut.tokens // 4)
+        likely = self._beside(window) + min(summarize.cap(window), cut.tokens // 4)
         return Preview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
             masked=[row for i, row in rows if i.stubs],
@@ -166,6 +201,16 @@ class Engine:
         """The seq from which on results may still be cleared: a cache breakpoint stands there."""
         return microcompact.oldest_clearable(self.host.view, self.policy)
 
+    async def finish(self) -> None:
+        """The session ends in good order: what the policy does then (S3 "Automatic Triggers")."""
+        if not self.policy.at_end or self.policy.mode != "auto" or not self.host.view.items:
+            return
+        if self.host.measured().level in FULL:
+            with suppress(CompactionFailed):
+                await self.compact(trigger="end of the session")
+                return
+        await self.host.checkpoint("end of the session")
+
     async def close(self) -> None:
         """Drop a summary that is being prepared, and wait until it has let go."""
         if self._prepared is not None:
@@ -175,11 +220,20 @@ class Engine:
 
     # The summary
 
-    async def _summarize_if_due(self, window: Window) -> None:
+    async def _checkpoint_if_due(self, window: Window) -> None:
+        """S1's HOOK-CTX-005, and what the policy says besides; each once between summaries."""
+        if reached(self.policy.checkpoint_at, window) and self._once("checkpoint"):
+            await self.host.checkpoint(f"{window.share:.0%} of the window")
+        if reached(self.policy.fresh_at, window) and self._once("fresh"):
+            taken = await self.host.checkpoint(f"HOOK-CTX-005: {window.share:.0%} of the window")
+            way = f": ctxagent --from {self.host.folder.name}:{taken.number}" if taken else ""
+            told = f"the context is {window.share:.0%} full; a fresh session is recommended{way}"
+            self.host.emit(Notice("warning", told))
+
+    async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
         due = reached(self.policy.summarize_at, window)
         if self.policy.mode == "remind":
-            if due and not self._reminded:
-                self._reminded = True
+            if due and self._once("reminded"):
                 share = f"{window.share:.0%}"
                 self.host.emit(Notice("info", f"the context is {share} full: /compact"))
             return
@@ -191,9 +245,40 @@ class Engine:
             except CompactionFailed as error:
                 self._held = APART
                 self.host.emit(Notice("warning", f"not compacted: {error.message}"))
+        elif turn_start and (reason := self._boundary()):
+            with suppress(CompactionFailed):  # a reason to, not a need
+                await self.compact(trigger=reason)
         elif reached(self.policy.prepare_at, window) and not self._stands():
             self._discard()
             self._prepare()
+
+    def _boundary(self) -> str:
+        """Why a turn begins with a summary although there is room (S2 "Compression Trigger"); ""
+        when it does not."""
+        listed = tuple(t["content"] for t in self.host.ledger.todos)
+        done = all(t["status"] == "completed" for t in self.host.ledger.todos)
+        if self.policy.boundaries and listed and done and listed != self._finished:
+            self._finished = listed
+            return "task boundary: the todo list is done"
+        last = self.host.view.summary.seq if self.host.view.summary else 0
+        turns = len(self.host.ledger.words) - bisect(self.host.ledger.words, (last + 1,))
+        if self.policy.turns is not None and turns > self.policy.turns and self._worth():
+            return f"{turns} turns since the last summary"
+        return ""
+
+    def _worth(self) -> bool:
+        """Whether a summary now would at least halve the context (S3 "Metrics")."""
+        try:
+            planned = self.preview()
+        except CompactionFailed:
+            return False
+        return planned.tokens_after_estimate < planned.tokens_before / 2
+
+    def _once(self, what: str) -> bool:
+        """Whether this is the first time since the newest summary."""
+        first = what not in self._marked
+        self._marked.add(what)
+        return first
 
     def _prepare(self) -> None:
         """Start writing the summary while the agent works."""
@@ -218,8 +303,9 @@ class Engine:
         prepared, window = self._prepared, self.host.measured()
         if prepared is None or not self._stands():
             return None
-        after = summarize.after(self.host.view, prepared.cut, self._room(window))
-        return prepared if after <= _most(window) else None
+        room = summarize.cap(window) + self._beside(window)
+        after = summarize.after(self.host.view, prepared.cut, room)
+        return prepared if after <= most(window) else None
 
     def _discard(self) -> None:
         """Stop preparing; what it has cost so far is recorded by the model's side."""
@@ -236,80 +322,36 @@ class Engine:
         """Where to cut so that what is left fills at most half of the window, if there is such a
         place. Raises CompactionFailed when there is nothing to summarise."""
         view, window = self.host.view, self.host.measured()
+        room = summarize.cap(window) + self._beside(window)
         found = None
         for least in (None, self.policy.keep_messages, *FEWER):
             cut = summarize.cut(view, self.policy, window, least=least)
             found = cut or found
-            if cut and summarize.after(view, cut, self._room(window)) <= _most(window):
+            if cut and summarize.after(view, cut, room) <= most(window):
                 return cut
         if found is None:
             raise CompactionFailed("there is nothing to summarise yet")
         return found
 
-    def _apply(self, cut: Cut, draft: Draft, trigger: str, before: Window) -> Summary:
-        """Check and record the summary. Raises CompactionFailed when it makes nothing smaller."""
-        view, document = self.host.view, draft.document
-        for share in (1, 2, 4):
-            document = bounded(document, summarize.cap(before) // share)
-            text = self._text(document)
-            after = summarize.after(view, cut, tokens.estimate(text))
-            if after <= _most(before) and after < before.tokens:
-                break
-        else:
-            if after >= before.tokens:
-                raise CompactionFailed(
-                    f"it would not be smaller: {before.tokens:,} tokens before, {after:,} after"
-                )
-        append_conversation(self.host.folder, summarize.transcript(cut.evicted))
-        self.host.sync()
-        recorded = self.host.record(
-            Summary(
-                document=document.to_json(),
-                text=text,
-                covers=cut.covers,
-                keep_from=cut.keep_from,
-                keep=list(cut.keep),
-                tokens_before=before.tokens,
-                tokens_after=after,
-                trigger=trigger,
-                probes=_gate(document, before, after),
-                files=["conversation.md", "summary.md"],
-            )
-        )
-        assert isinstance(recorded, Summary)
-        for entry in self.host.renewal():
-            self.host.record(entry)
-        self._calls, self._reminded = 0, False
-        try:
-            write_summary(self.host.folder, text)
-        except RecordError as error:  # it is in the log, which is what counts
-            self.host.emit(Notice("warning", error.message))
-        return recorded
-
-    def _tell(self, summary: Summary, draft: Draft, started: float) -> None:
-        first, last = summary.covers
-        self.host.emit(
-            Compacted(
-                "summary",
-                summary.trigger,
-                summary.tokens_before,
-                summary.tokens_after,
-                time.monotonic() - started,
-                draft.cost_usd,
-                last - first + 1,
-                f"#{first} to #{last} summarised by the {draft.by}",
-            )
-        )
+    def _check(self) -> None:
+        """S3's pre-check: what must be kept is there. Raises CompactionFailed in strict mode."""
+        for section in preserve.missing(self.host.sections()):
+            told = f"{section.problem}; `ctxagent preserve {section.name} --create` writes it"
+            if self.policy.rules.strict:
+                raise CompactionFailed(f"preserve.strict is set, and {told}")
+            if section.name not in self._missed:
+                self._missed.add(section.name)
+                self.host.emit(Notice("warning", told))
 
     def _writer(self) -> Writer:
         return Writer(self.host, self.policy)
 
-    def _text(self, document: Document) -> str:
-        return summarize.text_of(document, self.host.folder, self.host.ledger.pins)
-
-    def _room(self, window: Window) -> int:
-        """The most tokens that a summary and what is pinned can take."""
-        return summarize.cap(window) + tokens.estimate(summarize.pinned(self.host.ledger.pins))
+    def _beside(self, window: Window) -> int:
+        """Tokens of what stands beside a summary's own words: the table of changed files, what is
+        pinned, and what is said again."""
+        rows = standing(self.host.ledger.files, TABLE * summarize.cap(window))
+        pins = tokens.estimate(summarize.pinned(self.host.ledger.pins))
+        return weight(rows) + pins + renewal.weight(self._application.again(window))
 
     def _fits(self) -> bool:
         return self.host.measured().output(LEAST_OUTPUT) > 0
@@ -334,17 +376,3 @@ def last_act(entries: Sequence[Entry]) -> Mask | Summary | None:
     reverted = {e.target for e in entries if isinstance(e, Revert)}
     acts = (e for e in reversed(entries) if isinstance(e, Mask | Summary))
     return next((e for e in acts if e.seq not in reverted), None)
-
-
-def _gate(document: Document, before: Window, after: int) -> dict[str, str | bool]:
-    """What S1's gate after a summary looks at, as it is recorded."""
-    return {
-        "gate": "HOOK-CTX-004",
-        "intent": bool(document.intent.strip()),
-        "smaller": after < before.tokens,
-        "within_half": after <= _most(before),
-    }
-
-
-def _most(window: Window) -> int:
-    return int(window.size * summarize.MOST_AFTER)

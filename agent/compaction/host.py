@@ -3,14 +3,17 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ..context.view import View
 from ..context.window import Window
 from ..context.wire import Request
 from ..events import Emit
-from ..record.entries import Entry
+from ..record.entries import Checkpoint, Entry
 from ..record.ledger import Ledger
+from .preserve import Section
+
+Purpose = Literal["summary", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,22 @@ class Host(Protocol):
         """What must stand in the context after a summary: instructions, todo list, mode, jobs."""
         ...
 
-    async def ask_aside(self, request: Request) -> Said:
-        """Put a request to the model; its reply is recorded with purpose "summary"."""
+    @property
+    def checkpoint(self) -> Callable[[str], Awaitable[Checkpoint | None]]:
+        """Takes a checkpoint, with what triggered it, and records it; None, with a warning told,
+        when that failed."""
+        ...
+
+    def sections(self) -> Sequence[Section]:
+        """What there is of each category that is always kept, as it is on disk now."""
+        ...
+
+    def recall(self, ref: int) -> str | None:
+        """The whole text of an entry, by the way that the model has; None when it is not there."""
+        ...
+
+    async def ask_aside(self, request: Request, purpose: Purpose = "summary") -> Said:
+        """Put a request of the engine's own to the model; its reply is recorded with a purpose."""
         ...
 
     @property

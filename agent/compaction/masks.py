@@ -41,7 +41,8 @@ class Masks:
 
     def demote_together(self) -> None:
         """Results that are each small enough and together too much, before they are first sent:
-        the largest go to files until the rest may stay."""
+        the largest go to files until the rest may stay. Of one that is in a file already, what is
+        shown of it goes."""
         limit, view = self.policy.demote_above, self.host.view
         if limit is None:
             return
@@ -112,6 +113,10 @@ class Masks:
         content, seq = result.block.get("content"), result.item.seq
         if not isinstance(content, str):
             return None
+        if result.offloaded:
+            short = demote.brief(content)
+            target = {"seq": seq, "tool_use_id": result.call.id, "stub": short}
+            return target if short != content else None
         name = demote.name(result.call.name, seq, datetime.now())
         path = self.host.folder / "offloaded" / name
         plan = demote.plan(content, path=str(path), policy=replace(self.policy, demote_above=0))
@@ -149,7 +154,7 @@ class Masks:
 def _unsent(view: View) -> list[Result]:
     """Results that stand after the newest reply, so no request has held them yet."""
     newest = next((i.seq for i in reversed(view.items) if i.role == "assistant"), 0)
-    return [r for r in view.results() if r.item.seq > newest and not r.masked and not r.offloaded]
+    return [r for r in view.results() if r.item.seq > newest and not r.masked]
 
 
 def _saved(view: View, target: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ says when a plan is worth the cache it breaks (DESIGN section 5, "When clearing 
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -22,6 +22,12 @@ PATIENCE = 0.5  # share of the price of a rewrite that must have been wasted bef
 _ARGUMENTS = ("command", "pattern", "path")  # the first that a call has is its main one
 _ASIDE = ("description", "timeout")  # arguments that do not change what a call does
 _CHANGING = ("Write", "Edit")
+_KINDS = {  # categories of S3 that results of a tool can be of, besides "tool_results"
+    "Bash": {"debug_output", "intermediate_outputs"},
+    "Grep": {"intermediate_outputs"},
+    "Glob": {"intermediate_outputs"},
+    "Read": {"redundant_reads"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +69,17 @@ def plan(view: View, policy: Policy, folder: str = "") -> Clearing | None:
     """All results that are due now; None when there are none.
 
     Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep` and
-    those the model has not seen yet (which S4, so preset v5, clears too). `folder` is the
-    session's, for stubs of results that were offloaded.
+    those the model has not seen yet (which S4, so preset v5, clears too), and those of no category
+    that the policy's rules let go. `folder` is the session's, for stubs of results that were
+    offloaded.
     """
     results = list(view.results())
     spared = _kept(results, policy) | _unsent(view, policy)
     due = [r for r in results if _clearable(r, view, policy) and r.item.seq not in spared]
-    cleared = _cleared(due, view, folder)
+    fates = _fates(results, due, policy)
+    due = [r for r in due if _permitted(r, fates.get(r.item.seq), policy)]
+    newer = {seq: fate.newer for seq, fate in fates.items()} if policy.brief_reads else {}
+    cleared = _cleared(due, view, folder, newer)
     if not cleared:
         return None
     targets = [target for target, _ in cleared]
@@ -83,7 +93,7 @@ def plan_all(view: View, folder: str = "") -> list[dict[str, Any]]:
     """Targets for every result that a stub makes smaller, whatever its tool and age: the last
     resort before a context that does not fit."""
     unmasked = [result for result in view.results() if not result.masked]
-    return [target for target, _ in _cleared(unmasked, view, folder)]
+    return [target for target, _ in _cleared(unmasked, view, folder, {})]
 
 
 def oldest_clearable(view: View, policy: Policy) -> int | None:
@@ -94,24 +104,30 @@ def oldest_clearable(view: View, policy: Policy) -> int | None:
     return next((r.item.seq for r in view.results() if _clearable(r, view, policy)), None)
 
 
-def stub(result: Result, tokens: int, folder: str = "") -> str:
+def stub(result: Result, tokens: int, folder: str = "", newer: int | None = None) -> str:
     """The line that stands for a result of `tokens` scaled tokens: tool, main argument, outcome,
-    size, and where the full text is."""
+    size, and where the full text is. For a page of a file that the entry `newer` superseded: path,
+    lines and that entry (S3 "Path + line refs")."""
     where = f"#{result.item.seq}"
     if result.offloaded:
         where += f", or {Path(folder, result.offloaded)}"
-    parts = (_headline(result), _outcome(result), f"{tokens:,} tokens compacted")
+    if newer is not None and (lines := _lines(result)) is not None:
+        name = f"{result.call.name} {_argument(result)} lines {lines[0]}-{lines[1]}"
+        parts = [name, f"superseded by #{newer}"]
+    else:
+        parts = [_headline(result), _outcome(result), f"{tokens:,} tokens compacted"]
     line = f"[{' · '.join(parts)} · full text: {where}]"
     return "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 def _cleared(
-    results: Iterable[Result], view: View, folder: str
+    results: Iterable[Result], view: View, folder: str, newer: Mapping[int, int | None]
 ) -> list[tuple[dict[str, Any], int]]:
     """A target for each result that a stub makes smaller, and the unscaled tokens it saves."""
     cleared = []
     for result in results:
-        text = stub(result, round(result.size * view.ratio), folder)
+        size, later = round(result.size * view.ratio), newer.get(result.item.seq)
+        text = stub(result, size, folder, later)
         saved = result.size - tokens.of_block({**result.block, "content": text})
         if saved > 0:
             seq, call = result.item.seq, result.call.id
@@ -122,16 +138,34 @@ def _cleared(
 def _clearable(result: Result, view: View, policy: Policy) -> bool:
     eligible = result.call.name in policy.clear_tools and not result.masked
     eligible = eligible and result.call.id not in view.spared
+    kinds = {"tool_results", *_KINDS.get(result.call.name, ())}
+    eligible = eligible and not kinds.isdisjoint(policy.rules.compactable)
     return eligible and result.size > policy.clear_above
 
 
-def _headline(result: Result) -> str:
+def _permitted(result: Result, fate: "_Fate | None", policy: Policy) -> bool:
+    """Whether the rules let go what is due: one of the categories on their list fits it."""
+    kinds = {"tool_results"}
+    if "intermediate_outputs" in _KINDS.get(result.call.name, ()):
+        kinds.add("intermediate_outputs")  # what is due is not among the newest
+    if fate is not None and fate.newer is not None and result.call.name == "Read":
+        kinds.add("redundant_reads")
+    if fate is not None and fate.solved:
+        kinds.add("debug_output")
+    return not kinds.isdisjoint(policy.rules.compactable)
+
+
+def _argument(result: Result) -> str:
+    """A call's main argument on one line, "" when it has none."""
     given = result.call.input
     argument = next((given[a] for a in _ARGUMENTS if isinstance(given.get(a), str)), "")
     line = " ".join(argument.split())
-    if len(line) > LONGEST_ARGUMENT:
-        line = line[: LONGEST_ARGUMENT - 1] + "…"
-    return f'{result.call.name} "{line}"' if line else result.call.name
+    return line if len(line) <= LONGEST_ARGUMENT else line[: LONGEST_ARGUMENT - 1] + "…"
+
+
+def _headline(result: Result) -> str:
+    argument = _argument(result)
+    return f'{result.call.name} "{argument}"' if argument else result.call.name
 
 
 def _outcome(result: Result) -> str:
@@ -147,6 +181,10 @@ def _failed(result: Result) -> bool:
     """Whether the call did not do its work. A command that ran and exits with 1 did."""
     ran = isinstance(result.details.get("exit_code"), int)
     return result.block.get("is_error") is True and not ran
+
+
+def _succeeded(result: Result) -> bool:
+    return result.details.get("exit_code") == 0 and not result.block.get("is_error")
 
 
 def _unsent(view: View, policy: Policy) -> set[int]:
@@ -170,9 +208,35 @@ def _kept(results: Sequence[Result], policy: Policy) -> set[int]:
         if len(holding) >= policy.clear_keep:
             break
         if result.call.name in policy.clear_tools:
-            (superseded if later.supersede(result) else holding).append(result)
+            gone = later.newer(result) is not None
+            (superseded if gone else holding).append(result)
         later.note(result)
     return _seqs([*holding, *superseded][: policy.clear_keep])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What later calls did to a result: the entry that superseded it, if one did, and whether a
+    command that had failed succeeded then."""
+
+    newer: int | None
+    solved: bool
+
+
+def _fates(results: Sequence[Result], due: Sequence[Result], policy: Policy) -> dict[int, _Fate]:
+    """The fates of the results that are due, by seq; none where the policy does not ask."""
+    if not due or ("tool_results" in policy.rules.compactable and not policy.brief_reads):
+        return {}
+    later, wanted, oldest = _Later(), _seqs(due), due[0].item.seq
+    fates = {}
+    for result in reversed(results):
+        seq = result.item.seq
+        if seq in wanted:
+            fates[seq] = _Fate(later.newer(result), later.solved(result))
+        if seq == oldest:
+            break
+        later.note(result)
+    return fates
 
 
 def _seqs(results: Iterable[Result]) -> set[int]:
@@ -181,34 +245,46 @@ def _seqs(results: Iterable[Result]) -> set[int]:
 
 @dataclass(slots=True)
 class _Later:
-    """What was done after a result, gathered from the newest back.
+    """What was done after a result, gathered from the newest back; each with the newest entry that
+    did it.
 
-    `calls` were made, files at `changed` were written, and files were read from their first line
-    up to the one in `reach`.
+    `calls` were made, those in `passed` with success, files at `changed` were written, and files
+    were read from their first line up to the one in `reach`.
     """
 
-    calls: set[str] = field(default_factory=set)
-    changed: set[str] = field(default_factory=set)
-    reach: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    changed: dict[str, int] = field(default_factory=dict)
+    reach: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def supersede(self, result: Result) -> bool:
-        """Whether a later call tells what this result told, or made it untrue."""
-        if _signature(result) in self.calls:
-            return True
-        if result.call.name != "Read":
-            return False
-        path, lines = _path(result), _lines(result)
-        return path in self.changed or (lines is not None and lines[1] <= self.reach.get(path, 0))
+    def newer(self, result: Result) -> int | None:
+        """The later entry that tells what this result told, or made it untrue."""
+        found = [self.calls.get(_signature(result))]
+        if result.call.name == "Read":
+            path, lines = _path(result), _lines(result)
+            last, seq = self.reach.get(path, (0, None))
+            found.append(self.changed.get(path))
+            found.append(seq if lines is not None and lines[1] <= last else None)
+        return max((seq for seq in found if seq is not None), default=None)
+
+    def solved(self, result: Result) -> bool:
+        """Whether this is a command that failed, and succeeded later."""
+        code = result.details.get("exit_code")
+        failed = result.block.get("is_error") is True or code not in (None, 0)
+        return failed and result.call.name == "Bash" and _signature(result) in self.passed
 
     def note(self, result: Result) -> None:
         if _failed(result):
             return
-        self.calls.add(_signature(result))
+        seq, signature = result.item.seq, _signature(result)
+        self.calls.setdefault(signature, seq)
+        if _succeeded(result):
+            self.passed.add(signature)
         path, lines = _path(result), _lines(result)
         if result.call.name in _CHANGING:
-            self.changed.add(path)
-        elif lines is not None and lines[0] <= 1:
-            self.reach[path] = max(lines[1], self.reach.get(path, 0))
+            self.changed.setdefault(path, seq)
+        elif lines is not None and lines[0] <= 1 and lines[1] > self.reach.get(path, (0, 0))[0]:
+            self.reach[path] = (lines[1], seq)
 
 
 def _signature(result: Result) -> str:

@@ -8,12 +8,15 @@
 | prepare a summary | from 70 % | off | off | from 70 % | off |
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
 | keep verbatim | tail | 5 messages | tail | tail | tail |
+| checkpoint | at 85 % | off | at 75 %, 85 % | with a summary | before a summary, at the end |
+| summarise besides | | | | todo list done, 20 turns | at the end |
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..context.window import Window
+from .categories import STANDARD, Rules
 
 Threshold = int | float | None  # tokens, share of the window up to 1.0, or off
 When = Literal["pays", "every-call", "from", "off"]
@@ -29,7 +32,14 @@ class Policy:
     every call from `clear_from` on; "from" only from there on. The tail that a summary leaves
     verbatim is `keep_messages` messages at least and `keep_tokens` (at most `keep_share` of the
     window) where that is more; `keep_tokens` 0 keeps exactly the messages. `preview_lines` shortens
-    a reference to that many lines from the beginning.
+    a reference to that many lines from the beginning. With `brief_reads` the stub of a Read that
+    was superseded names path and lines (S3), and `rules` say what is kept and what may go.
+
+    A checkpoint is taken as the context reaches `checkpoint_at`, and with `checkpoint_always`
+    before every summary. At `fresh_at` one more is taken and a fresh session recommended (S1's
+    HOOK-CTX-005). With `boundaries` a finished todo list (S2's "task boundary") and more than
+    `turns` turns since the last summary are reasons for one too; with `at_end`, the end of the
+    session (S3).
     """
 
     preset: str = "default"
@@ -50,6 +60,14 @@ class Policy:
     keep_messages: int = 5
     summarizer: Summarizer = "model"
     model: str | None = None
+    checkpoint_at: Threshold = 0.85
+    checkpoint_always: bool = False
+    fresh_at: Threshold = None
+    boundaries: bool = False
+    turns: int | None = None
+    at_end: bool = False
+    brief_reads: bool = False
+    rules: Rules = STANDARD
 
 
 DEFAULT = Policy()
@@ -63,6 +81,7 @@ PRESETS: dict[str, Policy] = {
         truncate_at=None,
         prepare_at=None,
         keep_tokens=0,
+        checkpoint_at=None,
     ),
     "ctx-001": replace(
         DEFAULT,
@@ -72,6 +91,8 @@ PRESETS: dict[str, Policy] = {
         clear_when="from",
         prepare_at=None,
         summarize_at=0.75,
+        checkpoint_at=0.75,
+        fresh_at=0.85,
     ),
     "anchored": replace(
         DEFAULT,
@@ -80,8 +101,22 @@ PRESETS: dict[str, Policy] = {
         clear_from=0.85,
         truncate_at=0.85,
         summarize_at=0.85,
+        checkpoint_at=None,
+        checkpoint_always=True,
+        boundaries=True,
+        turns=20,
     ),
-    "ledger": replace(DEFAULT, preset="ledger", prepare_at=None, summarize_at=0.95),
+    "ledger": replace(
+        DEFAULT,
+        preset="ledger",
+        prepare_at=None,
+        summarize_at=0.95,
+        checkpoint_at=None,
+        checkpoint_always=True,
+        at_end=True,
+        brief_reads=True,
+        rules=replace(STANDARD, expected=True),
+    ),
 }
 
 

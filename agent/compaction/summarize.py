@@ -25,7 +25,8 @@ MARK = "[Conversation compressed]"
 BEGINS = "The context of this session is about to be compressed."  # see prompts/summary.md
 MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
 CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
-PINNED_MOST, PINNED_LONGEST = 1_000, 16_384  # tokens, and characters, of a longer pinned item
+PINNED_MOST = 1_000  # tokens of a pinned item
+LONGEST_TOKEN = 16  # characters, of the text that is looked at for so many tokens
 KEPT_WORDS = 0.25  # of the window: what the words that are kept unanswered may fill
 SPARE = 0.01  # of the window, left free beside the summary call
 
@@ -228,8 +229,8 @@ def text_of(document: Document, folder: Path, pins: Mapping[int, str]) -> str:
         f"{MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the person asked. "
-        f"The whole conversation is in {folder / 'conversation.md'}: Read or Grep it for what is "
-        "missing here; its headings carry the refs (`#12`).\n\n"
+        "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
+        f"the whole conversation is also in {folder / 'conversation.md'}.\n\n"
         f"{render(document)}{pinned(pins)}"
     )
 
@@ -242,9 +243,13 @@ def pinned(pins: Mapping[int, str]) -> str:
 def _pin(ref: int, text: str) -> str:
     if tokens.estimate(text) <= PINNED_MOST:
         return f"#{ref}: {text}"
-    lengths = range(1, PINNED_LONGEST)
-    fit = bisect_right(lengths, PINNED_MOST, key=lambda length: tokens.estimate(text[:length]))
-    return f"#{ref}: {text[:fit]} … Recall #{ref} for the rest"
+    return f"#{ref}: {beginning(text, PINNED_MOST)} … Recall #{ref} for the rest"
+
+
+def beginning(text: str, most: int) -> str:
+    """The first so many tokens of a longer text."""
+    lengths = range(1, min(len(text), LONGEST_TOKEN * most))
+    return text[: bisect_right(lengths, most, key=lambda n: tokens.estimate(text[:n]))]
 
 
 def fault(text: str, stop_reason: str | None, window: Window) -> str:

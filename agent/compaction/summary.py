@@ -2,7 +2,8 @@
 
 Facts come from records, prose from the model: `with_facts` puts right what a model remembers of
 files, and `mechanical` makes a whole summary without one. `merge` follows S2's rules and `bounded`
-S0's third principle, least critical first. The document itself is in `document.py`.
+S0's third principle, least critical first. The document itself is in `document.py`, what stands for
+many of its items in `folding.py`.
 """
 
 import re
@@ -14,6 +15,7 @@ from typing import Any
 from ..context.tokens import estimate
 from ..record.ledger import CommandFact, FileFact, Ledger
 from .document import Document, FileRow, ReadRow, missing, parse, render
+from .folding import TABLE, fewer_facts, folded, standing, stands_for_many, weight
 
 __all__ = [
     "Document",
@@ -28,17 +30,23 @@ __all__ = [
     "with_facts",
 ]
 
+LAST = "the last command was"  # how a mechanical summary says where the work stands
 PIECES = 4  # of what changed in one file: the first and the newest
 MOST_INTENT = 2_000  # characters of the person's words that a mechanical summary takes over
 MOST_WORDS = 400  # characters of each later thing they said
 MOST_LISTED = 20  # failed commands, denials, offloaded files
 TELLING = 10  # characters that an error must share with what is said to be resolved
 CUTS = (1_000, 400, 160, 60)  # characters a text may keep, tried in turn
+SHORT = 160  # characters of a fact, as its share is reckoned
+SHORTEST = (240, 120, 60, 30, 10, 3, 1)  # characters of the intent, where nothing else is left
+FACTS = 0.5  # of a summary, that facts may take before anything else goes for them
+ROWS = (0.5, 0.25, 0.125, 0.0)  # of a summary, tried in turn: for rows of files that crowd it out
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
 _COUNTED = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _RESOLVED = re.compile(r"\W*resolved:\W*(.*)", re.I | re.DOTALL)
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
+_RULED = re.compile(r"(?:Not authorised|The person(?: \(#\d+\)| said)): ")
 
 
 def merge(old: Document, new: Document, resolved: Iterable[str] = ()) -> Document:
@@ -71,20 +79,26 @@ def merge(old: Document, new: Document, resolved: Iterable[str] = ()) -> Documen
     )
 
 
-def with_facts(document: Document, ledger: Ledger) -> Document:
-    """The document with files and references as the ledger has them.
+def with_facts(document: Document, ledger: Ledger, room: int | None = None) -> Document:
+    """The document with files and references as the ledger has them; where `room` is given, the
+    table of changed files in about so many tokens.
 
     What a model said of a file is kept for a path the ledger knows, else its lines are counted.
     Failed commands that the ledger once named go when they have passed since.
     """
-    changes = {ledger.shown(row.path): row.change for row in document.modified}
+    said = (row for row in document.modified if not stands_for_many(row))
+    changes = {ledger.shown(row.path): row.change for row in said}
     reasons = {ledger.shown(row.path): row.why for row in document.read}
     failing = {fact.ref for fact in ledger.unresolved()}
+    files = ledger.files
+    rows = standing(files, room)
     return replace(
         document,
         modified=tuple(
-            FileRow(path, fact.action, _change(changes.get(path, ""), fact))
-            for path, fact in ledger.files.items()
+            replace(row, change=_change(changes.get(row.path, ""), files[row.path]))
+            if row.path in files
+            else row
+            for row in rows
         ),
         read=tuple(
             ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
@@ -124,29 +138,40 @@ def mechanical(ledger: Ledger, span_words: Sequence[str], previous: Document | N
     return with_facts(merge(replace(earlier, intent=intent), made), ledger)
 
 
-def bounded(document: Document, cap_tokens: int) -> Document:
-    """The document, rendered in at most `cap_tokens` estimated tokens.
+def bounded(
+    document: Document, cap_tokens: int, asked: Callable[[str], bool] = lambda fact: False
+) -> Document:
+    """The document, rendered in at most `cap_tokens` estimated tokens, from 200 on.
 
-    The least critical goes first, of each section the oldest: files read, what is done, resolved
-    errors, other errors, references, decisions; then long texts are cut, the intent least. Paths of
-    changed files, the intent and the facts stay, even where those alone are more than the cap.
+    The least critical goes first, of each section the oldest: files read, what is done, counts of
+    lines, resolved errors, other errors, references, decisions; then long texts are cut, the intent
+    least. Facts that neither are `asked` for nor say what the person ruled may take their share;
+    only where all that is not enough do more of them go, and changed files stand by folder.
     """
 
     def fits(candidate: Document) -> bool:
         return estimate(render(candidate)) <= cap_tokens
 
+    def stays(fact: str) -> bool:
+        return _RULED.match(fact) is not None or asked(fact)
+
+    def shared(candidate: Document) -> bool:
+        most = FACTS * max(cap_tokens - weight(document.modified), cap_tokens / (TABLE + 1))
+        return estimate("\n".join(_short(text, SHORT) for text in candidate.facts)) <= most
+
     if fits(document):
         return document
+    document = fewer_facts(document, stays, shared)
     document = replace(document, errors=tuple(sorted(document.errors, key=_is_open)))
-    for name in ("read", "done", "errors", "recovery", "decisions"):
+    for name in ("read", "done", "modified", "errors", "recovery", "decisions"):
         document = _without_oldest(document, name, fits)
         if fits(document):
             return document
     for limit in CUTS:
         document = _cut(document, limit)
         if fits(document):
-            break
-    return document
+            return document
+    return _least(fewer_facts(document, stays, fits), cap_tokens, fits)
 
 
 # Merging
@@ -231,7 +256,7 @@ def _last_command(ledger: Ledger) -> str:
         return ""
     last = ledger.commands[-1]
     end = "in the background" if last.exit_code is None else f"exit {last.exit_code}"
-    return f"the last command was `{_short(last.command, MOST_WORDS)}` ({end}, #{last.ref})"
+    return f"{LAST} `{_short(last.command, MOST_WORDS)}` ({end}, #{last.ref})"
 
 
 def _recovery(ledger: Ledger) -> tuple[str, ...]:
@@ -248,14 +273,53 @@ def _recovery(ledger: Ledger) -> tuple[str, ...]:
 
 def _without_oldest(document: Document, name: str, fits: Callable[[Document], bool]) -> Document:
     """The document without as many of a section's oldest items as need to go; without any, if
-    that is still too much."""
+    that is still too much. Of changed files only the counts of lines go."""
     items: tuple[Any, ...] = getattr(document, name)
 
     def rest(count: int) -> Document:
-        changed: dict[str, Any] = {name: items[count:]}
+        bare = map(_uncounted, items[:count]) if name == "modified" else ()
+        changed: dict[str, Any] = {name: (*bare, *items[count:])}
         return replace(document, **changed)
 
     return rest(bisect_left(range(len(items)), True, key=lambda count: fits(rest(count))))
+
+
+def _uncounted(row: FileRow) -> FileRow:
+    return replace(row, change="") if _COUNTED.fullmatch(row.change) else row
+
+
+def _without_last(
+    document: Document, name: str, least: int, fits: Callable[[Document], bool]
+) -> Document:
+    """As `_without_oldest`, for a section whose first items matter most, so many of which stay."""
+    items: tuple[str, ...] = getattr(document, name)
+
+    def rest(count: int) -> Document:
+        changed: dict[str, Any] = {name: items[: len(items) - count]}
+        return replace(document, **changed)
+
+    most = max(0, len(items) - least)
+    return rest(bisect_left(range(most), True, key=lambda count: fits(rest(count))))
+
+
+def _least(document: Document, cap_tokens: int, fits: Callable[[Document], bool]) -> Document:
+    """The document with ever less of what is critical, until it fits."""
+    rows = document.modified
+    ranks = [(place,) for place in range(len(rows))]
+    for share in ROWS:
+        if fits(document):
+            return document
+        document = replace(document, modified=folded(rows, ranks, int(share * cap_tokens)))
+    for name, least in (("blocked", 0), ("in_progress", 0), ("next_steps", 1)):
+        document = _without_last(document, name, least, fits)
+    document = fewer_facts(document, lambda fact: False, fits)
+    if not fits(document):
+        document = replace(document, phase="", facts=(), next_steps=())
+    for limit in SHORTEST:
+        if fits(document):
+            break
+        document = replace(document, intent=_short(document.intent, limit))
+    return document
 
 
 def _cut(document: Document, limit: int) -> Document:

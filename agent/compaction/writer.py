@@ -1,11 +1,11 @@
 """The writer: gets a summary document written, by the model or, when that fails, from the ledger.
 
 The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
-is checked, asked for once more when it falls short, merged with the summary before it, and its
-facts are put right from the ledger. Cancelling it changes nothing.
+is checked, asked for once more when it falls short, and merged with the summary before it. Its
+facts are put right from the ledger when it is applied. Cancelling it changes nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..context.window import Window
 from ..errors import ModelError, PromptTooLong
@@ -15,18 +15,20 @@ from . import summarize
 from .host import Host, Said
 from .policy import Policy
 from .summarize import Cut
-from .summary import Document, bounded, mechanical, merge, parse, with_facts
+from .summary import Document, mechanical, merge, parse, render
 
 ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document, what asking for it cost, and who wrote it: model, ledger or person."""
+    """A document, what asking for it cost, and who wrote it: model, ledger or person. `said` is its
+    text as it was written, before anything was added from records."""
 
     document: Document
     cost_usd: float | None
     by: str
+    said: str
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Writer:
         window = self.host.measured()
         previous = document_of(self.host.view.summary)
         if self.policy.summarizer == "mechanical":
-            return self.from_ledger(window, previous)
+            return self.from_ledger(previous)
         spent: float | None = 0.0
         why = ""
         for _ in range(ATTEMPTS):
@@ -54,20 +56,18 @@ class Writer:
             why = summarize.fault(said.text, said.stop_reason, window)
             if not why:
                 document = new if previous is None else merge(previous, new)
-                return Draft(self._finished(document, window), spent, "model")
+                return Draft(document, spent, "model", render(document))
         self.host.emit(
             Notice("warning", f"the model's summary was not usable ({why}); made from the ledger")
         )
-        return Draft(self.from_ledger(window, previous).document, spent, "ledger")
+        return replace(self.from_ledger(previous), cost_usd=spent)
 
-    def from_ledger(self, window: Window, previous: Document | None) -> Draft:
+    def from_ledger(self, previous: Document | None) -> Draft:
         """The mechanical summary: made from records alone."""
         ledger = self.host.ledger
         words = [text for _, text in ledger.words]
-        return Draft(self._finished(mechanical(ledger, words, previous), window), 0.0, "ledger")
-
-    def _finished(self, document: Document, window: Window) -> Document:
-        return bounded(with_facts(document, self.host.ledger), summarize.cap(window))
+        document = mechanical(ledger, words, previous)
+        return Draft(document, 0.0, "ledger", render(document))
 
     async def _ask(self, cut: Cut, instructions: str, window: Window) -> tuple[Said, Document]:
         asked = summarize.question(window, instructions)

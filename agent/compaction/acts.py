@@ -1,0 +1,210 @@
+"""The acts: what compaction has done to a session, folded from its log, so that it holds after a
+resume as it did live. An act is one result moved to a file, one pass of masks, or one summary; a
+mark is what else a reader of the compression log needs: checkpoints, drift, phases, what was taken
+back. Nothing here prints, and nothing looks at the disk."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from ..context import tokens
+from ..record.entries import (
+    Checkpoint,
+    End,
+    Entry,
+    Mask,
+    Note,
+    Revert,
+    Summary,
+    ToolResult,
+    User,
+)
+from .drift import TURNS
+
+LAYERS = ("demote", "microcompact", "truncate", "summary")
+TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))  # S0
+
+_FILE = re.compile(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act of compaction. Tokens are those of the context; for a result that went to a file,
+    those of the result. `verified` says that the person's intent stands in the context after it:
+    masks leave every word of theirs, a summary must name it and no drift may follow within three
+    turns. `undone` says that it was taken back."""
+
+    seq: int
+    at: str
+    layer: str
+    trigger: str
+    before: int
+    after: int
+    files: tuple[str, ...] = ()
+    verified: bool = True
+    undone: bool = False
+
+    @property
+    def saved(self) -> int:
+        return self.before - self.after
+
+    @property
+    def tier(self) -> str:
+        return TIERS.get(self.layer, self.layer)
+
+    def to_json(self) -> dict[str, Any]:
+        """S0's fields of an event, and the ref and layer."""
+        return {
+            "ref": self.seq,
+            "timestamp": self.at,
+            "event_type": self.tier,
+            "layer": self.layer,
+            "trigger": self.trigger,
+            "tokens_before": self.before,
+            "tokens_after": self.after,
+            "tokens_saved": self.saved,
+            "files_created": list(self.files),
+            "intent_preserved": preserved(self),
+            "taken_back": self.undone,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something beside the acts. `kind` is checkpoint, drift, phase or revert; `text` says what in
+    one line, for a phase its name alone."""
+
+    seq: int
+    at: str
+    kind: str
+    text: str
+    files: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ref": self.seq,
+            "timestamp": self.at,
+            "event_type": self.kind.upper(),
+            "text": self.text,
+            "files_created": list(self.files),
+        }
+
+
+def acts(entries: Sequence[Entry]) -> list[Act]:
+    """Every act of compaction in a log, oldest first."""
+    undone: set[int] = set()
+    for entry in reversed(entries):  # a revert may itself be reverted later
+        if isinstance(entry, Revert) and entry.seq not in undone:
+            undone.add(entry.target)
+    drifted = _drifted(entries)
+    return [
+        act
+        for entry in entries
+        if (act := _act(entry, entry.seq in undone, entry.seq not in drifted))
+    ]
+
+
+def marks(entries: Iterable[Entry]) -> list[Mark]:
+    """Checkpoints that have a file, drift, phases and what was taken back, oldest first."""
+    return [mark for entry in entries if (mark := _mark(entry))]
+
+
+def preserved(act: Act) -> str:
+    """S0's word for whether the intent is preserved."""
+    return "YES" if act.verified else "VERIFICATION_NEEDED"
+
+
+def describe(entry: Mask | Summary) -> str:
+    """An act as people name it."""
+    if isinstance(entry, Mask):
+        return f"{entry.layer} of {len(entry.targets):,} ({entry.trigger})"
+    first, last = entry.covers
+    return f"summary of #{first} to #{last} ({entry.trigger})"
+
+
+def later_turn(entries: Iterable[Entry], seq: int) -> bool:
+    """Whether the person has spoken since an entry."""
+    return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
+
+
+def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
+    """For each layer that acted: its name, how often, and the tokens it saved; undone ones left
+    out."""
+    rows = []
+    for layer in LAYERS:
+        saved = [act.saved for act in done if act.layer == layer and not act.undone]
+        if saved:
+            rows.append((layer, len(saved), sum(saved)))
+    return rows
+
+
+def count(facts: Any, name: str) -> int:
+    """A count that a log has under a name; 0 where it has none, or something else."""
+    value = facts.get(name) if isinstance(facts, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _drifted(entries: Iterable[Entry]) -> set[int]:
+    """The summaries that drift followed while they were watched."""
+    watched: dict[int, int] = {}  # turns that are left, by the summary's seq
+    drifted: set[int] = set()
+    for entry in entries:
+        if isinstance(entry, Summary):
+            watched[entry.seq] = TURNS
+        elif isinstance(entry, End):
+            watched = {seq: left - 1 for seq, left in watched.items() if left > 1}
+        elif isinstance(entry, Note) and entry.topic == "drift":
+            drifted |= watched.keys()
+    return drifted
+
+
+def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
+    if isinstance(entry, ToolResult) and entry.offloaded:
+        after = tokens.of_content(entry.content)
+        before = after + count(entry.details, "tokens_saved")
+        return Act(
+            entry.seq, entry.at, "demote", "oversize result", before, after, (entry.offloaded,)
+        )
+    if isinstance(entry, Mask):
+        before, after = entry.tokens_before, entry.tokens_after
+        files = _moved(entry) if entry.layer == "demote" else ()
+        return Act(
+            entry.seq, entry.at, entry.layer, entry.trigger, before, after, files, undone=undone
+        )
+    if isinstance(entry, Summary):
+        document = entry.document if isinstance(entry.document, dict) else {}
+        return Act(
+            entry.seq,
+            entry.at,
+            "summary",
+            entry.trigger,
+            entry.tokens_before,
+            entry.tokens_after,
+            tuple(entry.files),
+            verified=steady and bool(str(document.get("intent", "")).strip()),
+            undone=undone,
+        )
+    return None
+
+
+def _moved(entry: Mask) -> tuple[str, ...]:
+    """The files, in the session's folder, that the references of a mask name."""
+    stubs = (str(target.get("stub", "")) for target in entry.targets if isinstance(target, dict))
+    named = (found[1] for stub in stubs if (found := _FILE.search(stub)))
+    return tuple(f"offloaded/{PurePath(path).name}" for path in named)
+
+
+def _mark(entry: Entry) -> Mark | None:
+    if isinstance(entry, Checkpoint) and entry.path:
+        text = f"checkpoint {entry.number} ({entry.trigger or 'no trigger named'})"
+        return Mark(entry.seq, entry.at, "checkpoint", text, (entry.path,))
+    if isinstance(entry, Note) and entry.topic in ("drift", "phase"):
+        severity = entry.data.get("severity") if isinstance(entry.data, dict) else None
+        text = f"{severity}: {entry.text}" if severity else entry.text
+        return Mark(entry.seq, entry.at, entry.topic, " ".join(text.split()))
+    if isinstance(entry, Revert):
+        why = f": {entry.reason}" if entry.reason else ""
+        return Mark(entry.seq, entry.at, "revert", f"#{entry.target}{why}")
+    return None
