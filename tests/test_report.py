@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction.acts import Mark, acts, marks
 from ctxagent.agent.compaction.engine import Preview
+from ctxagent.agent.compaction.metrics import measure, total
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.record.entries import (
     Assistant,
+    Checkpoint,
     Entry,
     Mask,
+    Note,
     Revert,
     Session,
     Summary,
@@ -58,36 +62,14 @@ LOG: list[Entry] = [
 ]  # fmt: skip
 
 
-def test_the_acts_of_a_log() -> None:
-    acts = report.acts(LOG)
-    assert [(a.seq, a.layer, a.tier, a.undone) for a in acts] == [
-        (2, "demote", "TIER_1", False),
-        (4, "microcompact", "TIER_1", False),
-        (5, "truncate", "TIER_2", False),
-        (6, "summary", "TIER_3", True),
-        (8, "microcompact", "TIER_1", False),
-        (9, "summary", "TIER_3", False),
-    ]
-    assert [a.saved for a in acts] == [18_500, 30_000, 5_000, 120_000, 1_000, 120_000]
-
-
-def test_a_revert_that_was_reverted_undoes_nothing() -> None:
-    acts = report.acts([summary(6), Revert(seq=7, target=6), Revert(seq=8, target=7)])
-    assert [act.undone for act in acts] == [False]
-
-
-def test_savings_leave_out_what_was_taken_back() -> None:
-    assert report.savings(report.acts(LOG)) == [
-        ("demote", 1, 18_500),
-        ("microcompact", 2, 31_000),
-        ("truncate", 1, 5_000),
-        ("summary", 1, 120_000),
-    ]
-
-
 def test_the_status_report_has_the_form_of_its_source() -> None:
     counts = {"demoted": 1, "microcompacted": 7, "truncated": 3, "summaries": 2}
-    text = report.status(Window(160_000, 200_000), report.acts(LOG), counts, NOW)
+    others = [
+        Mark(10, AT, "phase", "research"),
+        Mark(11, AT, "checkpoint", "checkpoint 1 (75 %)", ("checkpoints/1.json",)),
+        Mark(12, AT, "phase", "planning"),
+    ]
+    text = report.status(Window(160_000, 200_000), acts(LOG), others, counts, NOW)
     lines = text.split("\n")
     assert lines[:4] == [
         "## Context Status Report",
@@ -98,6 +80,7 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
     assert "- **Tool results offloaded:** 1 (18,500 tokens saved)" in lines
     assert "- **Tool inputs truncated:** 3 (5,000 tokens saved)" in lines
     assert any(line.startswith("- **Summarisations performed:** 2") for line in lines)
+    assert lines[10:12] == ["- **Checkpoints:** 1", "- **Phase:** planning"]
     assert lines[lines.index("### Recommendation") + 1].startswith("Apply Tier 3 summarisation")
     table = lines[lines.index("### Compression History") + 1 :]
     assert table[0] == "| Time | Type | Tokens Saved |"
@@ -117,13 +100,14 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
 )
 def test_each_level_has_its_advice(tokens: int, advice: str) -> None:
     counts = dict.fromkeys(("demoted", "microcompacted", "truncated", "summaries"), 0)
-    text = report.status(Window(tokens, 100), [], counts, NOW)
+    text = report.status(Window(tokens, 100), [], [], counts, NOW)
     assert f"### Recommendation\n{advice}" in text
     assert text.endswith("| – | none yet | 0 |")
+    assert "**Phase:**" not in text
 
 
 def test_the_event_log_has_the_fields_of_its_source() -> None:
-    first, *_, undone, _, last = report.events(report.acts(LOG)).split("\n\n")
+    first, *_, undone, _, last = report.events(acts(LOG)).split("\n\n")
     assert first.split("\n") == [
         "## Compression Event Log · #2",
         "**Timestamp:** 2026-11-21 10:20:30 UTC",
@@ -141,9 +125,95 @@ def test_the_event_log_has_the_fields_of_its_source() -> None:
     assert report.events([]) == "nothing has been compacted in this session"
 
 
-def test_how_an_act_is_named() -> None:
-    assert report.describe(summary(6)) == "summary of #2 to #9 (manual)"
-    assert report.describe(mask(4, "microcompact", 2, 1)) == "microcompact of 1 (level)"
+def test_what_else_happened_stands_among_the_acts() -> None:
+    log: list[Entry] = [
+        mask(4, "truncate", 9, 8),
+        Checkpoint(seq=5, at=AT, number=2, path="checkpoints/2.json", trigger="level"),
+        summary(6),
+        Note(seq=7, at=AT, topic="drift", text="asks what the task is"),
+        Revert(seq=8, at=AT, target=6),
+        Note(seq=9, at=AT, topic="phase", text=""),
+    ]
+    parts = report.events(acts(log), marks(log)).split("\n\n")
+    assert [part.split("\n")[0] for part in parts] == [
+        "## Compression Event Log · #4",
+        "Checkpoint · #5 · 2026-11-21 10:20:30 UTC: checkpoint 2 (level)",
+        "## Compression Event Log · #6",
+        "Drift · #7 · 2026-11-21 10:20:30 UTC: asks what the task is",
+        "Taken back · #8 · 2026-11-21 10:20:30 UTC: #6",
+        "Phase · #9 · 2026-11-21 10:20:30 UTC: none",
+    ]
+    assert parts[1].endswith("**Files Created:** checkpoints/2.json")
+    newest = report.events(acts(log), marks(log), limit=1)
+    assert newest.startswith("## Compression Event Log · #6")
+    assert "Phase · #9" in newest
+
+
+def test_the_metrics_name_their_targets() -> None:
+    checks = {
+        "tally": {"recall": {"asked": 30, "before": 12, "after": 29}},
+        "sections": {"critical": 2, "kept": 2},
+    }
+    log = [replace(summary(6), probes=checks), replace(summary(9), tokens_after=75_000)]
+    lines = report.metrics(measure([mask(4, "truncate", 9_000, 4_000), *log])).split("\n")
+    assert lines[0] == "## Compression Metrics · 1 session"
+    assert lines[3:] == [
+        "| #6: size after | 30,000 of 150,000 (20%) tokens | < 50 % of before | met |",
+        "| #9: size after | 75,000 of 150,000 (50%) tokens | < 50 % of before | not met |",
+        "| probes: recall | 12 before, 29 of 30 (97%) after | 100 % | not met |",
+        "| critical sections preserved | 2 of 2 (100%) | 100 % | met |",
+        "| recovery success | none checked | 100 % | – |",
+        "| saved by truncate | 5,000 tokens in 1 acts | – | – |",
+        "| saved by summary | 195,000 tokens in 2 acts | – | – |",
+        "| spent on summaries | $0.0000 | – | – |",
+    ]
+    several = report.metrics(total([measure(log), measure([])])).split("\n")
+    assert several[0] == "## Compression Metrics · 2 sessions"
+    assert several[3] == (
+        "| summaries: size after | 1 of 2 (50%) below | < 50 % of before | not met |"
+    )
+    assert report.metrics(measure([])).split("\n")[3] == (
+        "| summaries | none | < 50 % of before | – |"
+    )
+
+
+WORDS = [(2, "Fix the login.\nMind the tests."), (7, " "), (8, "Use sha256."), (12, "go  on")]
+
+
+def test_the_intent_before_any_summary_is_the_first_words() -> None:
+    assert report.intent(None, WORDS).split("\n") == [
+        "### Session Intent · from your first words, #2",
+        "Fix the login.",
+        "Mind the tests.",
+        "",
+        "Your words since:",
+        "- #8: Use sha256.",
+        "- #12: go on",
+    ]
+    assert report.intent(None, [(2, " ")]) == "nothing has been said in this session yet"
+    blank = replace(summary(9, intent=" "), document={"intent": " "})
+    assert report.intent(blank, WORDS) == report.intent(None, WORDS)
+
+
+def test_the_intent_of_a_summary_and_the_words_it_does_not_cover() -> None:
+    stands = replace(summary(11, intent="Fix it all."), keep_from=12, keep=[8])
+    assert report.intent(stands, WORDS).split("\n") == [
+        "### Session Intent · from the summary #11",
+        "Fix it all.",
+        "",
+        "Your words since:",
+        "- #8: Use sha256.",
+        "- #12: go on",
+    ]
+    assert report.intent(replace(stands, keep_from=13, keep=[]), WORDS).endswith("Fix it all.")
+
+
+def test_the_intent_is_bounded() -> None:
+    words = [(1, "long " * 1_000), *((n, "word " * 1_000) for n in range(2, 202))]
+    text = report.intent(None, words)
+    assert len(text) < 2_000 + 10 * 350
+    assert "… 190 things before these" in text
+    assert "- #201: word" in text
 
 
 @pytest.mark.parametrize("format", ["text", "stream-json"])
@@ -228,12 +298,6 @@ def test_the_newest_miss_is_the_one_told() -> None:
     log = [*FIRST, masked(5, 3), call(6, 0, 9_000), call(7, 0, 9_000), call(8, 9_000, 10)]
     assert report.last_miss(log) == DROPPED
     assert report.last_miss([replace(entry, at="") for entry in log]) == DROPPED
-
-
-def test_whether_a_turn_followed() -> None:
-    said = [User(seq=8, content="and now?"), User(seq=9, content="cut off", source="notice")]
-    assert report.later_turn(said, 7)
-    assert not report.later_turn(said, 8)
 
 
 PLAN = Preview(

@@ -1,35 +1,29 @@
 """What compaction has done and what it would do, as plain text for people: S1's status report, S0's
-event log, and the preview of the next compaction. Read from the log, so that it holds after a
-resume as it did live; no terminal is needed."""
+event log and preserved intent, S3's metrics, and the preview of the next compaction. Made from
+entries, so that it holds after a resume as it did live; no terminal is needed."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..context import tokens
-from ..record.entries import (
-    Assistant,
-    Entry,
-    Mask,
-    Revert,
-    Session,
-    Summary,
-    ToolResult,
-    Usage,
-    User,
-)
+from ..compaction.acts import Act, Mark, describe, preserved, savings
+from ..compaction.metrics import Metrics, is_small
+from ..record.entries import Assistant, Entry, Mask, Revert, Session, Summary, Usage, encode
+from ..record.sessions import plain
 
 if TYPE_CHECKING:
     from ..compaction.engine import Preview
     from ..context.window import Level, Window
     from ..events import Compacted
 
-LAYERS = ("demote", "microcompact", "truncate", "summary")
-TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))  # S0
+LONG, SHORT, LINE = 2_000, 300, 160  # characters of an intent, of other words, of an entry
+WORDS = 10  # of the newest things that the person said
 RECENT = 20  # acts that the log and the history show
 CACHEABLE = 1_024  # tokens of prompt; what is shorter may never be cached
 CACHE_LIFE = 300  # seconds
+_GATE = re.compile(r"\bHOOK-CTX-\d+: ")
+_MET = {True: "met", False: "not met", None: "–"}
 ADVICE: "dict[Level, str]" = {  # S1 "Check Context Status", and where it is done by hand
     "GREEN": "Continue normally",
     "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
@@ -37,87 +31,6 @@ ADVICE: "dict[Level, str]" = {  # S1 "Check Context Status", and where it is don
     "RED": "Apply Tier 3 summarisation (/compact)",
     "CRITICAL": "Checkpoint + fresh session (/clear), or summarise now (/compact)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One act of compaction. Tokens are those of the context; for a result that went to a file,
-    those of the result. `undone` says that it was taken back."""
-
-    seq: int
-    at: str
-    layer: str
-    trigger: str
-    before: int
-    after: int
-    files: tuple[str, ...] = ()
-    verified: bool = True
-    undone: bool = False
-
-    @property
-    def saved(self) -> int:
-        return self.before - self.after
-
-    @property
-    def tier(self) -> str:
-        return TIERS.get(self.layer, self.layer)
-
-
-def acts(entries: Sequence[Entry]) -> list[Act]:
-    """Every act of compaction in a log, oldest first."""
-    undone: set[int] = set()
-    for entry in reversed(entries):  # a revert may itself be reverted later
-        if isinstance(entry, Revert) and entry.seq not in undone:
-            undone.add(entry.target)
-    return [act for entry in entries if (act := _act(entry, entry.seq in undone))]
-
-
-def _act(entry: Entry, undone: bool) -> Act | None:
-    if isinstance(entry, ToolResult) and entry.offloaded:
-        after = tokens.of_content(entry.content)
-        before = after + int(entry.details.get("tokens_saved", 0))
-        files = (entry.offloaded,)
-        return Act(entry.seq, entry.at, "demote", "oversize result", before, after, files)
-    if isinstance(entry, Mask):
-        before, after = entry.tokens_before, entry.tokens_after
-        return Act(entry.seq, entry.at, entry.layer, entry.trigger, before, after, undone=undone)
-    if isinstance(entry, Summary):
-        return Act(
-            entry.seq,
-            entry.at,
-            "summary",
-            entry.trigger,
-            entry.tokens_before,
-            entry.tokens_after,
-            tuple(entry.files),
-            verified=bool(str(entry.document.get("intent", "")).strip()),
-            undone=undone,
-        )
-    return None
-
-
-def describe(entry: Mask | Summary) -> str:
-    """An act as people name it."""
-    if isinstance(entry, Mask):
-        return f"{entry.layer} of {len(entry.targets):,} ({entry.trigger})"
-    first, last = entry.covers
-    return f"summary of #{first} to #{last} ({entry.trigger})"
-
-
-def later_turn(entries: Iterable[Entry], seq: int) -> bool:
-    """Whether the person has spoken since an entry."""
-    return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
-
-
-def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
-    """For each layer that acted: its name, how often, and the tokens it saved; undone ones left
-    out."""
-    rows = []
-    for layer in LAYERS:
-        saved = [act.saved for act in done if act.layer == layer and not act.undone]
-        if saved:
-            rows.append((layer, len(saved), sum(saved)))
-    return rows
 
 
 def last_miss(entries: Sequence[Entry]) -> str | None:
@@ -184,9 +97,16 @@ def _seconds(start: str, end: str) -> float:
     return times[1] - times[0]
 
 
-def status(window: "Window", done: Sequence[Act], counts: dict[str, int], now: datetime) -> str:
+def status(
+    window: "Window",
+    done: Sequence[Act],
+    others: Sequence[Mark],
+    counts: dict[str, int],
+    now: datetime,
+) -> str:
     """S1's status report. `counts` are those of the session's totals."""
     saved = {layer: tokens for layer, _, tokens in savings(done)}
+    phases = [mark.text for mark in others if mark.kind == "phase"]
     history = [
         f"| {_time(a.at)} | {a.tier}{' (taken back)' if a.undone else ''} | {a.saved:,} |"
         for a in done[-RECENT:]
@@ -208,6 +128,8 @@ def status(window: "Window", done: Sequence[Act], counts: dict[str, int], now: d
             f"({saved.get('truncate', 0):,} tokens saved)",
             f"- **Summarisations performed:** {counts['summaries']} "
             f"({saved.get('summary', 0):,} tokens saved)",
+            f"- **Checkpoints:** {sum(mark.kind == 'checkpoint' for mark in others)}",
+            *([f"- **Phase:** {phases[-1]}"] if phases and phases[-1] else []),
             "",
             "### Recommendation",
             ADVICE[window.level],
@@ -220,27 +142,142 @@ def status(window: "Window", done: Sequence[Act], counts: dict[str, int], now: d
     )
 
 
-def events(done: Sequence[Act]) -> str:
-    """S0's compression event log, the newest acts last."""
-    parts = []
-    for act in done[-RECENT:]:
-        trigger = f"{act.layer}: {act.trigger}" + (", taken back later" if act.undone else "")
-        parts.append(
-            "\n".join(
-                (
-                    f"## Compression Event Log · #{act.seq}",
-                    f"**Timestamp:** {_time(act.at)}",
-                    f"**Event Type:** {act.tier}",
-                    f"**Trigger:** {trigger}",
-                    f"**Tokens Before:** {act.before:,}",
-                    f"**Tokens After:** {act.after:,}",
-                    f"**Tokens Saved:** {act.saved:,}",
-                    f"**Files Created:** {', '.join(act.files) or 'none'}",
-                    f"**Intent Preserved:** {'YES' if act.verified else 'VERIFICATION_NEEDED'}",
-                )
-            )
+def events(done: Sequence[Act], others: Sequence[Mark] = (), *, limit: int | None = None) -> str:
+    """S0's compression event log: the newest `limit` acts, and what else happened among them, in
+    order."""
+    shown = done[-limit:] if limit else done
+    first = shown[0].seq if len(shown) < len(done) else 0
+    told = [(act.seq, _event(act)) for act in shown]
+    told += [(mark.seq, _remark(mark)) for mark in others if mark.seq > first]
+    return "\n\n".join(text for _, text in sorted(told)) or (
+        "nothing has been compacted in this session"
+    )
+
+
+def _event(act: Act) -> str:
+    return "\n".join(
+        (
+            f"## Compression Event Log · #{act.seq}",
+            f"**Timestamp:** {_time(act.at)}",
+            f"**Event Type:** {act.tier}",
+            f"**Trigger:** {act.layer}: {act.trigger}{', taken back later' * act.undone}",
+            f"**Tokens Before:** {act.before:,}",
+            f"**Tokens After:** {act.after:,}",
+            f"**Tokens Saved:** {act.saved:,}",
+            f"**Files Created:** {', '.join(act.files) or 'none'}",
+            f"**Intent Preserved:** {preserved(act)}",
         )
-    return "\n\n".join(parts) or "nothing has been compacted in this session"
+    )
+
+
+def _remark(mark: Mark) -> str:
+    names = {"phase": "Phase", "drift": "Drift", "revert": "Taken back", "checkpoint": "Checkpoint"}
+    lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {mark.text or 'none'}"]
+    return "\n".join([*lines, *(f"**Files Created:** {path}" for path in mark.files)])
+
+
+def metrics(measured: Metrics) -> str:
+    """The metrics as a table, each with its target and whether that is met."""
+    cost, many = measured.cost_usd, "s" * (measured.sessions != 1)
+    rows = [
+        *_sizes(measured),
+        *_checks(measured),
+        *(
+            (f"saved by {layer}", f"{tokens:,} tokens in {acts:,} acts", "–", "–")
+            for layer, acts, tokens in measured.saved
+        ),
+        ("spent on summaries", "price not known" if cost is None else f"${cost:.4f}", "–", "–"),
+    ]
+    return "\n".join(
+        (
+            f"## Compression Metrics · {measured.sessions:,} session{many}",
+            "| Metric | Value | Target | |",
+            "|--------|-------|--------|--|",
+            *(f"| {' | '.join(row)} |" for row in rows),
+        )
+    )
+
+
+def _sizes(measured: Metrics) -> list[tuple[str, str, str, str]]:
+    """How small summaries made the context: each of one session, or how many did well."""
+    if measured.sessions > 1:
+        below = measured.halved
+        value = f"{_part(below.after, below.asked)} below"
+        return [("summaries: size after", value, "< 50 % of before", _MET[below.met])]
+    return [
+        (
+            f"#{act.seq}: size after",
+            f"{_part(act.after, act.before)} tokens",
+            "< 50 % of before",
+            _MET[is_small(act)],
+        )
+        for act in measured.summaries
+    ] or [("summaries", "none", "< 50 % of before", "–")]
+
+
+def _checks(measured: Metrics) -> Iterator[tuple[str, str, str, str]]:
+    """What stood in the summaries, and what could be recovered."""
+    for kind, rate in measured.probes:
+        value = f"{rate.before:,} before, {_part(rate.after, rate.asked)} after"
+        yield f"probes: {kind}", value, "100 %", _MET[rate.met]
+    for name, rate in (
+        ("critical sections preserved", measured.sections),
+        ("recovery success", measured.recovery),
+    ):
+        value = _part(rate.after, rate.asked) if rate.asked else "none checked"
+        yield name, value, "100 %", _MET[rate.met]
+
+
+def _part(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}" + (f" ({part / whole:.0%})" if whole else "")
+
+
+def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
+    """The preserved intent (S0 "show session intent") and where it comes from: the summary that
+    stands, else the person's first words; then what they said since."""
+    said = [(seq, text) for seq, text in words if text.strip()]
+    document = summary.document if summary and isinstance(summary.document, dict) else {}
+    kept = str(document.get("intent", "")).strip()
+    if summary and kept:
+        source, whole = f"the summary #{summary.seq}", kept
+        since = [row for row in said if row[0] >= summary.keep_from or row[0] in summary.keep]
+    elif said:
+        (seq, whole), *since = said
+        source = f"your first words, #{seq}"
+    else:
+        return "nothing has been said in this session yet"
+    lines = [f"### Session Intent · from {source}", _start(whole, LONG)]
+    if since:
+        older = len(since) - WORDS
+        lines += ["", "Your words since:"]
+        lines += [f"… {older:,} things before these (/log #REF shows one)"] if older > 0 else []
+        lines += [
+            f"- #{seq}: {' '.join(_start(text, SHORT).split())}" for seq, text in since[-WORDS:]
+        ]
+    return "\n".join(lines)
+
+
+def _start(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rstrip()} …"
+
+
+def line(entry: Entry) -> str:
+    """An entry of the log in one line."""
+    if isinstance(entry, Mask | Summary):
+        sizes = f"{entry.tokens_before:,} → {entry.tokens_after:,} tokens"
+        return f"{describe(entry)}: {sizes}"
+    content = getattr(entry, "content", None)
+    if content is None:
+        skipped = ("v", "seq", "at", "kind", "system", "tools")
+        fields = {
+            k: v for k, v in encode(entry).items() if k not in skipped and v not in (None, "")
+        }
+        said = ", ".join(f"{name} {value}" for name, value in fields.items())
+        return " ".join(said.split())[:LINE]
+    calls = [] if isinstance(content, str) else [b for b in content if b.get("type") == "tool_use"]
+    names = ", ".join(f"[{b.get('name')}]" for b in calls)
+    said = plain([b for b in content if b not in calls] if calls else content)
+    return " ".join(f"{said} {names}".split())[:LINE]
 
 
 def outlook(preview: "Preview") -> str:
@@ -277,7 +314,8 @@ def preview(planned: "Preview", *, limit: int | None = None) -> str:
 def receipt(event: "Compacted") -> str:
     """What an act of compaction did, in one line: tokens before and after, money, seconds."""
     what = "context compacted" if event.layer == "summary" else event.layer
-    parts = [f"{what} ({event.trigger}): {event.tokens_before:,} → {event.tokens_after:,} tokens"]
+    trigger = _GATE.sub("", event.trigger)  # its name is for the log
+    parts = [f"{what} ({trigger}): {event.tokens_before:,} → {event.tokens_after:,} tokens"]
     parts += [event.detail] if event.detail else []
     if event.layer == "summary":
         parts.append("price not known" if event.cost_usd is None else f"${event.cost_usd:.4f}")
