@@ -1,0 +1,69 @@
+"""The subagents as front ends follow them, from their events alone: who they are, how far they are,
+how they have ended. Texts are plain, for a terminal and for a stream of errors alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..events import AgentFinished, AgentProgress, AgentStarted
+
+ENDINGS = {"done": "done", "error": "failed", "limit": "ended by a limit"}
+
+
+@dataclass(slots=True)
+class Subagent:
+    """One subagent in its newest run."""
+
+    id: str
+    type: str
+    description: str
+    progress: AgentProgress | None = None
+    finished: AgentFinished | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it, in one line."""
+        return " · ".join(" ".join(each.split()) for each in (self.type, self.description) if each)
+
+    @property
+    def tools(self) -> int:
+        return self.progress.tools if self.progress else 0
+
+    @property
+    def ending(self) -> str:
+        """How it ended and what it took, in one line; "" while it runs."""
+        end = self.finished
+        if end is None:
+            return ""
+        price = "price not known" if end.cost_usd is None else f"${end.cost_usd:.4f}"
+        tokens = f"{sum(end.usage.values()):,} tokens"
+        how = ENDINGS.get(end.status, end.status)
+        return " · ".join((how, f"{end.seconds:.1f} s", tokens, price))
+
+
+class Subagents:
+    """Those of a conversation, in the order of their start."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Subagent] = {}
+
+    def follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> Subagent:
+        """Take an event in; the subagent that it is about."""
+        if isinstance(event, AgentStarted):
+            self._all.pop(event.id, None)  # one that goes on comes last
+            self._all[event.id] = Subagent(event.id, event.type, event.description)
+        about = self._all.setdefault(event.id, Subagent(event.id, event.id, ""))
+        if isinstance(event, AgentProgress):
+            about.progress = event
+        elif isinstance(event, AgentFinished):
+            about.finished = event
+        return about
+
+    def running(self) -> Sequence[Subagent]:
+        return [each for each in self._all.values() if each.finished is None]
+
+    def progress(self, id: str) -> AgentProgress | None:
+        return self._all[id].progress if id in self._all else None
+
+    def name(self, id: str) -> str:
+        """What people call the subagent; the id of one that nothing is known of."""
+        return self._all[id].name if id in self._all else id

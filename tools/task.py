@@ -1,0 +1,74 @@
+"""Task: a piece of work for a subagent, which has a context of its own and gives back one answer.
+
+What a subagent is, and which types there are, is not known here: the context spawns it, and the
+types stand in the description as they are handed in.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from .base import Context, Errand, Output, Params, Tool, ToolError
+
+ROOM = 2_000  # tokens of an answer that come at once
+
+
+class TaskParams(Params):
+    description: str = Field(min_length=1, description="The work in three to seven words.")
+    prompt: str = Field(
+        min_length=1,
+        description="The work in full: what to do, where to look, what is known already, and what "
+        "the answer must hold. With resume: what to do now.",
+    )
+    type: str | None = Field(None, description="One of the types above; not needed with resume.")
+    model: str | None = Field(None, description="Id of another model for it, where that is asked.")
+    resume: str | None = Field(
+        None, description="Id of an earlier subagent, which goes on and knows what it did."
+    )
+
+
+class Task(Tool[TaskParams]):
+    name = "Task"
+    description = (
+        "Hands a piece of work to a subagent. It has a context of its own, so however much it "
+        "reads, only its answer comes here: take it for searches through many files, for work "
+        "with much output, for a second look, and for parts that can be done side by side "
+        "(several calls in one message run at once, and must not edit the same files). It knows "
+        "nothing of this conversation, and nobody can ask you: put all that it needs into the "
+        "prompt. Its answer is for you alone: tell the user what matters of it. Do not use it for "
+        "what a few calls of your own do."
+    )
+    effect = "none"  # what it does is judged and recorded call by call, where it happens
+    room = ROOM
+    Params = TaskParams
+
+    def __init__(self, types: Sequence[tuple[str, str]] = ()) -> None:
+        """`types` are names and what each is for."""
+        self._types = types
+
+    def subject(self, params: TaskParams) -> str:
+        """Its type, which an earlier one has in its id: what is said beside that does not count."""
+        return params.resume.rpartition("-")[0] if params.resume else params.type or ""
+
+    def title(self, params: TaskParams) -> str:
+        line = " ".join(params.description.split())
+        return f"{params.resume or params.type or ''}: {line}".removeprefix(": ")
+
+    def schema(self) -> dict[str, Any]:
+        listed = [f"- {name}: {what}" for name, what in self._types]
+        text = "\n".join([self.description, "Types:", *listed]) if listed else self.description
+        return {**Tool.schema(self), "description": text}
+
+    async def run(self, params: TaskParams, context: Context) -> Output:
+        if params.resume is None and params.type is None:
+            raise ToolError("Give a type, or the id of a subagent to resume.")
+        return await context.spawn(
+            Errand(
+                description=" ".join(params.description.split()),
+                prompt=params.prompt,
+                type=params.type,
+                model=params.model,
+                resume=params.resume,
+            )
+        )
