@@ -21,6 +21,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/calls.py
 	$(BIN)/python benchmarks/long_run.py
+	$(BIN)/python benchmarks/recall.py
+	$(BIN)/python benchmarks/nothing_lost.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

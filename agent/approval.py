@@ -9,6 +9,7 @@ shell command is judged by its parts: each must be allowed or only look, any may
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -30,6 +31,7 @@ from .rules import (
 from .shell.patterns import expand
 from .shell.readonly import follows_links, is_read_only, paths, searched
 from .shell.syntax import Part, Script, Word, parse
+from .shell.touched import only_looks
 from .shell.wrappers import names
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _PLAN = (
     "plan mode is on: nothing may be edited, and only commands that look may run. Finish the plan "
     "and present it"
 )
+_LOOKS = "this subagent only looks: it edits nothing and runs only commands that plainly read"
 _WEIGHT = {"allow": 0, "ask": 1, "deny": 2}
 # What a file of these names does when something else runs; compared without case, since some
 # file systems know none.
@@ -70,7 +73,7 @@ class Verdict:
 
 
 class Approval:
-    """The rules of a session. `mode` may be set at any time.
+    """The rules of a session. `mode` may be set at any time, and holds for every form of it.
 
     `readable` are folders outside the project that are read without a question. Malformed rules
     raise UsageError.
@@ -86,7 +89,8 @@ class Approval:
         cwd: Path,
         readable: Sequence[Path] = (),
     ) -> None:
-        self.mode: Mode = mode
+        self._mode: list[Mode] = [mode]
+        self._looks = False
         self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
         self._project = (self._cwd, os.path.realpath(cwd))
         own = [form for path in readable for form in (str(path), os.path.realpath(path))]
@@ -99,6 +103,21 @@ class Approval:
             for text in texts:
                 self._add(kind, text)
 
+    @property
+    def mode(self) -> Mode:
+        return self._mode[0]
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode[0] = mode
+
+    def looking(self) -> "Approval":
+        """The same rules and mode, also as they will be, for one that may only look: nothing is
+        edited, and no command runs that does not plainly look."""
+        narrowed = copy(self)
+        narrowed._looks = True
+        return narrowed
+
     def remember(self, rule: str) -> None:
         """Allow what `rule` matches for the rest of the session."""
         self._add("session", rule)
@@ -109,6 +128,8 @@ class Approval:
 
     def judge(self, tool: "Tool[Any]", params: "Params") -> Verdict:
         subject = tool.subject(params)
+        if self._looks and not _only_looks(tool, subject):
+            return Verdict("deny", _LOOKS)
         if tool.effect in ("read", "edit"):
             verdict = self._judge_path(tool.name, subject, edits=tool.effect == "edit")
         elif tool.name == "Bash":
@@ -319,6 +340,12 @@ class Approval:
         if self.mode == "plan":
             return Verdict("deny", _PLAN, rule)
         return Verdict("ask", reason, rule)
+
+
+def _only_looks(tool: "Tool[Any]", subject: str) -> bool:
+    if tool.name == "Bash":
+        return only_looks(parse(subject))
+    return tool.effect not in ("edit", "run")
 
 
 def _ruled(action: Action, what: str, rule: Rule) -> Verdict:

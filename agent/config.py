@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from . import toml
 from .errors import ConfigError, UsageError, conceal
-from .settings import ENV_PREFIX, KEYS, RULES, SECTIONS, Key, Settings, build, by_key, show
-from .trust import is_trusted, trust
+from .keys import ENV_PREFIX, Key, show
+from .settings import KEYS, RULES, SECTIONS, Settings, build, by_key
+from .trust import is_trusted, reach, trust
 
 __all__ = [
     "Loaded",
@@ -148,12 +149,9 @@ def _user_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:
-    """The nearest one on the way up to the root of the repository or, outside of any, to the
-    home directory; elsewhere only `cwd` counts, since anyone may write to folders above it."""
-    way = [cwd, *cwd.parents]
-    ends = (at for at, folder in enumerate(way) if folder == home or (folder / ".git").exists())
-    reach = way[: next(ends, 0) + 1]
-    return next((f for folder in reach if (f := folder / PROJECT_FILE).is_file()), None)
+    """The nearest one within the project."""
+    files = (folder / PROJECT_FILE for folder in reach(cwd, home))
+    return next(filter(Path.is_file, files), None)
 
 
 def _with_project(
@@ -274,7 +272,10 @@ def _misfit(key: Key, raw: object, where: str) -> ConfigError:
         shown = "a number beyond all bounds"
     shown = shown if len(shown) <= 80 else shown[:79] + "…"
     message = f"{key.name} is {shown}; expected {key.shape.wanted}"
-    return ConfigError(message, where=where, hint=key.help)
+    known = key.shape.words
+    words = [w for w in (raw if isinstance(raw, list) else [raw]) if isinstance(w, str)]
+    near = next(filter(None, (_nearest(w, known) for w in words if w not in known)), None)
+    return ConfigError(message, where=where, hint=f"Did you mean {near}?" if near else key.help)
 
 
 def _key(name: str, where: str) -> Key:

@@ -4,6 +4,11 @@ A turn is  UserSaid · (CallStarted · (Waiting | ThinkingDelta | TextDelta | To
 CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Notice and
 Compacted anywhere.
 After `Retrying` the deltas of the broken attempt are void: a front end takes them back.
+
+A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished; up
+to four run side by side, so what is between belongs to the subagent that `id` names. Of what
+happens inside one, Notice, Compacted and a Question alone come through, and their `agent` names
+it; the rest is summed up in AgentProgress, at most a few times a second.
 What must outlive the moment is an entry of the log, not an event.
 """
 
@@ -109,17 +114,54 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentStarted:
+    """A subagent begins, or goes on where it was left. `id` is what `Task(resume=…)` takes and the
+    name of its folder; `type` and `description` (a few words) are what the model asked for."""
+
+    id: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProgress:
+    """How far a subagent is: model calls and tool calls in this run of it, the size of its own
+    context in tokens and its level, and what it does now, in one line."""
+
+    id: str
+    calls: int
+    tools: int
+    tokens: int
+    level: str
+    doing: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinished:
+    """A subagent has ended; usage and cost are those of this run of it. `cost_usd` is None where
+    no price is known."""
+
+    id: str
+    status: Literal["done", "error", "interrupted", "limit"]
+    seconds: float
+    usage: Mapping[str, int]
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """One line that a person should see."""
+    """One line that a person should see. `agent` is the subagent it comes from, by id."""
 
     level: Literal["info", "warning", "error"]
     text: str
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """A layer made the context smaller. Tokens are those of the whole context; `refs` counts the
-    entries that a stub or the summary now stands for; `detail` is one line for people."""
+    entries that a stub or the summary now stands for; `detail` is one line for people. `agent` is
+    the subagent whose context it is, by id."""
 
     layer: Literal["demote", "microcompact", "truncate", "summary"]
     trigger: str
@@ -129,6 +171,7 @@ class Compacted:
     cost_usd: float | None
     refs: int
     detail: str
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +194,9 @@ Event = (
     | ToolStarted
     | ToolOutput
     | ToolFinished
+    | AgentStarted
+    | AgentProgress
+    | AgentFinished
     | Notice
     | Compacted
     | TurnFinished
@@ -162,7 +208,8 @@ Emit = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class Question:
     """A call waits for a person's permission. `rule` is the narrowest rule that would allow it;
-    `diff` is what an edit would change; `reason` says why it is asked."""
+    `diff` is what an edit would change; `reason` says why it is asked; `agent` is the subagent
+    that wants it, by id."""
 
     tool: str
     title: str
@@ -170,6 +217,7 @@ class Question:
     rule: str
     reason: str
     diff: str | None = None
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

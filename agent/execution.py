@@ -9,10 +9,10 @@ interrupt, a crash or a kill loses none that was finished.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -23,6 +23,9 @@ from .compaction.policy import Policy
 from .events import Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
 from .record.archive import offload
 from .record.entries import Block, Entry, Note, ToolResult
+
+if TYPE_CHECKING:
+    from .changes import Watch
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
@@ -51,7 +54,9 @@ class _Refused(Exception):
 
 @dataclass
 class Execution:
-    """Runs calls. `ask` is None where no person can be asked: what would ask is then denied."""
+    """Runs calls. `ask` is None where no person can be asked: what would ask is then denied.
+    `watch` finds what they change, for the details of their results; `before_change` is awaited
+    before a call that may change something."""
 
     tools: Mapping[str, Tool[Any]]
     approval: Approval
@@ -62,6 +67,8 @@ class Execution:
     emit: Emit
     ask: Ask | None
     denials: list[Denial] = field(default_factory=list)
+    watch: "Watch | None" = None
+    before_change: Callable[[], Awaitable[None]] | None = None
 
     async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
         """Run the calls and record a result for each. `broken` has the raw arguments of calls
@@ -102,7 +109,7 @@ class Execution:
             await self._allowed(tool, params, title, call["input"])
             started = time.monotonic()
             self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
-            output = await self._outcome(tool, params, call)
+            output = await self._watched(tool, params, call)
         except _Refused as refused:
             output = refused.output
         except Interrupted as interrupted:
@@ -112,6 +119,27 @@ class Execution:
             self._finish(call, title, Output(INTERRUPTED, is_error=True), 0.0)
             raise
         self._finish(call, title, output, time.monotonic() - started)
+
+    async def _watched(self, tool: Tool[Any], params: Params, call: Block) -> Output:
+        """The outcome, with what the call changed. What there is of it survives an interrupt."""
+        if self.watch is None:
+            return await self._outcome(tool, params, call)
+        token = await self.watch.before(tool, params)
+        if self.before_change and token and (token.before is not None or token.edits is not None):
+            await self.before_change()
+        interrupted = False
+        try:
+            output = await self._outcome(tool, params, call)
+        except Interrupted as interruption:
+            output, interrupted = interruption.output, True
+        try:
+            found = await self.watch.after(token, hurry=interrupted)
+        except asyncio.CancelledError:
+            raise Interrupted(output) from None
+        output = replace(output, details={**output.details, **found})
+        if interrupted:
+            raise Interrupted(output)
+        return output
 
     async def _outcome(self, tool: Tool[Any], params: Params, call: Block) -> Output:
         def tell(text: str) -> None:
@@ -203,7 +231,11 @@ class Execution:
         if folder is None:
             return text, None
         path = folder / "offloaded" / demote.name(tool, self.next_seq(), datetime.now())
-        plan = demote.plan(text, path=str(path), policy=self.policy)
+        room = self.tools[tool].room if tool in self.tools else None
+        if room is None:
+            plan = demote.plan(text, path=str(path), policy=self.policy)
+        else:
+            plan = demote.bounded(text, path=str(path), policy=self.policy, room=room)
         if plan is None:
             return text, None
         try:

@@ -31,7 +31,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that a conversation needs to start. `model` overrides the one the settings name."""
+    """All that a conversation needs to start. `model` overrides the one the settings name; `prior`
+    is what a new session is told of another one (S2 "Integration with Orchestrator"). `trust` is
+    the folder that says which files of the project are trusted, `state` where it is None."""
 
     settings: Settings
     state: Path
@@ -39,5 +41,7 @@ class Launch:
     cwd: Path
     environ: Mapping[str, str]
     append_prompt: str = ""
+    prior: str = ""
     bounds: Bounds = field(default_factory=Bounds)
     model: "Model | None" = None
+    trust: Path | None = None

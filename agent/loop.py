@@ -14,45 +14,59 @@ the loop ready for the next words.
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..tools.base import Context, Tool
 from ..tools.job import end_all
+from .alignment import Alignment
 from .approval import Approval
 from .compaction import demote
 from .compaction.engine import Engine
-from .compaction.host import Said
+from .compaction.host import Purpose, Said
 from .compaction.policy import DEFAULT, Policy
+from .compaction.preserve import Section, sections
 from .context.view import View, fold
 from .context.window import Window, measure
 from .context.wire import Request, wire
-from .errors import CtxagentError, LimitReached, ModelError, PromptTooLong, RecordError
+from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import (
-    Accepted,
     Ask,
     CallFinished,
     CallStarted,
     Emit,
     Notice,
-    Retrying,
-    TextDelta,
     TurnFinished,
     UserSaid,
 )
 from .execution import Denial, Execution
-from .launch import Bounds
 from .model.base import CACHE_WRITE, UNKNOWN, Limits, Model, Reply, cost, known
 from .record.archive import offload
-from .record.entries import Assistant, Content, End, Entry, Note, Revert, Usage, User
+from .record.checkpoints import Checkpoints
+from .record.entries import (
+    Assistant,
+    Checkpoint,
+    Content,
+    End,
+    Entry,
+    Note,
+    Revert,
+    Summary,
+    Usage,
+    User,
+)
 from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import plain
 from .record.totals import Totals
-from .replies import PATIENCE, check_ending, gave_up, missing, text_of
+from .replies import PATIENCE, check_ending, gave_up, heard, missing, text_of
+from .spending import Spending
+
+if TYPE_CHECKING:
+    from .agents import AgentType
+    from .changes import Watch
 
 MANY = 4_096  # characters of words from which on it matters how large the window is
 OUTPUT = 32_000  # tokens of reply asked for where no setting says otherwise
@@ -64,14 +78,14 @@ class Loop:
 
     `opening` gives the entry that says who opened the session, and `surroundings` what a new
     session begins with (environment, instruction files): both are called once, at the first turn,
-    the second in a thread. `renewal` gives what must stand in the context after a summary. `hook`
-    runs the person's commands (see `compaction.host`).
+    the second in a thread. `renewal`, `hook` and `checkpoint` are as `compaction.host` says.
     """
 
     log: Log
     view: View
     ledger: Ledger
     totals: Totals
+    checkpoints: Checkpoints
     model: Model
     tools: Sequence[Tool[Any]]
     approval: Approval
@@ -82,19 +96,21 @@ class Loop:
     surroundings: Callable[[], Sequence[Entry]]
     renewal: Callable[[], Sequence[Entry]]
     hook: Callable[[str, dict[str, Any]], Awaitable[str | None]]
+    checkpoint: Callable[[str], Awaitable[Checkpoint | None]]
+    watch: "Watch | None" = None
     policy: Policy = DEFAULT
-    bounds: Bounds = field(default_factory=Bounds)
+    spending: Spending = field(default_factory=Spending)
     max_tokens: int | None = None
     effort: str | None = None
     limits: Limits | None = None
     denials: list[Denial] = field(default_factory=list)
-    _calls: int = 0
-    _spent: float = 0.0
+    types: "Sequence[AgentType]" = ()  # of the subagents that it can start
     _opened: bool = False
     _short: float = 1.0  # how much larger the server found the newest prompt than we did
 
     def __post_init__(self) -> None:
         self.engine = Engine(self, self.policy)
+        self.alignment = Alignment(self.record, lambda: self.emit, self.ledger, self._archived)
 
     def record(self, entry: Entry) -> Entry:
         """Append an entry to the log and fold it in. Raises RecordError."""
@@ -103,6 +119,9 @@ class Loop:
             self.view.add(recorded)
         self.ledger.add(recorded)
         self.totals.add(recorded)
+        self.checkpoints.seen(recorded)
+        if isinstance(recorded, Summary):
+            self.alignment.arm(recorded)
         return recorded
 
     def refold(self) -> None:
@@ -122,6 +141,7 @@ class Loop:
                 self._opened = True
             self.record(User(content=await self._offered(words)))
             self.emit(UserSaid(plain(words)))
+            self.alignment.heard(plain(words))
             if first:
                 for entry in await asyncio.to_thread(self.surroundings):
                     self.record(entry)
@@ -140,6 +160,7 @@ class Loop:
             finished = self._failed(error)
         self.record(End(status=finished.status, reason=(finished.error or {}).get("message", "")))
         self.log.sync()
+        self.alignment.turn_ended()
         self.emit(finished)
         return finished
 
@@ -178,12 +199,23 @@ class Loop:
             self.limits = await self.model.limits()
         return self.measured()
 
+    async def finish(self) -> None:
+        """What is done when the session ends in good order; before `close`."""
+        if self._opened:
+            await self.engine.finish()
+
     async def close(self) -> None:
         """End background jobs, close the model and let go of the session."""
         try:
+            await self.leave()
+        finally:
+            await self.model.close()
+
+    async def leave(self) -> None:
+        """As `close`, where the model is still needed elsewhere."""
+        try:
             await self.engine.close()
             await end_all(self.context.jobs)
-            await self.model.close()
         finally:
             self.log.close()
 
@@ -205,6 +237,17 @@ class Loop:
     def sync(self) -> None:
         self.log.sync()
 
+    def sections(self) -> Sequence[Section]:
+        cwd, rules, size = self.context.cwd, self.policy.rules, self.measured().size
+        return sections(cwd, rules, self.ledger, self.ledger.phase, size)
+
+    def _archived(self, words: str) -> list[str]:
+        passages = self.context.search(words, "session").passages
+        return [f"{passage.ref} ({passage.what}): {passage.excerpt}" for passage in passages]
+
+    def recall(self, ref: int) -> str | None:
+        return self.context.recall(ref)
+
     def prices(self) -> tuple[float, float]:
         row = known(self.model.id)
         return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
@@ -212,8 +255,8 @@ class Loop:
     def price(self, read: int, written: int) -> float | None:
         return cost(self.model.id, Usage(cache_read=read, output=written))
 
-    async def ask_aside(self, request: Request) -> Said:
-        reply = await self._answered(request, lambda event: None, "summary")
+    async def ask_aside(self, request: Request, purpose: Purpose = "summary") -> Said:
+        reply = await self._answered(request, lambda event: None, purpose)
         return Said(text_of(reply.content), reply.stop_reason, cost(reply.model, reply.usage))
 
     async def _until_answered(self) -> str:
@@ -223,13 +266,17 @@ class Loop:
             start = False
             check_ending(reply)
             calls = [b for b in reply.content if b.get("type") == "tool_use"]
+            notice = None if calls else missing(reply)
+            final = not calls and notice is None
+            drifts = self.alignment.noticed(reply.content, final=final)
+            if final and (not drifts or self.spending.is_spent):
+                return text_of(reply.content)
             if calls:
                 await self._execute(calls, reply)
                 odd = 0
-                continue
-            notice = missing(reply)
+            await self.alignment.realign(drifts)
             if notice is None:
-                return text_of(reply.content)
+                continue
             odd += 1
             if odd >= PATIENCE:
                 raise gave_up(reply)
@@ -239,7 +286,7 @@ class Loop:
     async def _call(self, *, turn_start: bool) -> Reply:
         """One request, its deltas told as they come, its reply recorded. When the server finds
         the prompt too long, the engine makes it smaller, once, and it is asked again."""
-        self._within_bounds()
+        self.spending.check()
         await self.window()
         await self.engine.before_call(turn_start=turn_start)
         try:
@@ -251,7 +298,9 @@ class Loop:
 
     async def _ask(self) -> Reply:
         window = await self.window()
-        wanted = self.max_tokens or min(OUTPUT, (self.limits or UNKNOWN).output)
+        limits, wanted = self.limits or UNKNOWN, self.max_tokens or OUTPUT
+        if limits.source == "server" or known(self.model.id):  # no mere supposition
+            wanted = min(wanted, limits.output)
         request = wire(
             self.view,
             model=self.model.id,
@@ -259,8 +308,7 @@ class Loop:
             effort=self.effort,
             settled=self.engine.settled(),
         )
-        self._calls += 1
-        self.emit(CallStarted(self._calls, window.tokens))
+        self.emit(CallStarted(self.spending.call(), window.tokens))
         reply = await self._answered(request, self.emit, "turn")
         self._short = 1.0
         return reply
@@ -278,32 +326,15 @@ class Loop:
 
     async def _answered(self, request: Request, tell: Emit, purpose: str) -> Reply:
         """The reply to a request, recorded; cancelled, what there was of it."""
-        usage, said = Usage(), ""
-        try:
-            async with aclosing(self.model.stream(request)) as stream:
-                async for delta in stream:
-                    if isinstance(delta, Reply):
-                        self._record_reply(delta, purpose)
-                        return delta
-                    if isinstance(delta, Accepted):
-                        usage = Usage.from_json(delta.usage)
-                    elif isinstance(delta, TextDelta):
-                        said += delta.text
-                    elif isinstance(delta, Retrying):
-                        said = ""
-                    tell(delta)
-        except asyncio.CancelledError:
-            if said or usage.prompt:
-                content = [{"type": "text", "text": said}] if said else []
-                self._record_reply(Reply(content, "interrupted", usage, self.model.id), purpose)
-            raise
-        raise ModelError("the model ended its stream without a reply", hint="Try again.")
+        return await heard(
+            self.model, request, tell, lambda reply: self._record_reply(reply, purpose)
+        )
 
     def _record_reply(self, reply: Reply, purpose: str) -> None:
         dollars = cost(reply.model, reply.usage)
         if dollars is None:  # a server may answer under another name
             dollars = cost(self.model.id, reply.usage)
-        self._spent += dollars or 0.0
+        self.spending.pay(dollars or 0.0)
         self.record(
             Assistant(
                 content=reply.content,
@@ -330,30 +361,23 @@ class Loop:
             emit=self.emit,
             ask=self.ask,
             denials=self.denials,
+            watch=self.watch,
+            before_change=self.snapshot,
         )
         await execution.run(calls, reply.broken, reply.stop_reason == "max_tokens")
 
-    def _within_bounds(self) -> None:
-        """Raises LimitReached before a call that this run may not make."""
-        if self.bounds.calls is not None and self._calls >= self.bounds.calls:
-            raise LimitReached(
-                f"the limit of {self.bounds.calls} model calls is reached",
-                limit="turns",
-                hint="Go on with `ctxagent --continue` and a higher --max-turns.",
-            )
-        if self.bounds.dollars is not None and self._spent >= self.bounds.dollars:
-            raise LimitReached(
-                f"the budget of ${self.bounds.dollars:g} is spent (${self._spent:.4f})",
-                limit="budget",
-                hint="Go on with `ctxagent --continue` and a higher --max-budget-usd.",
-            )
+    async def snapshot(self) -> None:
+        """Record what the files are like before a turn changes them, once a turn."""
+        if taken := await asyncio.to_thread(self.checkpoints.turn):
+            self.record(taken)
 
     def _last_text(self) -> str:
         """The newest words of the model in this turn."""
         for item in reversed(self.view.items):
             if item.role == "assistant" and (text := text_of(item.blocks)):
                 return text
-            if item.role == "user" and any(b.get("type") == "text" for b in item.blocks):
+            words = item.role == "user" and item.source != "notice"
+            if words and any(b.get("type") == "text" for b in item.blocks):
                 break
         return ""
 

@@ -1,15 +1,46 @@
-"""Replies: what one without a call means. An answer, something unfinished, or the end of a turn."""
+"""Replies: hearing one out, and what one without a call means: an answer, something unfinished, or
+the end of a turn."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
-from .errors import CtxagentError, LimitReached
-from .model.base import Reply
+from .context.wire import Request
+from .errors import CtxagentError, LimitReached, ModelError
+from .events import Accepted, Emit, Retrying, TextDelta
+from .model.base import Model, Reply, Usage
 
 PATIENCE = 3  # replies in a row that are neither an answer nor a call
 
 CUT = "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
 stopped. If you were writing a file, write it in smaller pieces."
 EMPTY = "Your reply was empty. Go on with the task; if it is done, say what you did."
+
+
+async def heard(model: Model, request: Request, tell: Emit, keep: Callable[[Reply], None]) -> Reply:
+    """The reply to a request, its deltas told as they come; `keep` is given it at once or, when
+    this is cancelled, what there was of it."""
+    usage, said = Usage(), ""
+    try:
+        async with aclosing(model.stream(request)) as stream:
+            async for delta in stream:
+                if isinstance(delta, Reply):
+                    keep(delta)
+                    return delta
+                if isinstance(delta, Accepted):
+                    usage = Usage.from_json(delta.usage)
+                elif isinstance(delta, TextDelta):
+                    said += delta.text
+                elif isinstance(delta, Retrying):
+                    said = ""
+                tell(delta)
+    except asyncio.CancelledError:
+        if said or usage.prompt:
+            content = [{"type": "text", "text": said}] if said else []
+            keep(Reply(content, "interrupted", usage, model.id))
+        raise
+    raise ModelError("the model ended its stream without a reply", hint="Try again.")
 
 
 def missing(reply: Reply) -> str | None:

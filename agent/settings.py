@@ -6,26 +6,27 @@ the checks of `.agentrc.example` all follow from `KEYS`; to add a key, add a fie
 section, a class and a field of `Settings`). Where values come from is `config.py`'s concern.
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from .errors import conceal
-from .shapes import SWITCH, THRESHOLD, Shape, many, matching, one_of, optional, or_preset, whole
-
-ENV_PREFIX = "CTXAGENT_"
+from .compaction.categories import ALWAYS, COMPACTABLE, Always, Compactable, canonical
+from .keys import Key, differs, fewer, more, off
+from .shapes import (
+    SWITCH,
+    THRESHOLD,
+    including,
+    many,
+    matching,
+    one_of,
+    optional,
+    or_preset,
+    respelled,
+    whole,
+)
 
 _VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
-
-
-def _never(new: Any, current: Any) -> bool:
-    return False
-
-
-def _differs(new: Any, current: Any) -> bool:
-    return bool(new != current)
 
 
 def _scripted(new: Any, current: Any) -> bool:
@@ -35,25 +36,6 @@ def _scripted(new: Any, current: Any) -> bool:
 def _laxer(new: Any, current: Any) -> bool:
     modes = get_args(Mode)
     return modes.index(new) > modes.index(current)
-
-
-class Key(NamedTuple):
-    """One setting. `adds` marks lists that add up over the layers instead of replacing.
-    `loosens(new, current)` tells whether a project file needs the person's trust to set `new`.
-    `alias` is a variable with a name of its own that counts as this key's. `name` and `default`
-    come from the field."""
-
-    shape: Shape
-    help: str
-    adds: bool = False
-    loosens: Callable[[Any, Any], bool] = _never
-    alias: str = ""
-    name: str = ""
-    default: Any = None
-
-    @property
-    def env(self) -> str:
-        return ENV_PREFIX + self.name.upper().replace(".", "_")
 
 
 Preset = Literal["preset"]
@@ -74,6 +56,9 @@ VARIABLES = many(matching("the name of a variable", r"[A-Za-z_][A-Za-z0-9_]*"))
 RULES = many(matching('a rule such as "Bash(git status:*)"', rf"(?!\s){_VISIBLE}+"))
 TOOLS = many(matching("the name of a tool", r"[A-Za-z_][A-Za-z0-9_]*"))
 COMMANDS = many(matching("a shell command on one line", rf"(?!\s){_VISIBLE}+"))
+INSIDE = matching("a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+")
+KEPT = many(respelled(canonical, one_of(Always)))
+TAKEN = including("thinking_blocks", many(respelled(canonical, one_of(Compactable))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +93,7 @@ class ModelSettings:
         Key(
             optional("auto", ADDRESS),
             'The server that is asked, and is sent the key. "auto": the public API.',
-            loosens=_differs,
+            loosens=differs,
             alias="ANTHROPIC_BASE_URL",
         ),
     ] = None
@@ -225,6 +210,44 @@ class TruncateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """[checkpoint]"""
+
+    at: Annotated[
+        Threshold,
+        Key(
+            or_preset(optional("off", THRESHOLD)),
+            'As the context gets here, a checkpoint is taken. "off": at no size.',
+        ),
+    ] = "preset"
+
+
+@dataclass(frozen=True, slots=True)
+class PreserveSettings:
+    """[preserve]"""
+
+    always: Annotated[
+        tuple[str, ...],
+        Key(KEPT, "What every compaction keeps: `ctxagent rules` explains each.", loosens=fewer),
+    ] = ALWAYS
+    compactable: Annotated[
+        tuple[str, ...],
+        Key(
+            TAKEN,
+            "Which old results may be cleared. Thinking always goes with what it was bound to.",
+            loosens=more,
+        ),
+    ] = COMPACTABLE
+    strict: Annotated[
+        bool, Key(SWITCH, "A section that is missing prevents a compaction.", loosens=off)
+    ] = False
+    notes: Annotated[str, Key(INSIDE, "The file with the sections that are kept.")] = "NOTES.md"
+    run_state: Annotated[
+        str, Key(INSIDE, "A pattern for files that tell whether a run goes on by itself.")
+    ] = ".run/*.json"
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionSettings:
     """[permissions]"""
 
@@ -238,7 +261,7 @@ class PermissionSettings:
     ] = "ask"
     allow: Annotated[
         tuple[str, ...],
-        Key(RULES, "Calls that need no question.", adds=True, loosens=_differs),
+        Key(RULES, "Calls that need no question.", adds=True, loosens=differs),
     ] = ()
     ask: Annotated[
         tuple[str, ...], Key(RULES, "Calls that are always asked about.", adds=True)
@@ -255,7 +278,7 @@ class BashSettings:
         Key(
             VARIABLES,
             "Variables that commands may see although they look like secrets.",
-            loosens=_differs,
+            loosens=differs,
         ),
     ] = ()
 
@@ -270,7 +293,7 @@ class HookSettings:
             COMMANDS,
             "Shell commands to run before each compaction; exit code 2 prevents it.",
             adds=True,
-            loosens=_differs,
+            loosens=differs,
         ),
     ] = ()
     after_compact: Annotated[
@@ -279,7 +302,7 @@ class HookSettings:
             COMMANDS,
             "Shell commands to run after each compaction.",
             adds=True,
-            loosens=_differs,
+            loosens=differs,
         ),
     ] = ()
 
@@ -293,7 +316,7 @@ class StateSettings:
         Key(
             optional("auto", FOLDER),
             'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
-            loosens=_differs,
+            loosens=differs,
         ),
     ] = None
 
@@ -320,6 +343,8 @@ class Settings:
     demote: DemoteSettings = DemoteSettings()
     microcompact: MicrocompactSettings = MicrocompactSettings()
     truncate: TruncateSettings = TruncateSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    preserve: PreserveSettings = PreserveSettings()
     permissions: PermissionSettings = PermissionSettings()
     bash: BashSettings = BashSettings()
     hooks: HookSettings = HookSettings()
@@ -359,18 +384,3 @@ def by_key(settings: Settings) -> dict[str, Any]:
         for section, group in SECTIONS.items()
         for f in fields(group)
     }
-
-
-def show(key: Key, value: Any) -> str:
-    """A key's value as it would stand in a settings file, without credentials."""
-    if value is None:
-        value = key.shape.none
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return f"{value:_}"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, tuple):
-        return conceal(json.dumps(value, ensure_ascii=False))
-    return conceal(json.dumps(str(value), ensure_ascii=False))

@@ -13,12 +13,14 @@ _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 class Shape(NamedTuple):
     """What a value may be. `wanted` says it in words. `read` turns a TOML value into the
     setting's value and `literal` the text of a variable or flag into a TOML value; both raise
-    ValueError for one that does not fit. `none` is the word that stands for None."""
+    ValueError for one that does not fit. `none` is the word that stands for None, `words` are all
+    that a value or an item of it can be, where these are words."""
 
     wanted: str
     read: Callable[[Any], Any]
     literal: Callable[[str], Any] = str
     none: str = ""
+    words: tuple[str, ...] = ()
 
 
 def matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> Shape:
@@ -49,7 +51,17 @@ def one_of(literal: Any) -> Shape:
             raise ValueError(value)
         return str(value)
 
-    return Shape("one of " + ", ".join(f'"{name}"' for name in names), read)
+    wanted = "one of " + ", ".join(f'"{name}"' for name in names)
+    return Shape(wanted, read, words=names)
+
+
+def respelled(spell: Callable[[str], str], shape: Shape) -> Shape:
+    """The shape, for a text as `spell` writes it."""
+
+    def read(value: Any) -> Any:
+        return shape.read(spell(value) if isinstance(value, str) else value)
+
+    return shape._replace(read=read)
 
 
 def many(item: Shape) -> Shape:
@@ -66,7 +78,19 @@ def many(item: Shape) -> Shape:
         items: list[Any] = tomllib.loads(f"items = {text}")["items"]
         return items
 
-    return Shape(f"a list, each item {item.wanted}", read, literal)
+    return Shape(f"a list, each item {item.wanted}", read, literal, words=item.words)
+
+
+def including(item: str, shape: Shape) -> Shape:
+    """The shape of a list that an item may not be missing from."""
+
+    def read(value: Any) -> Any:
+        items = shape.read(value)
+        if item not in items:
+            raise ValueError(value)
+        return items
+
+    return shape._replace(wanted=f'{shape.wanted}, and "{item}" among them', read=read)
 
 
 def alternative(word: str, meaning: str | None, shape: Shape) -> Shape:
@@ -79,7 +103,7 @@ def alternative(word: str, meaning: str | None, shape: Shape) -> Shape:
         return word if text == word else shape.literal(text)
 
     none = word if meaning is None else shape.none
-    return Shape(f'{shape.wanted}, or "{word}"', read, literal, none)
+    return Shape(f'{shape.wanted}, or "{word}"', read, literal, none, shape.words)
 
 
 def optional(word: str, shape: Shape) -> Shape:

@@ -4,12 +4,42 @@
 that was accepted; a file that has changed since is not trusted any more.
 """
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
 
 from .errors import ConfigError
+
+LARGEST = 100_000  # bytes of a file that can be trusted
+
+
+def reach(cwd: Path, home: Path) -> list[Path]:
+    """The folders whose files count as those of the project in `cwd`, the nearest first: up to the
+    root of the repository or, outside of any, to the home directory; elsewhere only `cwd` counts,
+    since anyone may write to folders above it."""
+    way = [cwd, *cwd.parents]
+    ends = (at for at, folder in enumerate(way) if folder == home or (folder / ".git").exists())
+    return way[: next(ends, 0) + 1]
+
+
+def content(path: Path) -> bytes:
+    """What is in a file that anyone may have put there: a pipe, a device or a file without end is
+    refused, not waited for. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        data = b""
+        while len(data) <= LARGEST and (part := os.read(file, LARGEST + 1 - len(data))):
+            data += part
+    finally:
+        os.close(file)
+    if len(data) > LARGEST:
+        raise OSError(errno.EFBIG, f"it is larger than {LARGEST:,} bytes", str(path))
+    return data
 
 
 def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
@@ -21,7 +51,7 @@ def trust(path: Path, state_dir: Path) -> None:
     """Accept the file as it stands now. Raises ConfigError when it cannot be read or the
     acceptance cannot be kept."""
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(content(path)).hexdigest()
         _write(state_dir, {**_accepted(state_dir), _name(path): digest})
     except OSError as error:
         where = str(error.filename or path)

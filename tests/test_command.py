@@ -654,3 +654,31 @@ def test_an_empty_id_is_no_session(place: Place, command: list[str]) -> None:
     done = place.run(*command, env=place.server("http://127.0.0.1:9"))
     assert done.returncode == 1
     assert "no session ''" in done.stderr
+
+
+def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.project / "a.txt").write_text("one\n")
+    (place.project / "b.txt").write_text("two\n")
+    steps = [
+        {
+            "tools": [
+                {"name": n, "input": {"path": f}} for n, f in (("Read", "a.txt"), ("Read", "b.txt"))
+            ]
+        },
+        {"text": "Read."},
+    ]
+    script = tmp_path / "steps.json"
+    script.write_text(json.dumps({"steps": steps}))
+    options = ("--model", f"scripted:{script}", "--permission-mode", "bypass")
+    assert place.run("-p", "read them", *options).returncode == 0
+    (place.project / "b.txt").write_text("changed by somebody\n")
+    script.write_text(json.dumps({"steps": [{"text": "I see."}]}))
+    assert place.run("-p", "go on", "--continue", *options).returncode == 0
+    told = [
+        e["content"]
+        for e in place.entries()
+        if e["kind"] == "user" and e["source"] == "environment"
+    ]
+    assert "last read or wrote them: b.txt. Read" in told[-1]
+    assert "a.txt" not in told[-1]

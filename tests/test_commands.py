@@ -17,6 +17,7 @@ from ctxagent.agent.model.scripted import Step
 from ctxagent.agent.record.entries import Assistant, Pin, Summary, Unpin
 from ctxagent.agent.ui import commands, render
 from ctxagent.agent.ui.input import PrivateHistory, rank
+from ctxagent.agent.ui.subagents import Subagents
 
 from .support.conversation import Conversation
 
@@ -35,6 +36,7 @@ class Desk:
         self.answers: list[str] = []
         self.edited = ""  # what the editor makes of any text
         self.waited: list[str] = []
+        self.subagents = Subagents()
 
     @property
     def session(self) -> str:
@@ -51,6 +53,9 @@ class Desk:
 
     def settings(self) -> Sequence[Sequence[str]]:
         return [("model.id", "scripted", "-c")]
+
+    def checks(self) -> Sequence[Sequence[str]]:
+        return [("FAIL", "credentials", "none")]
 
     def set_model(self, id: str) -> None:
         self.model = id
@@ -102,6 +107,11 @@ def test_words_are_told_from_commands() -> None:
     short = commands.parse("/perm plan")
     assert short is not None
     assert short[0].name == "permissions"
+
+
+@pytest.mark.parametrize("words", ["recover the deleted file", "recover it from git please"])
+def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> None:
+    assert commands.parse(words) is None
 
 
 @pytest.mark.parametrize(
@@ -209,7 +219,7 @@ def test_going_to_other_sessions(desk: Desk, tmp_path: Path) -> None:
         {"resume": "other"},
         {"resume": "oth"},
         {"resume": desk.session, "fork": True},
-        {"fresh": True},
+        {"prior": "Intent: what is in big.txt?\nNewest words: #2: what is in big.txt?"},
     ]
     with pytest.raises(UsageError, match="you are in"):
         desk.run("/resume 1")
@@ -231,6 +241,8 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
     assert "nothing has changed" in desk.run("/diff")
     (desk.cwd / "big.txt").write_text("less")
     assert "big.txt" in desk.run("/diff")
+    (desk.cwd / "new.txt").write_text("x")
+    assert "new.txt (new)" in desk.run("/diff")
     assert not (desk.cwd.parent / "ran").exists()
 
 
@@ -269,6 +281,7 @@ def request_of(talk: Conversation) -> object:
         ("compress", "compact", ""),
         (" Context Status ", "context", "status"),
         ("compression log", "log", "compaction"),
+        ("Show session intent", "intent", ""),
     ],
 )
 def test_words_that_are_a_command_when_alone(words: str, name: str, argument: str) -> None:
@@ -321,7 +334,7 @@ def test_a_summary_that_is_shown_and_taken_is_the_one_applied(tmp_path: Path) ->
     desk.answers = ["y"]
     desk.run("/compact --show")
     (summary,) = talk.of(Summary)
-    assert summary.document["intent"] == "Know big.txt."
+    assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
     assert len(talk.model.requests) == 4  # type: ignore[attr-defined]
 
 
@@ -343,7 +356,7 @@ def test_a_draft_outlives_a_failed_edit(tmp_path: Path, edited: str, told: str) 
     desk.edited, desk.answers = edited, ["edit", "yes"]
     assert told in desk.run("/compact --show")
     (summary,) = talk.of(Summary)
-    assert summary.document["intent"] == "Know big.txt."
+    assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
 
 
 @pytest.mark.parametrize("argument", ["--dry-run --show", "--apply", "--dryrun"])

@@ -18,8 +18,9 @@ from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.compose import policy_of
 from ctxagent.agent.config import Loaded, config_home, explain, load, state_dir, trust
 from ctxagent.agent.errors import ConfigError, UsageError
+from ctxagent.agent.keys import show
 from ctxagent.agent.model.base import DEFAULT_MODEL
-from ctxagent.agent.settings import KEYS, SECTIONS, PresetName, Settings, build, by_key, show
+from ctxagent.agent.settings import KEYS, SECTIONS, PresetName, Settings, build, by_key
 from ctxagent.tools.process import MARK
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +133,10 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",
         "compact.model": "m", "compact.summarizer": "mechanical", "microcompact.when": "off",
         "microcompact.from": "0.25", "microcompact.keep": "0", "microcompact.above": "0",
-        "microcompact.tools": "Bash", "truncate.at": "25%", "hooks.before_compact": "true | false",
+        "microcompact.tools": "Bash", "truncate.at": "25%", "checkpoint.at": "60%",
+        "preserve.always": "run_state", "preserve.compactable": "thinking-blocks",
+        "preserve.strict": "1", "preserve.notes": "docs/STATE.md", "preserve.run_state": "run.json",
+        "hooks.before_compact": "true | false",
         "hooks.after_compact": '["a b", "c"]',
     }  # fmt: skip
     assert texts.keys() == KEYS.keys()
@@ -200,7 +204,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         'keep_tokens = 7\nkeep_messages = 6\nmodel = "m"\nsummarizer = "mechanical"\n'
         "[demote]\nabove = 9\npreview_chars = 8\n"
         '[microcompact]\nwhen = "off"\nfrom = "off"\nkeep = 5\nabove = 4\ntools = []\n'
-        "[truncate]\nat = 100_000\n"
+        "[truncate]\nat = 100_000\n[checkpoint]\nat = '60%'\n"
     )
     assert policy(place) == Policy(
         preset="ctx-001",
@@ -214,6 +218,8 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         clear_above=4,
         clear_tools=(),
         truncate_at=100_000,
+        checkpoint_at=0.6,
+        fresh_at=0.85,
         prepare_at=0.8,
         summarize_at=0.9,
         keep_tokens=7,
@@ -258,7 +264,7 @@ def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:
             if key in KEYS
             for value in [values[at].partition(",")[0]]
         ]
-        assert len(flags) == 10
+        assert len(flags) == 11
         assert policy(place, f"compact.preset={name}", *flags) == PRESETS[name]
 
 

@@ -6,25 +6,43 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.agent.compaction.acts import acts, marks
+from ctxagent.agent.compaction.metrics import measure
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.context.wire import wire
 from ctxagent.agent.errors import RecordError, SessionError
 from ctxagent.agent.record.entries import (
+    KINDS,
+    Agent,
     Assistant,
+    Checkpoint,
+    End,
+    Entry,
+    Mask,
     Note,
+    Pin,
+    Revert,
     Session,
+    Summary,
     ToolResult,
     Unknown,
+    Unpin,
     User,
     decode,
     encode,
 )
-from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.ledger import Ledger
+from ctxagent.agent.record.log import Log, parse_line, read
 from ctxagent.agent.record.sessions import Project, every_log, export, row
+from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.recovery import recovered
 
 
 def session(folder: Path, *words: str) -> Path:
@@ -152,6 +170,91 @@ def test_unknown_kinds_and_fields_survive() -> None:
     assert encode(entry) == line
     known = {**encode(Note(seq=2, at="t", topic="intent", text="x")), "more": {"y": 1}}
     assert encode(decode(known)) == known
+
+
+WHOLE: list[Entry] = [
+    Session(id="s", cwd="/p", version="1", model="m", system="x", tools=[{}], parent={"id": "r"}),
+    User(content=[{"type": "text", "text": "x"}], source="person"),
+    Assistant(content=[{"type": "text", "text": "x"}], usage={"input": 1}, stop_reason=None,
+              model="m", message_id="i", cost_usd=0.1),
+    ToolResult(tool_use_id="t", content="x", details={"exit_code": 1}, offloaded="offloaded/x.md"),
+    Mask(layer="demote", targets=[{"seq": 4, "tool_use_id": "t", "stub": "s"}], tokens_before=1,
+         tokens_after=0, trigger="x"),
+    Summary(document={"intent": "x"}, text="x", covers=[1, 2], keep_from=3, keep=[2],
+            probes={"tally": {}}, files=["summary.md"]),
+    Revert(target=5),
+    Checkpoint(number=1, path="checkpoints/1.json"),
+    Pin(ref=2, text="x"),
+    Unpin(ref=2),
+    Note(topic="drift", text="x", data={"severity": "HIGH"}),
+    Agent(id="a", type="general", prompt="x", log="agents/a/log.jsonl", cost_usd=1),
+    End(status="ok"),
+]  # fmt: skip
+ODD = st.sampled_from(
+    [None, True, -1, 10**400, 1.5, float("nan"), float("inf"), "x", [], {}, [[]], [{}], [None],
+     {"a": None}, [1, 2, 3], ["\ud800"]]
+)  # fmt: skip
+
+
+def test_every_kind_and_field_makes_the_round_trip() -> None:
+    assert [type(entry) for entry in WHOLE] == list(KINDS.values())
+    for entry in WHOLE:
+        assert decode(json.loads(json.dumps(encode(replace(entry, seq=1))))) == replace(
+            entry, seq=1
+        )
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_whatever_a_line_has_the_rest_of_the_log_can_be_told(data: st.DataObject) -> None:
+    """A field with something else in it: its line is skipped, or it does no harm to any fold."""
+    lines = [encode(replace(entry, seq=seq)) for seq, entry in enumerate(WHOLE, 1)]
+    for _ in range(data.draw(st.integers(1, 2))):
+        line = data.draw(st.sampled_from(lines))
+        name = data.draw(st.sampled_from(sorted(line.keys() - {"v", "seq", "at", "kind"})))
+        inner = line[name]
+        if isinstance(inner, dict) and data.draw(st.booleans()):
+            key = data.draw(st.sampled_from([*inner, "tokens_saved"]))
+            line[name] = {**inner, key: data.draw(ODD)}
+        else:
+            line[name] = data.draw(ODD)
+    entries = [entry for line in lines if (entry := parse_line(json.dumps(line).encode()))]
+    ledger, totals = Ledger(), Totals()
+    for entry in entries:
+        ledger.add(entry)
+        totals.add(entry)
+    json.dumps([ledger.to_json(), totals.all.compaction])
+    assert len(list(marks(entries))) <= len(entries)
+    json.dumps([measure(entries).to_json(), [act.to_json() for act in acts(entries)]])
+    with contextlib.suppress(SessionError):
+        recovered(entries, 3)
+    wire(fold(entries), model="m", max_tokens=10, effort=None)
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "value"),
+    [
+        (0, "cwd", {}), (0, "id", 7), (0, "tools", [1]), (1, "source", []), (2, "model", None),
+        (2, "cost_usd", -1), (2, "cost_usd", float("nan")), (2, "usage", {"input": 10**400}),
+        (3, "details", [1]), (3, "offloaded", [1]), (4, "targets", [[]]), (4, "layer", []),
+        (4, "tokens_before", "9"), (5, "covers", [1]), (5, "covers", [1, None]), (5, "files", [1]),
+        (5, "tokens_after", True), (5, "keep", ["2"]), (5, "document", None), (5, "probes", []),
+        (6, "target", -1), (8, "ref", [1]), (9, "ref", "2"), (10, "data", "x"), (11, "id", []),
+        (12, "reason", None), (12, "seq", 10**30), (12, "seq", True),
+    ],
+)  # fmt: skip
+def test_a_line_whose_field_is_garbled_is_skipped_and_told(
+    tmp_path: Path, number: int, name: str, value: object
+) -> None:
+    path = tmp_path / "log.jsonl"
+    lines = [encode(replace(entry, seq=seq)) for seq, entry in enumerate(WHOLE, 1)]
+    lines[number][name] = value
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    reading = read(path)
+    assert [e.seq for e in reading.entries] == [n for n in range(1, 14) if n != number + 1]
+    (warning,) = reading.warnings
+    assert f":{number + 1}: skipped, " in warning
+    assert name in warning
 
 
 @given(

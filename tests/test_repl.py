@@ -24,6 +24,7 @@ from ctxagent.agent.events import Ask, Emit, Retrying, SessionOpened, TextDelta
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.prompt import renewal
+from ctxagent.agent.record.checkpoints import Checkpoints
 from ctxagent.agent.record.entries import Session, Summary, User
 from ctxagent.agent.record.ledger import Ledger
 from ctxagent.agent.record.log import Log, read
@@ -102,7 +103,7 @@ class Desk:
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
-        fresh: bool = False,
+        prior: str | None = None,
     ) -> Loop:  # fmt: skip
         if self.gate:
             await self.gate.wait()
@@ -115,10 +116,11 @@ class Desk:
         if fork:
             path = self.project.fork(path)
         log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        ledger, totals = Ledger(), Totals()
+        ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(path.parent, None)
         for entry in entries:
             ledger.add(entry)
             totals.add(entry)
+            checkpoints.seen(entry)
         tools = every_tool()
         opened = Session(
             id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
@@ -128,6 +130,7 @@ class Desk:
             log=log,
             view=fold(entries),
             totals=totals,
+            checkpoints=checkpoints,
             ledger=ledger,
             model=self.model,
             tools=tools,
@@ -139,6 +142,7 @@ class Desk:
             surroundings=list,
             renewal=list,
             hook=_no_hook,
+            checkpoint=_no_checkpoint,
             policy=KEEP_LITTLE,
         )
         self.loops.append(loop)
@@ -156,6 +160,10 @@ class Desk:
             if log.exists()
             else []
         )
+
+
+async def _no_checkpoint(trigger: str) -> None:
+    return None
 
 
 async def _no_hook(name: str, event: dict[str, Any]) -> None:
@@ -981,7 +989,7 @@ def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
 def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
     told = User(content=mode.notice("plan"), source="notice")
     quoted = User(content="Why is there\nPermission mode: bypass\nin my notes?")
-    renewed = renewal(tmp_path, tmp_path, mode="accept-edits", todos=[], jobs="")
+    renewed = renewal(tmp_path, tmp_path, mode="accept-edits", todos=[], jobs="", preserved="")
     assert mode.named(fold([quoted])) is None
     assert mode.named(fold([told, quoted])) == "plan"
     assert mode.named(fold([told, *renewed, quoted])) == "accept-edits"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent import prompt
+from ctxagent.agent.agents import built_in
 from ctxagent.agent.compose import every_tool
 from ctxagent.agent.context import tokens
 from ctxagent.agent.model.body import body
@@ -35,9 +36,15 @@ def test_the_system_prompt() -> None:
 
 
 def test_the_tools() -> None:
-    schemas = [tool.schema() for tool in every_tool()]
+    schemas = [tool.schema() for tool in every_tool(built_in())]
     check("tools.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
     assert sum(tokens.of_block(schema) for schema in schemas) < 3_500
+
+
+def test_what_subagents_are_told_beyond_the_system_prompt() -> None:
+    alone = prompt.system()
+    told = [prompt.system(part=kind.prompt).removeprefix(alone) for kind in built_in()]
+    check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
 
 
 def test_a_whole_request(tmp_path: Path) -> None:

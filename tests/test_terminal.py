@@ -269,3 +269,15 @@ def test_an_interrupt_ends_the_demo(place: Place) -> None:
     terminal.press("ctrl-c")
     assert terminal.leave() == 130
     assert "all four tests pass" not in terminal.text()
+
+
+def test_the_ledger_preset_keeps_how_a_session_ended(place: Place) -> None:
+    with Server([Say("Hello.")]) as server:
+        terminal = Terminal("--preset", "ledger", cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("hi\r")
+        terminal.see("Hello.")
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    *_, last = place.entries()
+    assert (last["kind"], last["trigger"]) == ("checkpoint", "end of the session")

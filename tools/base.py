@@ -11,7 +11,7 @@ by then raises `Interrupted` with it (instead of CancelledError), and leaves no 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -78,6 +78,43 @@ class Seen:
         return str(path) in self.digests
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A place in what was recorded. `ref` is what Recall takes, `what` says what stands there,
+    `offset` is where the excerpt begins in its text, in characters."""
+
+    ref: str
+    what: str
+    at: str
+    excerpt: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`searched` says where was looked, and how much of it."""
+
+    passages: Sequence[Passage] = ()
+    searched: str = "nothing: this session is not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Work for a subagent: `description` in a few words, `prompt` in full. `resume` is the id of
+    an earlier one that goes on; else `type` says what kind of subagent, and `model` which model
+    where it is not that of the type."""
+
+    description: str
+    prompt: str
+    type: str | None = None
+    model: str | None = None
+    resume: str | None = None
+
+
+async def _nobody(errand: Errand) -> Output:
+    raise ToolError("Subagents cannot be started here. Do the work yourself.")
+
+
 @dataclass(slots=True)
 class Context:
     """What a tool is handed.
@@ -85,7 +122,10 @@ class Context:
     `cwd` is the project directory, `session_dir` the session's own folder (None when nothing is
     recorded), `env` the environment for children, already without keys and tokens. `progress`
     takes text for people while the tool runs; the loop sets it for each call. `recall` gives the
-    text of an earlier entry of the session, whole, or None.
+    whole text that a ref names (42, "#42", "SESSION#42", or a file of the session's folder), or
+    None. `search` finds words in what a scope recorded: "session", "project" or a session's id.
+    `spawn` has an errand done by a subagent; `agents` are those that run, by id, each with a way
+    to interrupt it alone.
     """
 
     cwd: Path
@@ -95,7 +135,10 @@ class Context:
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
-    recall: Callable[[int], str | None] = lambda ref: None
+    recall: Callable[[int | str], str | None] = lambda ref: None
+    search: Callable[[str, str], Findings] = lambda query, scope: Findings()
+    spawn: Callable[[Errand], Awaitable[Output]] = _nobody
+    agents: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def resolve(self, path: str) -> Path:
         """An absolute path for what the model wrote: `~` and relative paths are allowed. Symlinks
@@ -118,12 +161,14 @@ class Tool(ABC, Generic[P]):
     """One tool. Subclasses set the class variables and write `run`.
 
     `effect` is what a call does to the world: none (only the agent's own state), read, edit
-    (files), run (anything). Calls with none or read may run side by side.
+    (files), run (anything). Calls with none or read may run side by side. `room` is how many
+    tokens of a result the model gets at most, where that is less than of others.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
     effect: ClassVar[Effect]
+    room: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
 
     @abstractmethod

@@ -5,7 +5,9 @@ Imports of anything heavy stand inside the commands that need them, so that `--v
 """
 
 import asyncio
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +17,7 @@ from ... import __version__
 from ..errors import UsageError
 from ..launch import Choice
 from .compact import compact
+from .log import log
 from .options import (
     NEWEST,
     STDIN,
@@ -22,6 +25,7 @@ from .options import (
     check_finite,
     check_key,
     choice_of,
+    cwd_of,
     guarded,
     launch_of,
     load,
@@ -30,9 +34,12 @@ from .options import (
     steady_streams,
     task_of,
 )
+from .preserve import preserve, rules
+from .recover import recover
 from .sessions import sessions
 
 if TYPE_CHECKING:
+    from ..doctor import Finding
     from ..events import Ask, Emit
     from ..loop import Loop
 
@@ -83,6 +90,12 @@ if TYPE_CHECKING:
     help="Go on with a session; without ID as --continue.",
 )
 @click.option("--fork", is_flag=True, help="Go on with a copy of it.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="ID[:N]",
+    help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--append-system-prompt", metavar="TEXT", default="")
 @click.option("--verbose", is_flag=True)
@@ -111,11 +124,15 @@ def demo(options: dict[str, Any], fast: bool) -> None:
 
 main.add_command(sessions)
 main.add_command(compact)
+main.add_command(rules)
+main.add_command(preserve)
+main.add_command(log)
+main.add_command(recover)
 
 
 @main.command()
 @click.option("--explain", is_flag=True, help="Where each value came from, and what it does.")
-@click.option("--trust", is_flag=True, help="Accept this project's settings file as it is now.")
+@click.option("--trust", is_flag=True, help="Accept this project's files as they are now.")
 @click.pass_obj
 def config(options: dict[str, Any], explain: bool, trust: bool) -> None:
     """Every setting and its value."""
@@ -154,10 +171,15 @@ def doctor(options: dict[str, Any], id: str | None, fetch_tokenizer: bool) -> No
         else:
             findings = check_session(project.find(id))
         for finding in findings:
-            say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what}: {finding.found}")
+            verdict, what, found = _row(finding)
+            say(f"{verdict:<4}  {what}: {found}")
         return 0 if all(f.ok for f in findings) else 1
 
     guarded(run)
+
+
+def _row(finding: "Finding") -> tuple[str, str, str]:
+    return "ok" if finding.ok else "FAIL", finding.what, finding.found
 
 
 def _is_headless(options: dict[str, Any]) -> bool:
@@ -199,13 +221,14 @@ def _repl(options: dict[str, Any]) -> int:
         *,
         resume: str | None = None,
         fork: bool = False,
-        fresh: bool = False,
+        prior: str | None = None,
     ) -> "Loop":
         def build() -> "Loop":
             from ..compose import open_loop
 
-            first = Choice() if fresh else choice_of(options)
-            choice = Choice(id=resume, fork=fork) if resume else first
+            if prior is not None:
+                return open_loop(replace(launch, prior=prior), Choice(), emit=emit, ask=ask)
+            choice = Choice(id=resume, fork=fork) if resume else choice_of(options)
             return open_loop(launch, choice, emit=emit, ask=ask)
 
         return await asyncio.to_thread(build)
@@ -214,6 +237,11 @@ def _repl(options: dict[str, Any]) -> int:
         from ..compose import change_model
 
         change_model(loop, launch, id)
+
+    def checks() -> list[tuple[str, str, str]]:
+        from ..doctor import check_setup
+
+        return [_row(finding) for finding in check_setup(loaded, project.state)]
 
     repl = Repl(
         open_session,
@@ -225,6 +253,7 @@ def _repl(options: dict[str, Any]) -> int:
         sessions=project.logs,
         copy=project.fork,
         settings=lambda: [row[:3] for row in explain(loaded)],
+        checks=checks,
         set_model=set_model,
     )
     return asyncio.run(repl.run())
@@ -238,11 +267,16 @@ def _warm() -> None:
 
 
 def _trust(options: dict[str, Any]) -> None:
-    """Accept the project's settings file with the content it has now."""
+    """Accept the project's settings file and its types of subagents with the content they have
+    now."""
+    from ..agents import project_files
     from ..config import trust
 
     loaded = load(options)
-    if loaded.project is None:
-        raise UsageError("there is no .agentrc in this project to trust")
-    trust(loaded.project, loaded.trust_dir)
-    say(f"trusted as it is now: {loaded.project}", err=True)
+    home = Path(os.environ.get("HOME") or Path.home())
+    files = [*filter(None, [loaded.project]), *project_files(cwd_of(options), home)]
+    if not files:
+        raise UsageError("there is no .agentrc and no .ctxagent/agents in this project to trust")
+    for path in files:
+        trust(path, loaded.trust_dir)
+        say(f"trusted as it is now: {path}", err=True)

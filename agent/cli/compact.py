@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 @click.option("--apply", "act", flag_value="apply", help="Do it.")
 @click.option("--undo", "act", flag_value="undo", help="Take the last compaction back.")
 @click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
+@click.option("--probe-model", "examine", is_flag=True, help="Ask the model what it knows then.")
 @click.pass_obj
-def compact(options: dict[str, Any], id: str | None, act: str | None, instructions: str) -> None:
+def compact(
+    options: dict[str, Any], id: str | None, act: str | None, instructions: str, examine: bool
+) -> None:
     """Compact a session, by default the newest one here.
 
     Name what to do: --dry-run, --apply or --undo. What was taken back while later turns follow
@@ -38,15 +41,19 @@ def compact(options: dict[str, Any], id: str | None, act: str | None, instructio
             raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
         if instructions and act != "apply":
             raise UsageError("--instructions are for the summary that --apply writes")
+        if examine and act != "apply":
+            raise UsageError("--probe-model examines the summary that --apply writes")
         launch = launch_of(options)
         choice = Choice(newest=True) if id is None else Choice(id=id)
         if act == "dry-run":
             return asyncio.run(_preview(launch, choice))
         if act == "undo":
             return asyncio.run(_undo(options, launch, choice))
-        if launch.settings.compact.summarizer == "model":
+        if examine or launch.settings.compact.summarizer == "model":
+            project = project_of(options)
+            _ = project.newest() if id is None else project.find(id)  # before a key is asked for
             check_key(launch)
-        return asyncio.run(_apply(launch, choice, instructions))
+        return asyncio.run(_apply(launch, choice, instructions, examine))
 
     guarded(run)
 
@@ -60,28 +67,30 @@ async def _preview(launch: "Launch", choice: Choice) -> int:
     return 0
 
 
-async def _apply(launch: "Launch", choice: Choice, instructions: str) -> int:
+async def _apply(launch: "Launch", choice: Choice, instructions: str, examine: bool) -> int:
     async with _opened(launch, choice) as loop:
         if launch.settings.compact.summarizer == "model":
             await loop.window()
         else:
             await _learn_window(loop, launch)
-        await loop.engine.compact(instructions)
+        summary = await loop.engine.compact(instructions)
+        if examine:
+            say((await loop.engine.examine(summary)).table())
         say(f"Take it back: ctxagent compact {loop.log.path.parent.name} --undo")
     return 0
 
 
 async def _undo(options: dict[str, Any], launch: "Launch", choice: Choice) -> int:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
+    from ..compaction.acts import later_turn
     from ..compaction.engine import last_act
-    from ..ui import report
 
     async with _opened(launch, choice) as loop:
         entries = list(loop.log.entries())
         last = last_act(entries)
         if last is None:
             raise CompactionFailed("there is no compaction to take back")
-        if not report.later_turn(entries, last.seq):
+        if not later_turn(entries, last.seq):
             _take_back(loop, last)
             return 0
         copy = project_of(options).fork(loop.log.path, last.seq).parent.name
@@ -92,11 +101,11 @@ async def _undo(options: dict[str, Any], launch: "Launch", choice: Choice) -> in
 
 
 def _take_back(loop: "Loop", last: "Mask | Summary") -> None:
-    from ..ui import report
+    from ..compaction.acts import describe
 
     loop.engine.uncompact(list(loop.log.entries()))
     tokens = loop.measured().tokens
-    say(f"taken back: {report.describe(last)}; the context holds {tokens:,} tokens again")
+    say(f"taken back: {describe(last)}; the context holds {tokens:,} tokens again")
     say(f"Go on with: ctxagent --resume {loop.log.path.parent.name}")
 
 

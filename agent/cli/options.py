@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 NEWEST = "?"  # --resume without an id
-OF_THE_AGENT = {"task": "-p", "newest": "--continue", "resume": "--resume", "fork": "--fork"}
+OF_THE_AGENT = {
+    "task": "-p",
+    "newest": "--continue",
+    "resume": "--resume",
+    "fork": "--fork",
+    "origin": "--from",
+}
 
 
 def steady_streams() -> None:
@@ -106,6 +112,10 @@ def choice_of(options: dict[str, Any]) -> Choice:
         raise UsageError("--resume names no session", hint="Give an id, or --continue.")
     if options["fork"] and not (newest or resume):
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
+    if options["origin"] is not None and not options["origin"].strip():
+        raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
+    if options["origin"] and (newest or resume):
+        raise UsageError("--from starts a fresh session", hint="Leave out --continue or --resume.")
     if options["newest"] and resume not in (None, NEWEST):
         raise UsageError("--continue and --resume ID name two sessions", hint="Give one of them.")
     return Choice(newest=newest, id=None if newest else resume, fork=options["fork"])
@@ -141,12 +151,38 @@ def project_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> "Proj
     return Project(state_dir(loaded.settings, os.environ), cwd_of(options))
 
 
+def prior_of(options: dict[str, Any], project: "Project") -> str:
+    """What a fresh session is told of the checkpoint that --from names, ID or ID:NUMBER; of an id
+    alone the newest checkpoint, or all of a session that has none. Raises UsageError for a name
+    that is neither, SessionError for one that is not there."""
+    if not options["origin"]:
+        return ""
+    from ..record.checkpoints import entries_at, points
+    from ..record.log import read
+    from ..recovery import recovered
+
+    id, _, number = options["origin"].partition(":")
+    if number and not number.isdecimal():
+        raise UsageError(
+            f"--from {options['origin']}: {number!r} is not the number of a checkpoint"
+        )
+    log = project.find(id)
+    if number:
+        entries = entries_at(log, int(number))
+    elif any(point.path for point in points(read(log).entries)):
+        entries = entries_at(log)
+    else:
+        entries = read(log).entries
+    return recovered(entries, 3).text
+
+
 def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch:
     """All that a conversation needs to start."""
     from ..config import config_home, state_dir
 
     loaded = loaded or load(options)
     return Launch(
+        prior=prior_of(options, project_of(options, loaded)),
         settings=loaded.settings,
         state=state_dir(loaded.settings, os.environ),
         config_home=config_home(os.environ),
@@ -154,6 +190,7 @@ def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch
         environ=os.environ,
         append_prompt=options["append_system_prompt"],
         bounds=Bounds(options["max_turns"], options["max_budget_usd"]),
+        trust=loaded.trust_dir,
     )
 
 

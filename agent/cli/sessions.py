@@ -1,4 +1,4 @@
-"""`ctxagent sessions`: list, show, export and fork sessions."""
+"""`ctxagent sessions`: list, show, export, fork and search sessions."""
 
 from typing import Any
 
@@ -6,12 +6,15 @@ import click
 
 from ..ui.visible import clean
 from .options import guarded, project_of, say
+from .recover import tell
+
+SHOWN = 20  # of what was found in one directory's sessions
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List, show, export or fork sessions."""
+    """List, show, export, fork or search sessions."""
     if context.invoked_subcommand is None:
         context.invoke(list_sessions)
 
@@ -63,6 +66,31 @@ def fork_session(options: dict[str, Any], id: str) -> None:
         project = project_of(options)
         say(project.fork(project.find(id)).parent.name)
         return 0
+
+    guarded(run)
+
+
+@sessions.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory.")
+@click.pass_obj
+def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> None:
+    """Find words in what the sessions of this directory recorded."""
+
+    def run() -> int:
+        from ..recall import passage
+        from ..record.index import Index
+
+        project = project_of(options)
+        folders = sorted(project.state.glob("projects/*/")) if everywhere else [project.folder]
+        query, found = " ".join(words), 0
+        for folder in folders:
+            hits = Index(folder).search(query, limit=SHOWN, patience=None).hits
+            tell([passage(hit) for hit in hits])
+            found += len(hits)
+        if not found:
+            say(f"nothing found: {query}", err=True)
+        return 0 if found else 1
 
     guarded(run)
 

@@ -245,7 +245,9 @@ def fold(entries: Iterable[Entry]) -> View:
         if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
             if isinstance(entry, Mask):
-                view.spared |= {str(t.get("tool_use_id")) for t in entry.targets if t}
+                view.spared |= {
+                    str(t.get("tool_use_id")) for t in entry.targets if isinstance(t, dict)
+                }
         elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
             view.add(_outdated(entry))
         else:

@@ -1,7 +1,8 @@
 """The archive: what leaves the context stays in files of the session's folder.
 
 `offloaded/` holds texts that were too large to send; `conversation.md` grows by the span of each
-summary, before the summary is applied (S0, S4); `summary.md` is the newest summary.
+summary, before the summary is applied (S0, S4); `summary.md` is the newest summary, and `files.md`
+names every file that was changed, where that has too few rows for them.
 """
 
 import errno
@@ -11,6 +12,8 @@ from pathlib import Path
 from ..errors import RecordError
 from .log import make_private
 
+SUMMARY = "summary.md"
+FILES = "files.md"
 MOST_OFFLOADED = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
 
 
@@ -32,7 +35,12 @@ def append_conversation(folder: Path, text: str) -> None:
 
 def write_summary(folder: Path, text: str) -> None:
     """Put `summary.md` in place. Raises RecordError."""
-    _write(folder / "summary.md", f"{text}\n", os.O_TRUNC)
+    _write(folder / SUMMARY, f"{text}\n", os.O_TRUNC)
+
+
+def write_files(folder: Path, text: str) -> None:
+    """Put `files.md` in place. Raises RecordError."""
+    _write(folder / FILES, f"{text}\n", os.O_TRUNC)
 
 
 def _write(path: Path, text: str, how: int) -> None:

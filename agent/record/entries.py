@@ -32,6 +32,14 @@ class Usage:
             self.output + other.output,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input - other.input,
+            self.cache_read - other.cache_read,
+            self.cache_creation - other.cache_creation,
+            self.output - other.output,
+        )
+
     @property
     def prompt(self) -> int:
         """Tokens of the prompt, however they were priced."""
@@ -55,8 +63,8 @@ class Usage:
         counts = {}
         for key in ("input", "cache_read", "cache_creation", "output"):
             value = data.get(key, 0)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"usage.{key} is {value!r}, not a count of tokens")
+            if not _fits(value, _NUMBER):
+                raise ValueError(f"usage.{key} is not a count of tokens")
             counts[key] = value
         return cls(**counts)
 
@@ -203,7 +211,7 @@ class Unpin(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Entry):
     """Something worth keeping that the model does not see. `topic`: intent, decision, drift,
-    phase, permission, warning."""
+    phase, permission, quality, rewind, warning."""
 
     kind: ClassVar[str] = "note"
     topic: str
@@ -213,7 +221,13 @@ class Note(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(Entry):
-    """A subagent: what it was asked, where its log is, what it answered."""
+    """A subagent, when it starts and when it ends; the newest entry of an `id` counts.
+
+    `status` is running, done, error, interrupted or limit. Usage, cost, calls, tool calls and
+    compaction are the sums over all of its own log, earlier runs included, so that this log alone
+    gives the session's. `told` is the last entry of that log whose changes of files are in this
+    one. `log` is relative to the session's folder.
+    """
 
     kind: ClassVar[str] = "agent"
     id: str
@@ -224,6 +238,11 @@ class Agent(Entry):
     answer: str = ""
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = None
+    description: str = ""
+    calls: int = 0
+    tool_calls: int = 0
+    compaction: dict[str, int] = field(default_factory=dict)
+    told: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,23 +271,44 @@ KINDS: dict[str, type[Entry]] = {
 }  # fmt: skip
 
 _COMMON = ("kind", "seq", "at", "extra")
+_TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
 _SHAPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(
+        ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
+         "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
+         "description"),
+        _TEXT,
+    ),
+    **dict.fromkeys(("system", "stop_reason", "message_id", "offloaded", "snapshot"), (str, _NONE)),
+    **dict.fromkeys(
+        ("tokens_before", "tokens_after", "keep_from", "target", "number", "calls", "tool_calls",
+         "told"),
+        _NUMBER,
+    ),
+    **dict.fromkeys(
+        ("usage", "broken", "details", "document", "probes", "data", "compaction"), (dict,)
+    ),
+    **dict.fromkeys(("targets", "covers", "keep", "files"), (list,)),
     "content": (str, list),
-    "usage": (dict,),
-    "stop_reason": (str, type(None)),
-    "tool_use_id": (str,),
-    "targets": (list,),
-    "covers": (list,),
-    "keep": (list,),
-    "keep_from": (int,),
-    "target": (int,),
-    "text": (str,),
-    "broken": (dict,),
-    "system": (str, type(None)),
-    "tools": (list, type(None)),
-    "cost_usd": (int, float, type(None)),
+    "tools": (list, _NONE),
+    "parent": (dict, _NONE),
+    "ref": (int, _NONE),
+    "cost_usd": (int, float, _NONE),
     "is_error": (bool,),
+}  # fmt: skip
+_ITEMS: dict[str, tuple[type, ...]] = {  # what those that are lists hold
+    **dict.fromkeys(("content", "tools", "targets"), (dict,)),
+    **dict.fromkeys(("covers", "keep"), _NUMBER),
+    "files": _TEXT,
 }
+_MOST = 2**53  # numbers from here on are no counts, and no float holds them
+
+
+def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
+    """Whether a value is of one of these types; a number is a count or a price, never a flag."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return isinstance(value, shapes) and 0 <= value < _MOST
+    return type(value) in shapes
 
 
 def encode(entry: Entry) -> dict[str, Any]:
@@ -287,8 +327,8 @@ def decode(line: Mapping[str, Any]) -> Entry:
     wrong shape: a reader skips such a line and says so.
     """
     seq, at, kind = line.get("seq"), line.get("at", ""), line.get("kind")
-    if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
-        raise ValueError(f"seq is {seq!r}, not a number from 1")
+    if not isinstance(seq, int) or not _fits(seq, _NUMBER) or seq < 1:
+        raise ValueError("seq is not a number from 1")
     if not isinstance(kind, str) or not isinstance(at, str):
         raise ValueError("no kind")
     rest = {k: v for k, v in line.items() if k not in ("v", "seq", "at", "kind")}
@@ -298,14 +338,14 @@ def decode(line: Mapping[str, Any]) -> Entry:
     known = {f.name for f in fields(cls)} - set(_COMMON)
     body = {k: v for k, v in rest.items() if k in known}
     for name, value in body.items():
-        shapes = _SHAPES.get(name)
-        if shapes and not isinstance(value, shapes):
-            raise ValueError(f"{kind}.{name} is a {type(value).__name__}")
-    if isinstance(body.get("content"), list):
-        if not all(isinstance(b, dict) for b in body["content"]):
-            raise ValueError(f"{kind}.content has a block that is not an object")
-    elif cls is Assistant:
+        if not _fits(value, _SHAPES[name]):
+            raise ValueError(f"{kind}.{name} is a {type(value).__name__} that cannot stand there")
+        if isinstance(value, list) and not all(_fits(item, _ITEMS[name]) for item in value):
+            raise ValueError(f"{kind}.{name} has an item that cannot stand there")
+    if cls is Assistant and not isinstance(body.get("content"), list):
         raise ValueError("assistant.content is not a list of blocks")
+    if len(body.get("covers", (1, 1))) != 2:
+        raise ValueError(f"{kind}.covers is not a first and a last")
     if "usage" in body:
         Usage.from_json(body["usage"])
     try:

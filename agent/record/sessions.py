@@ -2,7 +2,8 @@
 
 A project's sessions live together in `projects/<name>-<hash>/sessions/<id>/`, where the hash is
 that of the project's real path. Ids sort by time of creation and never depend on the directory.
-Listing reads the two ends of each log only.
+A subagent's session stands in that of its parent, in `agents/<id>/`. Listing reads the two ends of
+each log only.
 """
 
 import hashlib
@@ -11,25 +12,29 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import SessionError
 from .entries import (
+    Agent,
     Assistant,
+    Block,
+    Checkpoint,
     Content,
     Entry,
+    Note,
     Pin,
     Summary,
     ToolResult,
     User,
-    decode,
     encode,
 )
-from .log import NAME, find, make_private, read
+from .log import NAME, find, make_private, parse_line, read
 
+AGENTS = "agents"
 _HEAD = 512 * 1024  # bytes read for a title: the first line holds the system prompt and tools
 _TAIL = 64 * 1024
 
@@ -81,16 +86,16 @@ class Project:
         return logs[0]
 
     def find(self, id: str) -> Path:
-        """The log of a session by id or the beginning of one: here first, then anywhere.
+        """The log of a session by id or the beginning of one, or of a subagent by its own id or
+        `ID/agents/ID`: here first, then anywhere. Of a subagent that forks have copied, the one
+        that has changed last.
 
-        Raises SessionError for no match, or several.
+        Raises SessionError for no match, or several of different ids.
         """
         for logs in (self.logs(), every_log(self.state)):
-            found = [p for p in logs if p.parent.name == id] or [
-                p for p in logs if id and p.parent.name.startswith(id)
-            ]
-            if len(found) > 1:
-                names = ", ".join(p.parent.name for p in found[:5])
+            found = _named(id, logs) or _named(id, _of_agents(logs))
+            if len({path.parent.name for path in found}) > 1:
+                names = ", ".join(placed(path)[1] for path in found[:5])
                 raise SessionError(f"several sessions begin with {id!r}: {names}")
             if found:
                 return found[0]
@@ -103,7 +108,7 @@ class Project:
         return [p.parent for p in every_log(self.state) if p.parent.name in ids] if ids else []
 
     def fork(self, log: Path, upto: int | None = None) -> Path:
-        """Copy a session, with what it offloaded, to a new one in this project; the new log.
+        """Copy a session, with the files it holds, to a new one in this project; the new log.
 
         The copy ends with entry `upto` when that is given. The original is not touched.
         """
@@ -113,15 +118,31 @@ class Project:
             for line in _whole_lines(log):
                 if upto is None or _seq(line) <= upto:
                     out.write(line)
-        offloaded = log.parent / "offloaded"
-        if offloaded.is_dir():
-            shutil.copytree(offloaded, target.parent / "offloaded")
+        if (log.parent / "offloaded").is_dir():
+            shutil.copytree(log.parent / "offloaded", target.parent / "offloaded")
+        entries = read(target).entries
+        for path in {entry.path for entry in entries if isinstance(entry, Checkpoint)}:
+            if _is_held(path) and (log.parent / path).is_file():
+                make_private((target.parent / path).parent)
+                shutil.copy2(log.parent / path, target.parent / path)
+        for id in {entry.id for entry in entries if isinstance(entry, Agent)}:
+            if (log.parent / AGENTS / id).is_dir():
+                shutil.copytree(log.parent / AGENTS / id, target.parent / AGENTS / id)
         return target
 
 
 def every_log(state: Path) -> list[Path]:
     """Logs of all projects, newest change first."""
     return _newest_first((state / "projects").glob(f"*/sessions/*/{NAME}"))
+
+
+def placed(log: Path) -> tuple[Path, str]:
+    """Where a log is: the folder of its project, and the name of its session below that: its id,
+    or `ID/agents/ID` for a subagent's."""
+    session = log.parent
+    while session.parent.name == AGENTS:
+        session = session.parent.parent
+    return session.parents[1], log.parent.relative_to(session.parent).as_posix()
 
 
 def row(log: Path) -> Row:
@@ -141,26 +162,58 @@ def export(log: Path, format: str) -> str:
     entries = read(log).entries
     if format == "json":
         return json.dumps([encode(e) for e in entries], ensure_ascii=False, indent=1)
-    parts = [f"# Session {log.parent.name}", *filter(None, map(_markdown, entries))]
+    parts = [f"# Session {placed(log)[1]}", *filter(None, map(_markdown, entries))]
     return "\n\n".join(parts) + "\n"
 
 
 def whole_text(log: Path, seq: int) -> str | None:
-    """The text of an entry as it was before anything was cut from it: the offloaded file of a tool
-    result, else the entry's own words. None when there is no such entry, or no text in it."""
+    """The text of an entry as it was before anything was cut from it. None when there is no such
+    entry, or no text in it."""
     entry = find(log, seq)
+    return None if entry is None else text_of(entry, log.parent)
+
+
+def text_of(entry: Entry, folder: Path) -> str | None:
+    """All text of an entry: the offloaded file of a tool result or a checkpoint's, else its own
+    words; of a reply also the calls, with their arguments as they are. `folder` is the session's.
+    None for an entry that has none."""
     if isinstance(entry, ToolResult):
-        if entry.offloaded:
-            try:
-                return (log.parent / entry.offloaded).read_bytes().decode("utf-8", "replace")
-            except OSError:
-                pass  # the reference in the entry still says what it was
-        return plain(entry.content)
+        whole = file_text(folder / str(entry.offloaded)) if entry.offloaded else None
+        return plain(entry.content) if whole is None else whole
     if isinstance(entry, User):
         return plain(entry.content)
     if isinstance(entry, Assistant):
-        return json.dumps(entry.content, ensure_ascii=False, indent=1)
-    return entry.text if isinstance(entry, Summary | Pin) else None
+        return "\n\n".join(filter(None, map(_block_text, entry.content)))
+    if isinstance(entry, Checkpoint):
+        return file_text(folder / entry.path)
+    if isinstance(entry, Agent):
+        return f"{entry.prompt}\n\n{entry.answer}".strip()
+    return entry.text if isinstance(entry, Summary | Pin | Note) else None
+
+
+def file_text(path: Path) -> str | None:
+    """The text of a file that a session keeps; None when it is gone."""
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError):  # a garbled log may name anything
+        return None
+    try:
+        return data.decode("utf-8", "surrogatepass")  # as it was written
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
+def _block_text(block: Block) -> str:
+    kind, given = block.get("type"), block.get("input")
+    if kind in ("text", "thinking"):
+        return str(block.get(kind, ""))
+    if kind != "tool_use":
+        return ""
+    lines = [f"[{block.get('name')}]"]
+    for name, value in given.items() if isinstance(given, dict) else [("input", given)]:
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name}: {said}")
+    return "\n".join(lines)
 
 
 def plain(content: Content) -> str:
@@ -201,6 +254,27 @@ def _newest_first(logs: Iterator[Path]) -> list[Path]:
     return sorted(logs, key=lambda p: (p.stat().st_mtime_ns, p.parent.name), reverse=True)
 
 
+def _named(id: str, logs: Sequence[Path]) -> list[Path]:
+    """The logs of this id or name, else those of one that begins so."""
+    known = {path: (path.parent.name, placed(path)[1]) for path in logs}
+    return [path for path, names in known.items() if id in names] or [
+        path for path, names in known.items() if id and any(n.startswith(id) for n in names)
+    ]
+
+
+def _of_agents(logs: Sequence[Path]) -> list[Path]:
+    """The logs of the subagents of these sessions, newest change first; of copies that have not
+    changed since, in the order of the sessions."""
+    found = [path for log in logs for path in log.parent.glob(f"{AGENTS}/*/{NAME}")]
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _is_held(path: str) -> bool:
+    """Whether a path leads to a checkpoint in the folder of its session; a garbled log may name
+    anything."""
+    return re.fullmatch(r"checkpoints/\d+\.json", path) is not None
+
+
 def _whole_lines(log: Path) -> Iterator[bytes]:
     try:
         with log.open("rb") as file:
@@ -210,23 +284,15 @@ def _whole_lines(log: Path) -> Iterator[bytes]:
 
 
 def _seq(line: bytes) -> int:
-    entry = _entry(line)
+    entry = parse_line(line)
     return entry.seq if entry else 0
-
-
-def _entry(line: bytes) -> Entry | None:
-    try:
-        data = json.loads(line)
-        return decode(data) if isinstance(data, dict) else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _words(lines: Iterator[bytes] | list[bytes]) -> Iterator[str]:
     for line in lines:
         if b'"user"' not in line and b'"assistant"' not in line:
             continue
-        entry = _entry(line)
+        entry = parse_line(line)
         if isinstance(entry, User) and entry.source == "person":
             yield " ".join(plain(entry.content).split())[:200]
         elif isinstance(entry, Assistant):

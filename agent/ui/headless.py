@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from .. import errors
 from ..errors import CtxagentError
 from ..events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     Compacted,
     Event,
     Notice,
@@ -28,7 +31,8 @@ from ..events import (
 )
 from ..record.totals import Totals
 from . import signals
-from .visible import fit
+from .subagents import Subagents
+from .visible import clean, fit
 
 if TYPE_CHECKING:
     from ..loop import Loop
@@ -54,6 +58,7 @@ class Headless:
         self._loop: Loop | None = None
         self._running: asyncio.Task[int] | None = None
         self._heard = True
+        self._subagents = Subagents()
         self._told = False  # the result is written, and nothing may come after it
 
     def emit(self, event: Event) -> None:
@@ -63,13 +68,23 @@ class Headless:
             except BrokenPipeError:
                 self._heard = False
                 self._interrupt()
-        if isinstance(event, Notice) and (self.verbose or event.level != "info"):
-            self._say(f"{event.level}: {event.text}")
+        if isinstance(event, AgentStarted | AgentProgress | AgentFinished):
+            self._follow(event)
+        elif isinstance(event, Notice) and (self.verbose or event.level != "info"):
+            self._say(f"{event.level}: {self._of(event.agent)}{event.text}")
         elif isinstance(event, Retrying):
             wait = f"{event.attempt} of {event.of} in {event.seconds:.0f} s"
             self._say(f"retry {wait}: {event.reason}")
         elif self.verbose:
             self._tell(event)
+
+    def _follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
+        about = self._subagents.follow(event)
+        if not isinstance(event, AgentProgress):
+            self._say(f"subagent {about.name} · {about.ending or 'started'}")
+
+    def _of(self, agent: str) -> str:
+        return f"{self._subagents.name(agent)}: " if agent else ""
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, SessionOpened):
@@ -82,7 +97,7 @@ class Headless:
         elif isinstance(event, Compacted):
             from . import report
 
-            self._say(report.receipt(event))
+            self._say(self._of(event.agent) + report.receipt(event))
 
     async def run(self, opener: Callable[[], "Loop"], task: str) -> int:
         """Run one task to its end; the exit code. SIGINT, SIGTERM and SIGHUP interrupt it.
@@ -106,6 +121,8 @@ class Headless:
         self._loop = opener()
         try:
             finished = await self._loop.turn(task)
+            if finished.status == "ok":
+                await self._loop.finish()
             await self._loop.engine.close()  # what a summary in preparation cost counts too
             return self._finish(finished)
         finally:
@@ -158,6 +175,7 @@ class Headless:
                 "context": window
                 and {"tokens": window.tokens, "window": window.size, "level": window.level},
                 "compaction": totals.compaction,
+                "agents": _agents(loop) if loop else [],
                 "denials": [dataclasses.asdict(d) for d in loop.denials] if loop else [],
                 "error": error,
             }
@@ -168,7 +186,22 @@ class Headless:
 
     def _say(self, text: str) -> None:
         with suppress(BrokenPipeError), signals.unseen():
-            print(fit(text, self.err), file=self.err)
+            print(clean(text), file=self.err)  # a log of it is read on a terminal too
+
+
+def _agents(loop: "Loop") -> list[dict[str, Any]]:
+    """What each subagent of the session has used; the sums of the result include it."""
+    return [
+        {
+            "id": agent.id,
+            "type": agent.type,
+            "description": agent.description,
+            "status": agent.status,
+            "log": str(loop.folder / agent.log),
+            **dataclasses.asdict(loop.totals.by_agent[agent.id]),
+        }
+        for agent in loop.ledger.agents.values()
+    ]
 
 
 def exit_code(finished: TurnFinished) -> int:
@@ -182,4 +215,7 @@ def exit_code(finished: TurnFinished) -> int:
 def as_json(event: Event) -> dict[str, Any]:
     """An event as a JSON object; its type is the event's name in snake case."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
-    return {"type": name, **dataclasses.asdict(event)}
+    fields = dataclasses.asdict(event)
+    if isinstance(event, AgentStarted):
+        fields["agent_type"] = fields.pop("type")
+    return {"type": name, **fields}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Opener(Protocol):
-    """Opens a session: the one the command line asked for, or another. Raises CtxagentError."""
+    """Opens a session: the one the command line asked for, or another; with `prior`, a fresh one
+    that is told so much of another. Raises CtxagentError."""
 
     async def __call__(
         self,
@@ -23,7 +24,7 @@ class Opener(Protocol):
         *,
         resume: str | None = None,
         fork: bool = False,
-        fresh: bool = False,
+        prior: str | None = None,
     ) -> "Loop": ...
 
 

@@ -28,6 +28,8 @@ class Plain:
     """Reads lines from the file descriptor `source` (None: there is nobody to read from) and
     writes to `stream`."""
 
+    paints = False
+
     def __init__(self, host: "Host", *, source: int | None, stream: TextIO) -> None:
         self.host = host
         self.source = source

@@ -19,11 +19,13 @@ from rich.theme import Theme
 
 from ..events import Answer, Compacted, Question, ToolFinished
 from . import report
+from .subagents import Subagent
 from .visible import clean
 
 Depth = Literal["color", "mono", "plain"]
 
 HEAD, TAIL = 4, 2  # lines of a folded result
+NARROW = 80  # columns that a table of many cells needs
 DIFF = 40  # lines of a folded diff
 SAID, ANSWERED = 3, 7  # lines of what was said last, where a session goes on
 QUIET = ("Read", "Write", "Edit")  # results whose text says nothing that the title does not
@@ -40,6 +42,7 @@ _THEME = Theme(
         "markdown.block_quote": "dim",
     }
 )
+_LEVELS = {"YELLOW": "yellow", "ORANGE": "yellow", "RED": "red", "CRITICAL": "bold red"}
 _MARKS = {"completed": "✔", "in_progress": "▸", "pending": "○"}
 
 
@@ -116,6 +119,21 @@ def running(name: str, title: str, seconds: float, output: Sequence[str]) -> Ren
     return Group(head, *(_one_line(Text(f"  {clean(line)}", style="dim")) for line in output))
 
 
+def delegating(titles: Sequence[str], agents: Sequence[Subagent], seconds: float) -> RenderableType:
+    """Calls of Task that run: one headline for all, and a line for each subagent."""
+    waiting = len(titles) - len(agents) if agents else 0
+    several = f"{len(titles)} subagents" + (f", {waiting} of them waiting" if waiting else "")
+    head = running("Task", titles[0] if len(titles) == 1 else several, seconds, ())
+    return Group(head, *map(_progress, agents))
+
+
+def delegated(agent: Subagent, *, named: bool = False) -> RenderableType:
+    """How a subagent ended and what it took."""
+    style = "dim" if agent.finished and agent.finished.status == "done" else "yellow"
+    name = f"{agent.name} · " if named else ""
+    return _one_line(Text(f"  {clean(name + agent.ending)}", style=style))
+
+
 def result(event: ToolFinished) -> list[RenderableType]:
     """A finished tool call: its headline and, where there is more to see, its result folded."""
     head = _headline(event.name, event.title, "red" if event.is_error else "green", _facts(event))
@@ -163,12 +181,11 @@ def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*out)
 
 
-def question(asked: Question) -> RenderableType:
-    """Exactly what would run or change: never cut."""
+def question(asked: Question, agent: str = "") -> RenderableType:
+    """Exactly what would run or change: never cut. `agent` names the subagent that asks."""
+    who = f"{agent}: {asked.tool}" if agent else asked.tool
     parts: list[RenderableType] = [
-        Text.assemble(
-            ("? ", "bold yellow"), (f"{clean(asked.tool)} wants to ", "bold"), _verb(asked)
-        )
+        Text.assemble(("? ", "bold yellow"), (f"{clean(who)} wants to ", "bold"), _verb(asked))
     ]
     if asked.diff:
         parts.append(Padding(Text(clean(asked.title), style="bold"), (0, 0, 0, 2), expand=False))
@@ -228,6 +245,14 @@ def table(
     return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
+def listing(
+    rows: Iterable[Sequence[str]], *, head: Sequence[str], wrap: bool = True
+) -> RenderableType:
+    """As `table`, and where that has no room each row by itself: its first cell, the rest below."""
+    listed = [tuple(map(clean, row)) for row in rows]
+    return _Listing(listed, head, table(listed, head=head, wrap=wrap))
+
+
 def dim(text: str) -> RenderableType:
     return Text(clean(text), style="dim")
 
@@ -237,10 +262,11 @@ def verbatim(text: str) -> RenderableType:
     return Padding(Text(clean(text)), (0, 0, 0, 2), expand=False)
 
 
-def compacted(event: Compacted) -> RenderableType:
-    """The receipt of a compaction. Layers that act often leave one quiet line."""
-    line = clean(report.receipt(event))
-    if event.layer != "summary":
+def compacted(event: Compacted, agent: str = "") -> RenderableType:
+    """The receipt of a compaction. Layers that act often leave one quiet line, and so does what
+    goes on in the subagent of that name."""
+    line = clean(f"{agent}: {report.receipt(event)}" if agent else report.receipt(event))
+    if agent or event.layer != "summary":
         return _one_line(Text(f"  {line}", style="dim"))
     ways = "/log shows it · /compact --show lets you read one first · /uncompact takes it back"
     return Group(_hanging("↧ ", Text(line), "cyan"), Text(f"  {ways}", style="dim"))
@@ -259,6 +285,11 @@ def dollars(amount: float) -> str:
     return f"${amount:.4f}" if amount < 0.1 else f"${amount:.2f}"
 
 
+def price(amount: float | None) -> str:
+    """As `dollars`, for a cell of a table."""
+    return "not known" if amount is None else dollars(amount)
+
+
 @dataclass(frozen=True, slots=True)
 class _Headline:
     """One line: a text that is cut to leave room for the facts after it."""
@@ -271,6 +302,22 @@ class _Headline:
         line = self.text.copy()
         line.truncate(max(options.max_width - cell_len(facts), 10), overflow="ellipsis")
         yield _one_line(line.append(facts, style="dim"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    rows: Sequence[Sequence[str]]
+    head: Sequence[str]
+    table: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= NARROW:
+            yield self.table
+            return
+        for first, *middle, last in self.rows:
+            named = [f"{n} {c}" for n, c in zip(self.head[1:], middle, strict=False) if c]
+            yield Padding(Text(first, style="bold"), (0, 0, 0, 2), expand=False)
+            yield Padding(Text(" · ".join([*named, last])), (0, 0, 0, 4), expand=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +340,15 @@ def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
     return _Headline(Text.assemble(mark, (clean(name), "bold"), f"  {first}", end), facts)
 
 
+def _progress(agent: Subagent) -> RenderableType:
+    now, line = agent.progress, Text(f"  {clean(agent.name)} · ", style="dim")
+    if now is None:
+        return _one_line(line.append("starting"))
+    line.append(f"{now.calls:,} call{'s' * (now.calls != 1)} · {now.tokens:,} tokens ")
+    line.append(now.level, style=_LEVELS.get(now.level, "green"))
+    return _one_line(line.append(f" · {' '.join(clean(now.doing).split())}" if now.doing else ""))
+
+
 def _facts(event: ToolFinished) -> str:
     details, parts = event.details, []
     if details.get("added") is not None and details.get("removed") is not None:
@@ -304,7 +360,7 @@ def _facts(event: ToolFinished) -> str:
         parts.append("interrupted")
     elif details.get("exit_code"):
         parts.append(f"exit {details['exit_code']}")
-    if details.get("denied"):
+    if details.get("denied") is True:  # a list: calls of a subagent
         parts.append("not run")
     if event.seconds >= 1:
         parts.append(_seconds(event.seconds))

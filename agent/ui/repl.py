@@ -8,28 +8,31 @@ concern.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.input import Input
 
 from ..errors import CtxagentError, UsageError
-from ..events import Answer, Event, Notice, Question, UserSaid
-from . import mode, questions, signals, status
+from ..events import Event, Notice, UserSaid
+from . import mode, signals, status
 from .commands import MODES, Command, parse
 from .opening import Opener, keep_model, keep_single, last_exchange
+from .questions import Questions
 from .terminal import SteadyOutput, screen_for
 from .waiting import Waiting
-from .work import Work
+from .work import Background, Work
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..loop import Loop
     from ..settings import UiSettings
+    from .subagents import Subagents
     from .transcript import Transcript
 
+FINISHING = 60.0  # seconds for what is done at the end of a session
 PATIENCE = 5.0  # seconds that leaving waits for an interrupted turn
 
 EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
@@ -39,9 +42,9 @@ class Repl:
     """`history` is a file, None for none. `warm` runs in a thread once the prompt is painted.
 
     `sessions` gives the project's logs, newest first; `copy` copies one up to an entry; `settings`
-    gives rows of key, value and origin; `set_model` changes a conversation's model. `input` and
-    `output` are those of the process when not given; an `output` that is no terminal is written in
-    lines.
+    gives rows of key, value and origin, `checks` what was found wrong or right; `set_model` changes
+    a conversation's model. `input` and `output` are those of the process when not given; an
+    `output` that is no terminal is written in lines.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Repl:
         sessions: Callable[[], Sequence[Path]] = list,
         copy: Callable[[Path, int], Path] = keep_single,
         settings: Callable[[], Sequence[Sequence[str]]] = list,
+        checks: Callable[[], Sequence[Sequence[str]]] = list,
         set_model: Callable[["Loop", str], None] = keep_model,
         input: Input | TextIO | None = None,
         output: SteadyOutput | TextIO | None = None,
@@ -63,6 +67,7 @@ class Repl:
         self.cwd = cwd
         self.sessions = sessions
         self.settings = settings
+        self.checks = checks
         self.screen = screen_for(self, cwd=cwd, ui=ui, history=history, input=input, output=output)
         self._opener = opener
         self._theme = ui.theme
@@ -79,8 +84,8 @@ class Repl:
         self._waiting = Waiting()
         self._sending = ""  # words that waited and are not yet recorded
         self._work = Work(self.screen.touch)
-        self._asking = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(self.screen, lambda q: self._transcript().ask(q), self._at_once)
+        self._background = Background(self.screen.exit)  # a fault in it is raised by `run`
         self._scripted = False
         self._exit_code = 0
 
@@ -92,14 +97,14 @@ class Repl:
         first turn that failed. An interrupt ends a script; the system's wish to end, anything.
         """
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self._scripted = bool(script)
+        self._scripted = self._questions.assent = bool(script)
         self.screen.greet(f"ctxagent {self._version} · {status.short(self.cwd)} · /help")
 
         def begin() -> None:
             threading.Thread(target=self._warm, daemon=True).start()
-            self._start(self._serve())
+            self._background.start(self._serve())
             if script:
-                self._start(self._play(script, pace))
+                self._background.start(self._play(script, pace))
 
         with signals.heard(self._stop, *signals.ENDINGS):
             try:
@@ -140,7 +145,7 @@ class Repl:
             self.leave()
 
         if not self._scripted:
-            self._start(leave_when_done())
+            self._background.start(leave_when_done())
 
     def cycle_mode(self) -> None:
         if self._loop is not None:
@@ -167,6 +172,8 @@ class Repl:
             share=window.share,
             level=window.level,
             cost_usd=self._loop.totals.cost_usd,
+            agents=len(self._loop.context.agents),
+            jobs=sum(job.process.running for job in self._loop.context.jobs.values()),
         )
         return status.line(now, width)
 
@@ -182,14 +189,20 @@ class Repl:
     def session(self) -> str:
         return self._loop.log.path.parent.name if self._loop else ""
 
+    @property
+    def subagents(self) -> "Subagents":
+        return self._transcript().subagents
+
     def put(self, *renderables: "RenderableType") -> None:
         self._transcript().put("command", *renderables)
         self.screen.touch()
 
     async def reopen(
-        self, *, resume: str | None = None, fork: bool = False, fresh: bool = False
+        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
-        opened = await self._opener(self.emit, self._ask, resume=resume, fork=fork, fresh=fresh)
+        opened = await self._opener(
+            self.emit, self._questions.permission, resume=resume, fork=fork, prior=prior
+        )
         left, self._loop = self._loop, opened
         self._mode_then = opened.approval.mode
         if left is not None:
@@ -211,8 +224,10 @@ class Repl:
         self.screen.touch()
 
     async def choose(self, choices: str, keys: str) -> str:
-        async with self._asking:
-            return "y" if self._scripted else await self.screen.answer(choices, keys)
+        return await self._questions.choose(choices, keys)
+
+    def offer(self, words: str) -> None:
+        self.screen.restore(words)
 
     async def edit(self, text: str) -> str:
         return await self.screen.edit(text)
@@ -235,18 +250,6 @@ class Repl:
             self._sending = ""
         self._transcript().show(event)
         self.screen.touch()
-
-    async def _ask(self, question: Question) -> Answer:
-        from . import render
-
-        async with self._asking:
-            self._transcript().put("question", render.question(question))
-            answer = Answer(True) if self._scripted else None
-            while answer is None:
-                choices, keys = questions.choices(question), questions.keys(question)
-                answer = questions.answer_of(await self.screen.answer(choices, keys), question)
-            self.screen.put(render.answer(answer, question.rule))
-            return answer
 
     # The work.
 
@@ -305,7 +308,7 @@ class Repl:
             return False
         if not found or not found[0].anytime or not (self._work.running or found[0].name == "quit"):
             return False
-        self._start(self._command(words, *found))
+        self._background.start(self._command(words, *found))
         return True
 
     async def _command(self, words: str, command: Command, argument: str) -> None:
@@ -340,31 +343,25 @@ class Repl:
         """Let everything that runs come to its end, and say how to go on."""
         unsent = self.recall()
         await self._work.end(PATIENCE)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.end()
         try:
             if unsent:
                 from . import render
 
                 self.put(render.notice("info", f"not sent: {unsent}"))
             if self._loop is not None and self._loop.totals.turns and not self._scripted:
+                await self._finish(self._loop)
                 self.screen.greet(f"Go on with: ctxagent --resume {self.session}")
         finally:
             if self._loop is not None:
                 await self._loop.close()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run in the background; a fault in it ends the REPL and is raised by `run`."""
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            if not task.cancelled() and (error := task.exception()):
-                self.screen.exit(error)
-
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(done)
+    async def _finish(self, loop: "Loop") -> None:
+        """What the policy does at the end of a session, for as long as a person may wait."""
+        try:
+            await asyncio.wait_for(loop.finish(), FINISHING)
+        except (CtxagentError, TimeoutError) as error:
+            self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
 
     def _tell(self, error: CtxagentError) -> None:
         from . import render
@@ -382,7 +379,10 @@ class Repl:
             from .transcript import Transcript
 
             self._shown = Transcript(
-                self.screen.put, theme=self._theme, echo=not self.screen.echoes
+                self.screen.put,
+                theme=self._theme,
+                echo=not self.screen.echoes,
+                paints=self.screen.paints,
             )
         return self._shown
 

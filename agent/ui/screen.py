@@ -46,6 +46,7 @@ class Screen(Protocol):
     """Where the REPL shows and reads. Nothing blocks; `run` ends after `exit`."""
 
     echoes: bool  # whether what the person typed is seen without being printed again
+    paints: bool  # whether what the host shows live is seen
 
     def greet(self, line: str) -> None:
         """Print one line before `run`, at the least cost."""

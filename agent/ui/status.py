@@ -1,5 +1,5 @@
-"""The status line: model, mode, branch, how full the context is, cost. Made of plain values, and
-made to fit: the least important parts go first."""
+"""The status line: model, mode, branch, how full the context is, cost, what runs beside. Made of
+plain values, and made to fit: the least important parts go first."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ class Status:
     share: float | None = None
     level: str = "GREEN"
     cost_usd: float | None = None
+    agents: int = 0
+    jobs: int = 0
 
 
 def line(status: Status, width: int) -> list[Fragment]:
@@ -38,13 +40,16 @@ def line(status: Status, width: int) -> list[Fragment]:
     if status.mode:
         parts.append((1, [(_MODES.get(status.mode, ""), status.mode)]))
     if status.branch:
-        parts.append((5, [("", status.branch)]))
+        parts.append((6, [("", status.branch)]))
     if status.share is not None:
         filled = min(BAR, round(share * BAR))
-        parts.append((4, [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))
+        parts.append((5, [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))
         parts.append((2, [(level, f"{share:.0%} {status.level}")]))
     if status.cost_usd is not None:
-        parts.append((3, [("", f"${status.cost_usd:.2f}")]))
+        parts.append((4, [("", f"${status.cost_usd:.2f}")]))
+    for count, what in ((status.agents, "agent"), (status.jobs, "job")):
+        if count:
+            parts.append((3, [("", f"{count} {what}{'s' * (count > 1)}")]))
     while len(parts) > 1 and _width(parts) > width:
         parts.remove(max(parts, key=lambda part: part[0]))
     out: list[Fragment] = []

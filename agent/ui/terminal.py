@@ -107,6 +107,7 @@ class Terminal:
     """The screen of a real terminal."""
 
     echoes = False
+    paints = True
 
     def __init__(
         self,

@@ -12,11 +12,15 @@ from rich.text import Text
 
 from ..events import (
     Accepted,
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     CallFinished,
     CallStarted,
     Compacted,
     Event,
     Notice,
+    Question,
     Retrying,
     SessionOpened,
     TextDelta,
@@ -30,10 +34,12 @@ from ..events import (
 )
 from . import render
 from .markdown import Blocks, prose
+from .subagents import Subagent, Subagents
 from .visible import clean
 
 TAIL = 8  # lines of unfinished text
 OUTPUT = 5  # lines of a running tool's output
+TASK = "Task"  # the tool that subagents are started with
 STYLED = 2_000  # characters up to which unfinished text is painted as Markdown
 
 
@@ -62,16 +68,17 @@ class _Spent:
     cost_usd: float | None = 0.0
     tools: int = 0
 
-    def add(self, call: CallFinished) -> None:
-        for name, tokens in call.usage.items():
+    def add(self, some: CallFinished | AgentFinished) -> None:
+        for name, tokens in some.usage.items():
             self.usage[name] = self.usage.get(name, 0) + tokens
         if self.cost_usd is not None:
-            self.cost_usd = None if call.cost_usd is None else self.cost_usd + call.cost_usd
+            self.cost_usd = None if some.cost_usd is None else self.cost_usd + some.cost_usd
 
 
 class Transcript:
     """`out` prints a finished renderable; `echo` says whether the person's words are printed (not
-    where the terminal itself has shown them). `clock` gives seconds."""
+    where the terminal itself has shown them), `paints` whether anybody sees what is live: what
+    begins is printed otherwise, where it may take long. `clock` gives seconds."""
 
     def __init__(
         self,
@@ -79,17 +86,21 @@ class Transcript:
         *,
         theme: str,
         echo: bool = True,
+        paints: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._out = out
         self._code = "ansi_light" if theme == "light" else "ansi_dark"
         self._echo = echo
+        self._paints = paints
         self._clock = clock
         self._blocks = Blocks()
         self._said = False  # whether text of this attempt is printed already
         self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._running: dict[str, _Running] = {}
+        self._ended: dict[str, Subagent] = {}  # of which the call has no result yet
+        self.subagents = Subagents()
         self._spent = _Spent(clock())
         self._phase = ""
         self._phase_since = clock()
@@ -121,14 +132,14 @@ class Transcript:
                 if event.id in self._running:
                     self._running[event.id].take(event.text)
             case ToolFinished():
-                self._running.pop(event.id, None)
-                self._spent.tools += 1
-                parts = render.result(event)
-                self.put("text" if len(parts) > 1 else "tool", *parts)
+                self._result(event)
+            case AgentStarted() | AgentProgress() | AgentFinished():
+                self._follow(event)
             case Notice():
-                self.put("notice", render.notice(event.level, event.text))
+                who = f"{self.subagents.name(event.agent)}: " if event.agent else ""
+                self.put("notice", render.notice(event.level, who + event.text))
             case Compacted():
-                self.put("notice", render.compacted(event))
+                self.put("notice", render.compacted(event, self.subagents.name(event.agent)))
             case TurnFinished():
                 self._finish(event)
 
@@ -140,6 +151,10 @@ class Transcript:
         for renderable in renderables:
             self._out(renderable)
         self._last = kind
+
+    def ask(self, question: Question) -> None:
+        """Print what permission is asked for, and which subagent asks."""
+        self.put("question", render.question(question, self.subagents.name(question.agent)))
 
     def doing(self, text: str) -> None:
         """Say in the live region what is waited for; "" when it is over."""
@@ -154,7 +169,12 @@ class Transcript:
         if tail := clean(self._blocks.tail(TAIL)):
             lines.append(self._unfinished_text(tail))
         for tool in self._running.values():
-            lines.append(render.running(tool.name, tool.title, now - tool.started, tool.tail()))
+            if tool.name != TASK:
+                lines.append(render.running(tool.name, tool.title, now - tool.started, tool.tail()))
+        if tasks := [tool for tool in self._running.values() if tool.name == TASK]:
+            agents = self.subagents.running()
+            since = now - min(task.started for task in tasks)
+            lines.append(render.delegating([task.title for task in tasks], agents, since))
         if self._phase and not self._running:
             lines.append(render.doing(self._doing(now)))
         return lines
@@ -198,9 +218,29 @@ class Transcript:
         self._enter(f"{event.reason} · attempt {event.attempt} of {event.of} failed")
         self._retry_at = self._clock() + event.seconds
 
+    def _result(self, event: ToolFinished) -> None:
+        self._running.pop(event.id, None)
+        self._spent.tools += 1
+        parts = render.result(event)
+        if agent := self._ended.pop(str(event.details.get("agent")), None):
+            parts.insert(1, render.delegated(agent))
+        self.put("text" if len(parts) > 1 else "tool", *parts)
+
+    def _follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
+        about = self.subagents.follow(event)
+        if isinstance(event, AgentStarted) and not self._paints:
+            self.put("tool", render.dim(f"  {about.name} · started"))
+        elif isinstance(event, AgentFinished):
+            self._ended[event.id] = about
+            self._spent.add(event)
+            self._spent.tools += about.tools
+
     def _finish(self, event: TurnFinished) -> None:
         self._settle()
         self._running.clear()
+        for agent in self._ended.values():
+            self.put("tool", render.delegated(agent, named=True))
+        self._ended.clear()
         self._enter("")
         if event.error:
             message, _, hint = event.error.get("message", "").partition("\n")

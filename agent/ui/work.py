@@ -1,4 +1,5 @@
-"""What runs and can be interrupted: a turn, or a command that takes its time. One at a time."""
+"""What runs: a turn or a command that takes its time, one at a time, which can be interrupted; and
+what runs beside it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -42,3 +43,26 @@ class Work:
         while True:
             self._beat()
             await asyncio.sleep(BEAT)
+
+
+class Background:
+    """Tasks that run until `end`. `failed` is told of a fault in one."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()):
+                self._failed(error)
+
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(done)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,11 +18,13 @@ from ctxagent.agent.launch import Bounds
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.base import Model
 from ctxagent.agent.model.scripted import ScriptedModel, Step
-from ctxagent.agent.record.entries import Entry, Session, User
+from ctxagent.agent.recall import equip
+from ctxagent.agent.record.checkpoints import Checkpoints
+from ctxagent.agent.record.entries import Checkpoint, Entry, Session, User
 from ctxagent.agent.record.ledger import Ledger
 from ctxagent.agent.record.log import Log, read
-from ctxagent.agent.record.sessions import whole_text
 from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.spending import Spending
 from ctxagent.tools.base import Context, Tool
 
 from .validator import validate
@@ -55,34 +57,36 @@ class Conversation:
         self.veto: str | None = None
         self.tools = every_tool() if tools is None else list(tools)
         self.model = model or ScriptedModel(steps, check=validate, window=window)
-        path = cwd.parent / f"{cwd.name}-state" / "log.jsonl"
+        state = cwd.parent / f"{cwd.name}-state"
+        path = state / "sessions" / "s" / "log.jsonl"
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
         log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        ledger, totals = Ledger(), Totals()
+        ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(path.parent, None)
         for entry in entries:
             ledger.add(entry)
             totals.add(entry)
+            checkpoints.seen(entry)
+        context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
+        equip(context, state, path)
         self.loop = Loop(
             log=log,
             view=fold(entries),
             ledger=ledger,
             totals=totals,
+            checkpoints=checkpoints,
             model=self.model,
             tools=self.tools,
             approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
-            context=Context(
-                cwd=cwd,
-                session_dir=path.parent,
-                env={"PATH": "/usr/bin:/bin"},
-                recall=lambda ref: whole_text(path, ref),
-            ),
+            context=context,
             emit=self.events.append,
             ask=ask,
             opening=self._session,
             surroundings=lambda: [],
             renewal=lambda: [User(content="Still here.", source="environment")],
             hook=self._hook,
+            checkpoint=self._checkpoint,
             policy=policy or DEFAULT,
-            bounds=bounds or Bounds(),
+            spending=Spending(bounds or Bounds()),
         )
 
     def _session(self) -> Session:
@@ -95,6 +99,12 @@ class Conversation:
     async def _hook(self, name: str, event: dict[str, Any]) -> str | None:
         self.hooked.append((name, event))
         return self.veto if name.startswith("before_") else None
+
+    async def _checkpoint(self, trigger: str) -> Checkpoint | None:
+        number = len(self.of(Checkpoint)) + 1
+        made = self.loop.record(Checkpoint(number=number, path="", trigger=trigger))
+        assert isinstance(made, Checkpoint)
+        return made
 
     def say(self, words: str) -> TurnFinished:
         """One turn, from start to end, in an event loop of its own."""

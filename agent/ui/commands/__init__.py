@@ -1,6 +1,6 @@
 """Slash commands: what a person can do in the REPL besides talking to the agent."""
 
-from . import session, settings, context, pins  # isort: skip  (in the order of /help)
+from . import session, settings, context, work, agents, pins, preserve, recovery, rewind  # isort: skip  (in the order of /help)
 from .registry import COMMANDS, Command, Desk, parse
 from .settings import MODES
 
@@ -9,9 +9,14 @@ __all__ = [
     "MODES",
     "Command",
     "Desk",
+    "agents",
     "context",
     "parse",
     "pins",
+    "preserve",
+    "recovery",
+    "rewind",
     "session",
     "settings",
+    "work",
 ]

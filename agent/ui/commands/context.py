@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 LISTED = 10  # items in a list
 LOGGED = 20  # entries that /log shows
 WRITING = "writing a summary"
+EXAMINING = "asking the model what it knows from the summary"
 CHOICES = "[y]es, apply it · [e]dit · [n]o"
-_FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show)(?=\s|$)")
+_FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 
 
 @command(
     "put a summary in the place of what is old",
-    argument="[--dry-run|--show] [TEXT]",
+    argument="[--dry-run|--show|…] [TEXT]",
     slow=True,
 )
 async def _compact(desk: Desk, argument: str) -> None:
@@ -30,19 +31,25 @@ async def _compact(desk: Desk, argument: str) -> None:
     instructions = _FLAG.sub("", argument).strip()
     if instructions.startswith("--") or len(set(flags)) > 1:
         raise UsageError(
-            f"/compact does not take {argument!r}", hint="One of --dry-run, --show, or none."
+            f"/compact does not take {argument!r}",
+            hint="One of --dry-run, --show and --probe-model, or none.",
         )
     if "--dry-run" in flags:
         from .. import render, report
 
         planned = desk.loop.engine.preview()
         desk.put(render.verbatim(report.preview(planned, limit=LISTED)))
-    elif flags:
+    elif "--show" in flags:
         await _compact_seen(desk, instructions)
     else:
         desk.doing(WRITING)
         await desk.loop.window()
-        await desk.loop.engine.compact(instructions)
+        summary = await desk.loop.engine.compact(instructions)
+        if flags:
+            from .. import render
+
+            desk.doing(EXAMINING)
+            desk.put(render.verbatim((await desk.loop.engine.examine(summary)).table()))
 
 
 async def _compact_seen(desk: Desk, instructions: str) -> None:
@@ -85,33 +92,36 @@ def _word(answer: str) -> str:
 @command("take the last compaction back")
 async def _uncompact(desk: Desk, argument: str) -> None:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
+    from ...compaction.acts import describe, later_turn
     from ...compaction.engine import last_act
-    from .. import render, report
+    from .. import render
 
     entries = list(desk.loop.log.entries())
     last, left = last_act(entries), desk.session
     if last is None:
         raise CompactionFailed("there is no compaction to take back")
-    if report.later_turn(entries, last.seq):
+    if later_turn(entries, last.seq):
         await desk.reopen(resume=desk.copy(last.seq))
         entries = list(desk.loop.log.entries())
         note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
         desk.put(render.notice("info", note))
     desk.loop.engine.uncompact(entries)
     tokens = desk.loop.measured().tokens
-    said = f"taken back: {report.describe(last)}; the context holds {tokens:,} tokens again"
+    said = f"taken back: {describe(last)}; the context holds {tokens:,} tokens again"
     desk.put(render.dim(said))
 
 
 @command("how full the context is, and of what", argument="[status]", anytime=True)
 async def _context(desk: Desk, argument: str) -> None:
+    from ...compaction.acts import acts, marks, savings
     from .. import render, report
 
     loop = desk.loop
     entries = list(loop.log.entries())
-    window, done = loop.measured(), report.acts(entries)
+    window, done = loop.measured(), acts(entries)
     if argument == "status":
-        text = report.status(window, done, loop.totals.compaction, datetime.now(UTC))
+        counts, now = loop.totals.compaction, datetime.now(UTC)
+        text = report.status(window, done, marks(entries), counts, now)
         desk.put(render.verbatim(text))
         return
     if argument:
@@ -125,7 +135,7 @@ async def _context(desk: Desk, argument: str) -> None:
     )
     if rows := _largest(loop):
         desk.put(render.table(rows, head=("largest", "tokens", ""), wrap=False))
-    if saved := report.savings(done):
+    if saved := savings(done):
         rows = [(layer, f"{tokens:,}", f"in {count:,}") for layer, count, tokens in saved]
         desk.put(render.table(rows, head=("layer", "saved", "acts")))
     usage = loop.totals.usage
@@ -166,9 +176,15 @@ def _largest(loop: "Loop") -> list[tuple[str, str, str]]:
 
 @command("tokens and money of this session", anytime=True)
 async def _cost(desk: Desk, argument: str) -> None:
+    """The sums, and what the conversation itself, compaction and subagents have of them."""
+    from ...record.entries import Assistant
+    from ...record.totals import Totals
     from .. import render
 
-    totals = desk.loop.totals
+    totals, own, aside = desk.loop.totals, Totals(), Totals()
+    for entry in desk.loop.log.entries():
+        if isinstance(entry, Assistant):
+            (own if entry.purpose == "turn" else aside).add(entry)
     usage = totals.usage
     price = "the model's price is not known"
     if totals.cost_usd is not None:
@@ -182,27 +198,49 @@ async def _cost(desk: Desk, argument: str) -> None:
         ("calls", f"{totals.calls:,} of the model, {totals.tool_calls:,} of tools"),
     ]
     desk.put(render.table(rows))
+    shares = (("conversation", own), ("compaction", aside), ("subagents", totals.agents))
+    parts = [
+        (
+            name,
+            f"{c.calls:,}",
+            f"{c.usage.prompt:,}",
+            f"{c.usage.output:,}",
+            render.price(c.cost_usd),
+        )
+        for name, c in shares
+        if c.calls
+    ]
+    if len(parts) > 1:
+        desk.put("", render.table(parts, head=("of these", "calls", "prompt", "output", "cost")))
 
 
 @command(
     "the newest entries of the log, or one in full",
-    argument="[REF|compaction]",
+    argument="[REF|compaction|stats]",
     anytime=True,
 )
 async def _log(desk: Desk, argument: str) -> None:
+    from ...compaction import acts, metrics
     from .. import render, report
 
     entries = list(desk.loop.log.entries())
     if argument == "compaction":
-        desk.put(render.verbatim(report.events(report.acts(entries))))
+        done, others = acts.acts(entries), acts.marks(entries)
+        desk.put(render.verbatim(report.events(done, others, limit=report.RECENT)))
+        return
+    if argument == "stats":
+        desk.put(render.verbatim(report.metrics(metrics.measure(entries))))
         return
     if argument:
         found = next((e for e in entries if str(e.seq) == argument.removeprefix("#")), None)
         if found is None:
-            raise UsageError(f"there is no entry {argument}", hint=f"1 to {len(entries)}.")
+            raise UsageError(
+                f"there is no entry {argument}",
+                hint=f"1 to {entries[-1].seq}." if entries else "This session is empty.",
+            )
         desk.put(render.verbatim(_whole(found)))
         return
-    rows = [(f"#{e.seq}", e.kind, _entry(e)) for e in entries[-LOGGED:]]
+    rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in entries[-LOGGED:]]
     desk.put(render.table(rows, wrap=False), render.dim(str(desk.loop.log.path)))
 
 
@@ -226,26 +264,3 @@ def _item(role: str, blocks: Sequence[dict[str, Any]], calls: dict[str, str]) ->
         elif text := " ".join(str(block.get("text", "")).split()):
             parts.append(text[:60])
     return f"{role}: {', '.join(parts)}" if parts else role
-
-
-def _entry(entry: "Entry") -> str:
-    """An entry in one line."""
-    from ...record.entries import Mask, Summary, encode
-    from ...record.sessions import plain
-    from ..report import describe
-
-    if isinstance(entry, Mask | Summary):
-        sizes = f"{entry.tokens_before:,} → {entry.tokens_after:,} tokens"
-        return f"{describe(entry)}: {sizes}"
-    content = getattr(entry, "content", None)
-    if content is None:
-        skipped = ("v", "seq", "at", "kind", "system", "tools")
-        fields = {
-            k: v for k, v in encode(entry).items() if k not in skipped and v not in (None, "")
-        }
-        said = ", ".join(f"{name} {value}" for name, value in fields.items())
-        return " ".join(said.split())[:160]
-    calls = [] if isinstance(content, str) else [b for b in content if b.get("type") == "tool_use"]
-    names = ", ".join(f"[{b.get('name')}]" for b in calls)
-    said = plain([b for b in content if b not in calls] if calls else content)
-    return " ".join(f"{said} {names}".split())[:160]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 MOST = 0.10  # of the window: what pins may fill
 SHOWN = 80  # characters of a pinned text in a list
-_REF = re.compile(r"#?(\d+)")
+_REF = re.compile(r"#?(-?\d+)")
 
 
 @command("keep an entry or words verbatim in every summary", argument="[REF|WORDS]")

@@ -6,6 +6,7 @@ name. It prints through the desk and raises CtxagentError for what cannot be don
 """
 
 import difflib
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ...loop import Loop
+    from ..subagents import Subagents
 
 ALONE = {  # S0 "Quick Commands": words that are a command when nothing else is said
     "compress": "/compact",
     "context status": "/context status",
     "compression log": "/log compaction",
+    "show session intent": "/intent",
 }
+# A few words, and none with which a sentence goes on.
+_TOPIC = re.compile(
+    r"recover (?!(?:the|a|an|all|my|our|your|this|that|these|it|from|what|and)\b)"
+    r"((?:\S+ ){0,3}\S*[^\s.!?])",
+    re.IGNORECASE,
+)
 
 
 class Desk(Protocol):
@@ -41,12 +50,18 @@ class Desk(Protocol):
     @property
     def cwd(self) -> Path: ...
 
+    @property
+    def subagents(self) -> "Subagents":
+        """Those that have been heard of since the start, and how far they are."""
+        ...
+
     def put(self, *renderables: "RenderableType") -> None: ...
 
     async def reopen(
-        self, *, resume: str | None = None, fork: bool = False, fresh: bool = False
+        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
-        """Go over to another session; the one left stays on disk."""
+        """Go over to another session; the one left stays on disk. With `prior`, to a fresh one that
+        is told so much of another."""
         ...
 
     def sessions(self) -> Sequence[Path]:
@@ -55,6 +70,10 @@ class Desk(Protocol):
 
     def settings(self) -> Sequence[Sequence[str]]:
         """Rows of key, value, origin."""
+        ...
+
+    def checks(self) -> Sequence[Sequence[str]]:
+        """Rows of ok or FAIL, what was looked at, and what was found; it may take a second."""
         ...
 
     def set_model(self, id: str) -> None: ...
@@ -69,6 +88,10 @@ class Desk(Protocol):
 
     async def choose(self, choices: str, keys: str) -> str:
         """Put a question; one line of answer, where a character of `keys` answers at once."""
+        ...
+
+    def offer(self, words: str) -> None:
+        """Put words where the person types, to be said again or otherwise."""
         ...
 
     async def edit(self, text: str) -> str:
@@ -98,7 +121,7 @@ def parse(words: str) -> tuple[Command, str] | None:
 
     A beginning that only one command has is enough. Raises UsageError for an unknown one.
     """
-    words = ALONE.get(words.strip().lower(), words)
+    words = _spelled_out(words)
     name, _, argument = words.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
@@ -109,6 +132,12 @@ def parse(words: str) -> tuple[Command, str] | None:
     near = found or difflib.get_close_matches(wanted, COMMANDS, 1)
     hint = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""
     raise UsageError(f"there is no command {name}", hint=hint or "/help lists them all.")
+
+
+def _spelled_out(words: str) -> str:
+    """What is typed alone as the command that it stands for."""
+    topic = _TOPIC.fullmatch(words.strip())
+    return f"/recover {topic[1]}" if topic else ALONE.get(words.strip().lower(), words)
 
 
 def command(

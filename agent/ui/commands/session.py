@@ -28,9 +28,17 @@ async def _help(desk: Desk, argument: str) -> None:
     desk.put(render.table(rows), "", render.table(keys))
 
 
-@command("a fresh session; this one stays on disk")
+@command("a fresh session, told where this one stood")
 async def _clear(desk: Desk, argument: str) -> None:
-    await desk.reopen(fresh=True)
+    """S3 "Manual Triggers": a full reset, with the first level of recovery."""
+    from ...recovery import level
+    from .. import render
+
+    entries = await asyncio.to_thread(lambda: list(desk.loop.log.entries()))
+    prior, left = level(entries, 1), desk.session
+    await desk.reopen(prior=prior)
+    if prior:
+        desk.put(render.dim(f"handed over:\n{prior}\nall of it: /resume {left}"))
 
 
 @command("go on with another session", argument="[ID]")
@@ -96,7 +104,11 @@ async def _diff(desk: Desk, argument: str) -> None:
         code, changes, problem = await _git(desk.cwd, *look)
     if code:
         raise CtxagentError(f"git diff: {problem}")
-    desk.put(render.dim(changes or "nothing has changed"))
+    _, listed, _ = await _git(desk.cwd, "ls-files", "-o", "--exclude-standard")
+    new = listed.splitlines()
+    lines = [changes, *(f" {name} (new)" for name in new[:FILES])]
+    lines += [f"… +{len(new) - FILES:,} new files"] if len(new) > FILES else []
+    desk.put(render.dim("\n".join(filter(None, lines)) or "nothing has changed"))
 
 
 @command("leave", anytime=True)
