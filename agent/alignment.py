@@ -14,7 +14,7 @@ from .compaction.drift import TURNS, Drift, Watch, realignment, warning
 from .compaction.summary import Document
 from .compaction.writer import document_of
 from .events import Emit, Notice
-from .record.entries import Block, End, Entry, Note, Revert, Summary, User
+from .record.entries import Block, End, Entry, Note, Summary, User, taken_back
 from .record.ledger import Ledger
 
 FOUND = 5  # places in the archive that are shown to the model
@@ -41,7 +41,7 @@ class Alignment:
 
     def resume(self, entries: Sequence[Entry]) -> None:
         """Go on watching where a session was left within the turns after a summary."""
-        reverted = {e.target for e in entries if isinstance(e, Revert)}
+        reverted = taken_back(entries)
         ended = 0
         for entry in reversed(entries):
             ended += isinstance(entry, End)

@@ -15,7 +15,7 @@ from .compaction.verify.evidence import constraints
 from .compaction.writer import document_of
 from .context.tokens import estimate
 from .errors import SessionError
-from .record.entries import Entry, Revert, Summary
+from .record.entries import Entry, Summary, taken_back
 from .record.ledger import Ledger
 from .record.stale import stale
 
@@ -97,7 +97,7 @@ def _folded(entries: Sequence[Entry]) -> Ledger:
 
 def _document(entries: Sequence[Entry], ledger: Ledger) -> Document:
     """The newest summary that stands and can be read, with what was recorded since."""
-    reverted = {entry.target for entry in entries if isinstance(entry, Revert)}
+    reverted = taken_back(entries)
     for entry in reversed(entries):
         if isinstance(entry, Summary) and entry.seq not in reverted:
             previous = document_of(entry)

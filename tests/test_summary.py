@@ -661,3 +661,8 @@ def test_twenty_merges_stay_under_the_cap() -> None:
     assert document.intent == "Mend the parser"
     assert document.facts == tuple(f"fact {n}" for n in range(20))
     assert document.decisions[-1] == "decision 19 number 49"
+
+
+def test_to_go_on_is_no_decision() -> None:
+    made = mechanical(Ledger(), ["Fix the tests.", "go on", "Use pytest.", "continue"], None)
+    assert made.decisions == ("The person said: Use pytest.",)

@@ -20,6 +20,7 @@ from ..record.entries import (
     Summary,
     ToolResult,
     User,
+    taken_back,
 )
 from .drift import TURNS
 
@@ -94,10 +95,7 @@ class Mark:
 
 def acts(entries: Sequence[Entry]) -> list[Act]:
     """Every act of compaction in a log, oldest first."""
-    undone: set[int] = set()
-    for entry in reversed(entries):  # a revert may itself be reverted later
-        if isinstance(entry, Revert) and entry.seq not in undone:
-            undone.add(entry.target)
+    undone = taken_back(entries)
     drifted = _drifted(entries)
     return [
         act

@@ -17,7 +17,7 @@ from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
 from ..errors import CompactionFailed, LimitReached
 from ..events import Notice
-from ..record.entries import Entry, Mask, Note, Revert, Summary
+from ..record.entries import Entry, Mask, Note, Revert, Summary, taken_back
 from . import microcompact, preserve, renewal, summarize
 from .application import Application, most
 from .folding import TABLE, standing, weight
@@ -373,6 +373,6 @@ def _retrieve(task: "asyncio.Task[Draft]") -> None:
 
 def last_act(entries: Sequence[Entry]) -> Mask | Summary | None:
     """The newest mask or summary that was not taken back."""
-    reverted = {e.target for e in entries if isinstance(e, Revert)}
+    reverted = taken_back(entries)
     acts = (e for e in reversed(entries) if isinstance(e, Mask | Summary))
     return next((e for e in acts if e.seq not in reverted), None)

@@ -15,6 +15,7 @@ from typing import Any
 from ..context.tokens import estimate
 from ..record.ledger import CommandFact, FileFact, Ledger
 from .document import Document, FileRow, ReadRow, missing, parse, render
+from .drift.signs import go_on
 from .folding import TABLE, fewer_facts, folded, standing, stands_for_many, weight
 
 __all__ = [
@@ -116,13 +117,13 @@ def mechanical(ledger: Ledger, span_words: Sequence[str], previous: Document | N
     first = next((text for text in said if text.strip()), "")
     earlier = previous or Document()
     intent = earlier.intent or _short(first, MOST_INTENT)
-    later = [text for text in span_words if text.strip() and text != first]
+    later = [t for t in span_words if t.strip() and t != first and not go_on(t)]
     steps = {
         status: tuple(t["content"] for t in ledger.todos if t["status"] == status)
         for status in ("completed", "in_progress", "pending")
     }
     newest = (later or [first])[-1]
-    go_on = (f"Go on with: {_short(newest, MOST_WORDS)}",) if newest else ()
+    onwards = (f"Go on with: {_short(newest, MOST_WORDS)}",) if newest else ()
     made = Document(
         decisions=tuple(f"The person said: {_short(text, MOST_WORDS)}" for text in later),
         phase=_last_command(ledger),
@@ -133,7 +134,7 @@ def mechanical(ledger: Ledger, span_words: Sequence[str], previous: Document | N
             for denial in ledger.denials[-MOST_LISTED:]
         ),
         errors=tuple(_failure(fact) for fact in ledger.unresolved()[-MOST_LISTED:]),
-        next_steps=steps["in_progress"] + steps["pending"] or go_on,
+        next_steps=steps["in_progress"] + steps["pending"] or onwards,
     )
     return with_facts(merge(replace(earlier, intent=intent), made), ledger)
 

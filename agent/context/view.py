@@ -8,7 +8,7 @@ An edit of history (a mask, a summary, a changed system prompt) leaves out all t
 after it, because newer models bind each thinking block to everything before it (DESIGN section 5).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from ..record.entries import (
     ToolResult,
     Usage,
     User,
+    taken_back,
 )
 from . import tokens
 
@@ -231,7 +232,7 @@ def fold(entries: Iterable[Entry]) -> View:
     was given while other acts stood than do now loses what was true only then."""
     listed = list(entries)
     acts = {e.seq for e in listed if isinstance(e, Mask | Summary)}
-    reverted = acts & _targets([e for e in listed if isinstance(e, Revert)])
+    reverted = acts & taken_back(listed)
     passed: list[Revert] = []
     changed = min(reverted, default=None)  # the first act that stood then and not now, or reverse
     view, renewing = View(), False
@@ -241,7 +242,7 @@ def fold(entries: Iterable[Entry]) -> View:
         renewing = renewal or (undone and isinstance(entry, Summary))
         if isinstance(entry, Revert):
             passed.append(entry)
-            changed = min(acts & _targets(passed) ^ reverted, default=None)
+            changed = min(acts & taken_back(passed) ^ reverted, default=None)
         if undone or renewal or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
             if isinstance(entry, Mask):
@@ -253,15 +254,6 @@ def fold(entries: Iterable[Entry]) -> View:
         else:
             view.add(entry)
     return view
-
-
-def _targets(reverts: Sequence[Revert]) -> set[int]:
-    """What these take back in the end: a revert may itself be reverted by a later one."""
-    targets: set[int] = set()
-    for revert in reversed(reverts):
-        if revert.seq not in targets:
-            targets.add(revert.target)
-    return targets
 
 
 def _outdated(entry: Assistant) -> Assistant:

@@ -5,7 +5,7 @@ until then they are 0 and "". Fields this version does not know survive a round 
 and a line of an unknown kind in `Unknown`. `docs/log-format.md` has each kind on one page.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -269,6 +269,17 @@ KINDS: dict[str, type[Entry]] = {
         Agent, End,
     )
 }  # fmt: skip
+
+
+def taken_back(entries: Iterable[Entry]) -> set[int]:
+    """The seqs that the reverts among these take back in the end: one may itself be taken back by a
+    later one."""
+    gone: set[int] = set()
+    for revert in reversed([entry for entry in entries if isinstance(entry, Revert)]):
+        if revert.seq not in gone:
+            gone.add(revert.target)
+    return gone
+
 
 _COMMON = ("kind", "seq", "at", "extra")
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)

@@ -24,6 +24,7 @@ from .entries import (
     ToolResult,
     Unpin,
     User,
+    taken_back,
 )
 from .sessions import plain
 from .testruns import FailingTest, FailingTests
@@ -179,7 +180,7 @@ class Ledger:
     def decisions(self) -> list[tuple[int, str]]:
         """What was decided, verbatim, each once, with the ref of the summary or note that first
         says it. A summary that was taken back says nothing."""
-        gone, first = self._taken_back(), dict[str, int]()
+        gone, first = taken_back(self._reverts), dict[str, int]()
         for ref, texts in self._decided.items():
             for text in texts if ref not in gone else ():
                 first.setdefault(text, ref)
@@ -189,7 +190,7 @@ class Ledger:
     def constraints(self) -> list[tuple[int, str]]:
         """What must be kept to, verbatim, each with its ref: the critical facts of the newest
         summary, what was not authorised, what is pinned."""
-        gone = self._taken_back()
+        gone = taken_back(self._reverts)
         newest = max((ref for ref in self._constraints if ref not in gone), default=0)
         return [
             *((newest, text) for text in self._constraints.get(newest, ())),
@@ -242,14 +243,6 @@ class Ledger:
                 for a in self._agents.values()
             ],
         }
-
-    def _taken_back(self) -> set[int]:
-        """The entries that reverts take back in the end: a revert may itself be taken back."""
-        gone: set[int] = set()
-        for revert in reversed(self._reverts):
-            if revert.seq not in gone:
-                gone.add(revert.target)
-        return gone
 
     def absolute(self, path: str) -> str:
         """A path as a tool gives it, made absolute."""
