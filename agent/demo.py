@@ -35,6 +35,7 @@ def play(*, fast: bool) -> int:
 
     `fast` leaves out the pauses that are there for the eye.
     """
+    from .ui.backing import Backing
     from .ui.repl import Repl
 
     script = tomllib.loads(resources.files(__package__).joinpath("demo.toml").read_text("utf-8"))
@@ -47,14 +48,7 @@ def play(*, fast: bool) -> int:
             return await asyncio.to_thread(_opened, project, model, emit, ask)
 
         print(BANNER)
-        repl = Repl(
-            open_session,
-            cwd=project,
-            history=None,
-            ui=UiSettings(),
-            version=__version__,
-            warm=lambda: None,
-        )
+        repl = Repl(Backing(open_session, project, __version__), UiSettings())
         return asyncio.run(repl.run(script["words"], pace=0.0 if fast else 0.03))
 
 

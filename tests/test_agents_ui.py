@@ -44,11 +44,12 @@ from ctxagent.agent.ui.transcript import Transcript
 from .support.command import Place
 from .support.conversation import Conversation
 from .support.screen import Terminal
+from .support.seat import Desk, Glass, Seat, drive
 from .support.server import Say, Server
 from .support.validator import validate
 from .test_commands import Desk as CommandDesk
 from .test_render import Watch, plain
-from .test_repl import RECORD, Desk, Glass, Seat, drive
+from .test_repl import RECORD
 
 USED = {"input": 1_000, "cache_read": 500, "cache_creation": 0, "output": 40}
 

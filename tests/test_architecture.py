@@ -77,7 +77,8 @@ MAY = {
     },
     "agent.demo": {
         "agent.compaction.summarize", "agent.compose", "agent.context.wire", "agent.events",
-        "agent.launch", "agent.loop", "agent.model.scripted", "agent.settings", "agent.ui.repl",
+        "agent.launch", "agent.loop", "agent.model.scripted", "agent.settings", "agent.ui.backing",
+        "agent.ui.repl",
     },
     "agent.cli": {"agent"},
 }  # fmt: skip

@@ -23,7 +23,7 @@ from ctxagent.agent.events import (
     TurnFinished,
     UserSaid,
 )
-from ctxagent.agent.ui import questions, render, status
+from ctxagent.agent.ui import calls, questions, render, status
 from ctxagent.agent.ui.markdown import Blocks, prose
 from ctxagent.agent.ui.transcript import Transcript
 from ctxagent.agent.ui.visible import clean
@@ -140,12 +140,12 @@ def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
         render.thought(evil, 1),
         render.notice("error", evil),
         render.failure(evil, evil),
-        render.running(evil, evil, 2, [evil]),
-        *render.result(ToolFinished("1", evil, evil, True, evil, 0.1)),
-        *render.result(ToolFinished("1", "E", "t", False, "", 0.1, {"diff": "+" + evil})),
-        *render.result(ToolFinished("1", "T", "t", False, "", 0.1, {"todos": [{"content": evil}]})),
-        render.question(Question(evil, evil, {"x": evil}, evil, evil)),
-        render.answer(Answer(False, reason=evil), evil),
+        calls.running(evil, evil, 2, [evil]),
+        *calls.result(ToolFinished("1", evil, evil, True, evil, 0.1)),
+        *calls.result(ToolFinished("1", "E", "t", False, "", 0.1, {"diff": "+" + evil})),
+        *calls.result(ToolFinished("1", "T", "t", False, "", 0.1, {"todos": [{"content": evil}]})),
+        calls.question(Question(evil, evil, {"x": evil}, evil, evil)),
+        calls.answer(Answer(False, reason=evil), evil),
         render.table([[evil, evil]], head=["x"]),
         prose(clean(evil), theme="ansi_dark"),
     ):
@@ -162,7 +162,7 @@ def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
 def test_no_escape_sequence_in_plain_text_and_no_colour_in_mono() -> None:
     shown = [
         render.failure("bad", "do it"),
-        *render.result(ToolFinished("1", "B", "t", True, "x", 2)),
+        *calls.result(ToolFinished("1", "B", "t", True, "x", 2)),
     ]
     assert "\x1b" not in render.ink(shown, width=60, depth="plain")
     mono = render.ink(shown, width=60, depth="mono")
@@ -173,7 +173,7 @@ def test_no_escape_sequence_in_plain_text_and_no_colour_in_mono() -> None:
 def test_a_result_is_folded() -> None:
     text = "\n".join(f"line {n}" for n in range(1, 21))
     event = ToolFinished("1", "Bash", "make all", True, text, 2.34, {"exit_code": 2})
-    assert plain(*render.result(event)).split("\n") == [
+    assert plain(*calls.result(event)).split("\n") == [
         "● Bash  make all  exit 2 · 2.3 s",
         "  line 1",
         "  line 2",
@@ -188,7 +188,7 @@ def test_a_result_is_folded() -> None:
 
 def test_a_headline_keeps_its_facts_when_it_is_cut() -> None:
     event = ToolFinished("1", "Read", "a/very/long/" * 20, False, "x\ny", 0.0)
-    head = plain(*render.result(event), width=40)
+    head = plain(*calls.result(event), width=40)
     assert head.endswith("…  2 lines\n")
     assert len(head) == 41
 
@@ -196,10 +196,10 @@ def test_a_headline_keeps_its_facts_when_it_is_cut() -> None:
 def test_a_diff_is_folded_when_done_and_whole_when_asked() -> None:
     diff = "--- a\n+++ b\n@@ -1 +1,100 @@\n-old\n" + "".join(f"+new {n}\n" for n in range(100))
     details = {"diff": diff, "added": 100, "removed": 1}
-    done = plain(*render.result(ToolFinished("1", "Edit", "a.py", False, "ok", 0.0, details)))
+    done = plain(*calls.result(ToolFinished("1", "Edit", "a.py", False, "ok", 0.0, details)))
     assert done.startswith("● Edit  a.py  +100 −1\n  @@ -1 +1,100 @@\n  -old\n  +new 0\n")
     assert done.endswith("  … +62 lines\n")
-    asked = plain(render.question(Question("Edit", "a.py", {}, "Edit(a.py)", "why", diff)))
+    asked = plain(calls.question(Question("Edit", "a.py", {}, "Edit(a.py)", "why", diff)))
     assert "  +new 99\n" in asked
 
 
@@ -207,23 +207,23 @@ def test_a_diff_shows_every_changed_line() -> None:
     """Also those whose content makes them look like the head of a diff."""
     head = "--- a/q.sql\n+++ b/q.sql\n"
     body = "@@ -1,2 +1,1 @@\n--- drop nothing\n-- keep\n+++ counter;\n select 1;\n"
-    shown = plain(render.question(Question("Edit", "q.sql", {}, "", "why", head + body)))
+    shown = plain(calls.question(Question("Edit", "q.sql", {}, "", "why", head + body)))
     for line in body.splitlines():
         assert f"  {line}\n" in shown
     assert "q.sql\n  @@" in shown
-    headless = plain(render.diff("--- a\n+++ b\n"))
+    headless = plain(calls.diff("--- a\n+++ b\n"))
     assert headless == "  --- a\n  +++ b\n"
 
 
 def test_an_interrupted_command_is_called_so() -> None:
     details = {"exit_code": -15, "interrupted": True}
-    shown = plain(*render.result(ToolFinished("1", "Bash", "make", True, "so far", 3.0, details)))
+    shown = plain(*calls.result(ToolFinished("1", "Bash", "make", True, "so far", 3.0, details)))
     assert shown.startswith("● Bash  make  interrupted · 3.0 s\n")
 
 
 def test_a_running_tool_can_be_stopped() -> None:
-    assert plain(render.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · esc to stop\n"
-    assert "esc" not in plain(render.running("Bash", "make", 0.5, []))
+    assert plain(calls.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · esc to stop\n"
+    assert "esc" not in plain(calls.running("Bash", "make", 0.5, []))
 
 
 def test_where_a_session_was_left_is_told_in_a_few_lines() -> None:
@@ -243,7 +243,7 @@ def test_where_a_session_was_left_is_told_in_a_few_lines() -> None:
 def test_every_argument_is_shown_in_a_question() -> None:
     command = "echo " + "x" * 500 + "\nrm -rf y"
     shown = plain(
-        render.question(Question("Bash", "t", {"command": command, "timeout": 600}, "", "")),
+        calls.question(Question("Bash", "t", {"command": command, "timeout": 600}, "", "")),
         width=40,
     )
     assert "".join(command.split()) in "".join(shown.split())

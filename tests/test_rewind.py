@@ -24,9 +24,10 @@ from ctxagent.agent.record.log import read
 from ctxagent.agent.record.sessions import Project
 from ctxagent.agent.settings import PermissionSettings, Settings
 from ctxagent.agent.ui import commands, render
+from ctxagent.agent.ui.backing import Backing
 
+from .support.seat import ESC, Glass, Seat, drive
 from .support.validator import validate
-from .test_repl import ESC, Glass, Seat, drive
 
 
 def launch(root: Path, model: ScriptedModel, home: Path) -> Launch:
@@ -603,8 +604,9 @@ class Opener:
         choice = Choice(id=resume, fork=fork)
         return await asyncio.to_thread(open_loop, self._launch, choice, emit=emit, ask=ask)
 
-    def set_model(self, loop: Loop, id: str) -> None:
-        raise AssertionError("no other model is chosen here")
+    def backing(self) -> Backing:
+        project = self.project
+        return Backing(self, self.cwd, "1.2.3", sessions=project.logs, copy=project.fork)
 
 
 def test_in_front_of_the_screen(tmp_path: Path) -> None:
@@ -626,7 +628,7 @@ def test_in_front_of_the_screen(tmp_path: Path) -> None:
         await seat.until(lambda: seat.glass.lines()[-2].startswith("❯ write a file"))
         seat.press(" again\r")
         await seat.until("Bye.")
-        sessions.append(seat.repl.session)
+        sessions.append(seat.repl.conversation.session)
 
     sessions: list[str] = []
     _, glass = drive(opener, act, glass=Glass(columns=120))  # type: ignore[arg-type]

@@ -206,6 +206,7 @@ def _headless(options: dict[str, Any]) -> NoReturn:
 
 def _repl(options: dict[str, Any]) -> int:
     from ..config import explain
+    from ..ui.backing import Backing
     from ..ui.repl import Repl
 
     loaded = load(options)
@@ -243,12 +244,11 @@ def _repl(options: dict[str, Any]) -> int:
 
         return [_row(finding) for finding in check_setup(loaded, project.state)]
 
-    repl = Repl(
-        open_session,
+    backing = Backing(
+        open=open_session,
         cwd=project.cwd,
-        history=project.folder / "history",
-        ui=loaded.settings.ui,
         version=__version__,
+        history=project.folder / "history",
         warm=_warm,
         sessions=project.logs,
         copy=project.fork,
@@ -256,7 +256,7 @@ def _repl(options: dict[str, Any]) -> int:
         checks=checks,
         set_model=set_model,
     )
-    return asyncio.run(repl.run())
+    return asyncio.run(Repl(backing, loaded.settings.ui).run())
 
 
 def _warm() -> None:

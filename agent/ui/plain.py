@@ -64,13 +64,14 @@ class Plain:
     def touch(self) -> None:
         """Nothing is painted live."""
 
-    async def answer(self, choices: str, keys: str) -> str:
-        self._write(f"{choices}\n? ")
+    async def answer(self, choices: str, keys: str, text: str = "") -> str:
+        # What is typed is a line of its own: an empty one stands for the text as it is.
+        self._write(f"{choices}\n{text}\n? " if text else f"{choices}\n? ")
         if self._over or self.source is None:
             return NOBODY
         self._question = asyncio.get_running_loop().create_future()
         try:
-            return await self._question
+            return await self._question or text
         finally:
             self._question = None
 

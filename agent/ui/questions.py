@@ -36,7 +36,7 @@ class Questions:
             return "y" if self.assent else await self._screen.answer(choices, keys)
 
     async def permission(self, question: Question) -> Answer:
-        from . import render
+        from . import calls
 
         async with self._turn:
             self._show(question)
@@ -47,7 +47,7 @@ class Questions:
                     await asyncio.sleep(0)  # what it prints stands above the question
                 else:
                     answer = answer_of(line, question)
-            self._screen.put(render.answer(answer, question.rule))
+            self._screen.put(calls.answer(answer, question.rule))
             return answer
 
 

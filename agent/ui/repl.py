@@ -8,19 +8,21 @@ concern.
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.input import Input
 
 from ..errors import CtxagentError, UsageError
 from ..events import Event, Notice, UserSaid
-from . import mode, signals, status
-from .commands import MODES, Command, parse
-from .opening import Opener, keep_model, keep_single, last_exchange
+from . import signals, status
+from .backing import Backing
+from .commands import Command, parse
+from .conversation import Conversation
+from .desk import CommandDesk
+from .output import SteadyOutput
 from .questions import Questions
-from .terminal import SteadyOutput, screen_for
+from .terminal import screen_for
 from .waiting import Waiting
 from .work import Background, Work
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from ..loop import Loop
     from ..settings import UiSettings
-    from .subagents import Subagents
     from .transcript import Transcript
 
 FINISHING = 60.0  # seconds for what is done at the end of a session
@@ -39,52 +40,31 @@ EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
 
 
 class Repl:
-    """`history` is a file, None for none. `warm` runs in a thread once the prompt is painted.
-
-    `sessions` gives the project's logs, newest first; `copy` copies one up to an entry; `settings`
-    gives rows of key, value and origin, `checks` what was found wrong or right; `set_model` changes
-    a conversation's model. `input` and `output` are those of the process when not given; an
-    `output` that is no terminal is written in lines.
-    """
+    """`input` and `output` are those of the process when not given; an `output` that is no terminal
+    is written in lines."""
 
     def __init__(
         self,
-        opener: Opener,
-        *,
-        cwd: Path,
-        history: Path | None,
+        backing: Backing,
         ui: "UiSettings",
-        version: str,
-        warm: Callable[[], None],
-        sessions: Callable[[], Sequence[Path]] = list,
-        copy: Callable[[Path, int], Path] = keep_single,
-        settings: Callable[[], Sequence[Sequence[str]]] = list,
-        checks: Callable[[], Sequence[Sequence[str]]] = list,
-        set_model: Callable[["Loop", str], None] = keep_model,
+        *,
         input: Input | TextIO | None = None,
         output: SteadyOutput | TextIO | None = None,
     ) -> None:
-        self.cwd = cwd
-        self.sessions = sessions
-        self.settings = settings
-        self.checks = checks
-        self.screen = screen_for(self, cwd=cwd, ui=ui, history=history, input=input, output=output)
-        self._opener = opener
+        self._backing = backing
+        self.screen = screen_for(
+            self, cwd=backing.cwd, ui=ui, history=backing.history, input=input, output=output
+        )
         self._theme = ui.theme
-        self._version = version
-        self._warm = warm
-        self._copy = copy
-        self._set_model = set_model
-        self._loop: Loop | None = None
-        self._model = ""  # chosen here, for every conversation from then on
-        self._mode_then: str = ""  # of the newest turn
-        self._opening = True
-        self._branch = status.branch(cwd)
         self._shown: Transcript | None = None
         self._waiting = Waiting()
         self._sending = ""  # words that waited and are not yet recorded
         self._work = Work(self.screen.touch)
         self._questions = Questions(self.screen, lambda q: self._transcript().ask(q), self._at_once)
+        self.conversation = Conversation(backing, self.emit, self._questions.permission)
+        self._desk = CommandDesk(
+            backing, self.conversation, self.screen, self._questions, self._transcript
+        )
         self._background = Background(self.screen.exit)  # a fault in it is raised by `run`
         self._scripted = False
         self._exit_code = 0
@@ -98,10 +78,11 @@ class Repl:
         """
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._scripted = self._questions.assent = bool(script)
-        self.screen.greet(f"ctxagent {self._version} · {status.short(self.cwd)} · /help")
+        where = status.short(self._backing.cwd)
+        self.screen.greet(f"ctxagent {self._backing.version} · {where} · /help")
 
         def begin() -> None:
-            threading.Thread(target=self._warm, daemon=True).start()
+            threading.Thread(target=self._backing.warm, daemon=True).start()
             self._background.start(self._serve())
             if script:
                 self._background.start(self._play(script, pace))
@@ -148,10 +129,8 @@ class Repl:
             self._background.start(leave_when_done())
 
     def cycle_mode(self) -> None:
-        if self._loop is not None:
-            approval = self._loop.approval
-            approval.mode = MODES[(MODES.index(approval.mode) + 1) % len(MODES)]
-            self.screen.touch()
+        self.conversation.cycle_mode()
+        self.screen.touch()
 
     def live(self) -> "list[RenderableType]":
         words = [*filter(None, [self._sending]), *self._waiting]
@@ -162,79 +141,7 @@ class Repl:
         return [*self._transcript().live(), *map(render.waiting, words)]
 
     def status(self, width: int) -> list[status.Fragment]:
-        if self._loop is None:
-            return [("", "opening the session …" if self._opening else "no session is open")]
-        window = self._loop.measured()
-        now = status.Status(
-            model=self._loop.model.id,
-            mode=self._loop.approval.mode,
-            branch=self._branch,
-            share=window.share,
-            level=window.level,
-            cost_usd=self._loop.totals.cost_usd,
-            agents=len(self._loop.context.agents),
-            jobs=sum(job.process.running for job in self._loop.context.jobs.values()),
-        )
-        return status.line(now, width)
-
-    # What a command may see and do.
-
-    @property
-    def loop(self) -> "Loop":
-        if self._loop is None:
-            raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
-        return self._loop
-
-    @property
-    def session(self) -> str:
-        return self._loop.log.path.parent.name if self._loop else ""
-
-    @property
-    def subagents(self) -> "Subagents":
-        return self._transcript().subagents
-
-    def put(self, *renderables: "RenderableType") -> None:
-        self._transcript().put("command", *renderables)
-        self.screen.touch()
-
-    async def reopen(
-        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
-    ) -> None:
-        opened = await self._opener(
-            self.emit, self._questions.permission, resume=resume, fork=fork, prior=prior
-        )
-        left, self._loop = self._loop, opened
-        self._mode_then = opened.approval.mode
-        if left is not None:
-            opened.approval.mode, opened.effort = left.approval.mode, left.effort
-            await left.close()
-        if opened.log.last_seq and not fork:
-            from . import render
-
-            said, answer = await asyncio.to_thread(lambda: last_exchange(opened.log.entries()))
-            self._transcript().put("recap", render.recap(said, answer))
-        if self._model:
-            self._set_model(opened, self._model)
-
-    def copy(self, upto: int) -> str:
-        return self._copy(self.loop.log.path, upto).parent.name
-
-    def doing(self, text: str) -> None:
-        self._transcript().doing(text)
-        self.screen.touch()
-
-    async def choose(self, choices: str, keys: str) -> str:
-        return await self._questions.choose(choices, keys)
-
-    def offer(self, words: str) -> None:
-        self.screen.restore(words)
-
-    async def edit(self, text: str) -> str:
-        return await self.screen.edit(text)
-
-    def set_model(self, id: str) -> None:
-        self._set_model(self.loop, id)
-        self._model = id
+        return self.conversation.status(width)
 
     # What a conversation tells and asks.
 
@@ -257,10 +164,9 @@ class Repl:
         """Open the session, then serve what is submitted, for good."""
         await asyncio.to_thread(_load_transcript)
         try:
-            await self.reopen()
+            await self._desk.reopen()
         except CtxagentError as error:
             self._tell(error)
-        self._opening = False
         while True:
             self.screen.touch()
             await self._one(await self._waiting.next())
@@ -276,7 +182,7 @@ class Repl:
             return
         if found and found[0].slow:
             await self._work.run(self._command(words, *found))
-            self.doing("")
+            self._desk.doing("")
         elif found:
             await self._command(words, *found)
         else:
@@ -289,16 +195,15 @@ class Repl:
     async def _take_turn(self, words: str) -> None:
         """One turn, until it has ended by itself or by an interrupt."""
         try:
-            if self._loop is None:
-                await self.reopen()
-            mode.tell(self.loop, self._mode_then)
-            self._mode_then = self.loop.approval.mode
-            finished = await self._work.run(self.loop.turn(words))
+            if not self.conversation.is_open:
+                await self._desk.reopen()
+            self.conversation.begin_turn()
+            finished = await self._work.run(self.conversation.loop.turn(words))
             if finished is not None:
                 self._note(EXIT_CODES[finished.status])
         except CtxagentError as error:
             self._tell(error)
-        self._branch = status.branch(self.cwd)
+        self.conversation.end_turn()
 
     def _at_once(self, words: str) -> bool:
         """Whether the words are a command that need not wait for what runs; it is started then."""
@@ -314,7 +219,7 @@ class Repl:
     async def _command(self, words: str, command: Command, argument: str) -> None:
         self._echo(words)
         try:
-            await command.run(self, argument)
+            await command.run(self._desk, argument)
         except CtxagentError as error:
             self._tell(error)
         except asyncio.CancelledError:
@@ -340,7 +245,7 @@ class Repl:
         self.leave()
 
     async def _end(self) -> None:
-        """Let everything that runs come to its end, and say how to go on."""
+        """Let everything that runs come to its end."""
         unsent = self.recall()
         await self._work.end(PATIENCE)
         await self._background.end()
@@ -348,20 +253,22 @@ class Repl:
             if unsent:
                 from . import render
 
-                self.put(render.notice("info", f"not sent: {unsent}"))
-            if self._loop is not None and self._loop.totals.turns and not self._scripted:
-                await self._finish(self._loop)
-                self.screen.greet(f"Go on with: ctxagent --resume {self.session}")
+                self._desk.put(render.notice("info", f"not sent: {unsent}"))
+            if self.conversation.is_open and not self._scripted:
+                await self._part(self.conversation.loop)
         finally:
-            if self._loop is not None:
-                await self._loop.close()
+            await self.conversation.close()
 
-    async def _finish(self, loop: "Loop") -> None:
-        """What the policy does at the end of a session, for as long as a person may wait."""
+    async def _part(self, loop: "Loop") -> None:
+        """What the policy does at the end of a session, for as long as a person may wait; and how
+        to go on with it."""
+        if not loop.totals.turns:
+            return
         try:
             await asyncio.wait_for(loop.finish(), FINISHING)
         except (CtxagentError, TimeoutError) as error:
             self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
+        self.screen.greet(f"Go on with: ctxagent --resume {self.conversation.session}")
 
     def _tell(self, error: CtxagentError) -> None:
         from . import render

@@ -64,8 +64,9 @@ class Screen(Protocol):
         """What the host would show live has changed."""
         ...
 
-    async def answer(self, choices: str, keys: str) -> str:
-        """One line of answer; a character of `keys` alone answers at once where keys are read."""
+    async def answer(self, choices: str, keys: str, text: str = "") -> str:
+        """One line of answer, begun with `text`, which the person may edit; a character of `keys`
+        alone answers at once where keys are read."""
         ...
 
     async def edit(self, text: str) -> str:

@@ -10,38 +10,23 @@ text printed, the application painted again. A screen knows nothing of sessions;
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.data_structures import Size
-from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, fragment_list_width
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input, create_input
-from prompt_toolkit.layout import (
-    BufferControl,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-)
-from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import Style
-from prompt_toolkit.widgets import SearchToolbar
 
 from .editor import edit
-from .input import WordsCompleter, answer_keys, editing_keys, history_of, session_keys
+from .input import WordsCompleter, history_of
+from .layout import application
+from .output import SteadyOutput, steady
 from .plain import Plain
 from .screen import Host, Screen
-from .signals import unseen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,57 +35,6 @@ if TYPE_CHECKING:
     from .render import Depth
 
 FRAME = 0.04  # seconds between two paints of what streams in
-ROOMY = 12  # rows from which on blank lines set the input apart
-ESCAPE = 0.05  # seconds until an escape byte is the Esc key
-
-STYLE = Style.from_dict(
-    {
-        "prompt": "ansicyan bold",
-        "status": "dim",
-        "choices": "bold",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "reverse",
-        "completion-menu.meta.completion": "noinherit dim",
-        "completion-menu.meta.completion.current": "noinherit dim",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "reverse",
-    }
-)
-
-
-class SteadyOutput(Vt100_Output):
-    """A terminal to which several paints can go as one write. Never asks where the cursor is."""
-
-    _held = False
-
-    def flush(self) -> None:
-        if not self._held:
-            with unseen():
-                super().flush()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-            self.flush()
-
-
-def steady(stream: TextIO, *, size: Callable[[], Size] | None = None) -> SteadyOutput:
-    """The output for a stream; `size` is asked of the terminal when not given."""
-
-    def measure() -> Size:
-        columns = rows = 0
-        with unseen():
-            columns, rows = os.get_terminal_size(stream.fileno())
-        return Size(rows=rows or 24, columns=columns or 80)
-
-    return SteadyOutput(
-        stream, size or measure, default_color_depth=ColorDepth.from_env(), enable_cpr=False
-    )
 
 
 class Terminal:
@@ -128,15 +62,15 @@ class Terminal:
             complete_while_typing=True,
         )
         self.reply = Buffer(multiline=False, accept_handler=self._answered)
-        self._choices = ""
+        self.choices = ""
         self._instant = ""
         self._question: asyncio.Future[str] | None = None
         self._pending: list[RenderableType] = []
         self._scheduled: asyncio.TimerHandle | None = None
-        self._live: StyleAndTextTuples = []
+        self.unfinished: StyleAndTextTuples = []
         self._hint: str = ""
         self._away = False  # while another program has the terminal
-        self.app = self._application(input, vi)
+        self.app = application(self, input=input, vi=vi)
 
     @property
     def asking(self) -> bool:
@@ -146,6 +80,11 @@ class Terminal:
     def instant(self) -> str:
         """The keys that answer at once: those of the question, while nothing else is typed."""
         return "" if self.reply.text else self._instant
+
+    def status(self) -> StyleAndTextTuples:
+        if self._hint:
+            return [("", self._hint)]
+        return list(self.host.status(self.output.get_size().columns - 1))
 
     def greet(self, line: str) -> None:
         self.output.write_raw("\x1b[2m")
@@ -178,12 +117,12 @@ class Terminal:
         if self._scheduled is None and self.app.is_running:
             self._scheduled = asyncio.get_running_loop().call_later(FRAME, self._paint)
 
-    async def answer(self, choices: str, keys: str) -> str:
-        self._choices = choices
+    async def answer(self, choices: str, keys: str, text: str = "") -> str:
+        self.choices = choices
         # Words that are being typed must not answer a question that pops up under the fingers.
         self._instant = "" if self.words.text else keys
         self._question = asyncio.get_running_loop().create_future()
-        self.reply.reset()
+        self.reply.reset(Document(text))
         self.app.vi_state.reset()
         self.app.layout.focus(self.reply)
         self._paint()  # what is asked must be seen before it can be answered
@@ -244,7 +183,7 @@ class Terminal:
         self._scheduled = None
         if self._away or not self.app.is_running or self.app.is_done:
             return
-        self._live = self._render_live()
+        self.unfinished = self._render_live()
         if not self._pending:
             self.app.invalidate()
             return
@@ -273,73 +212,6 @@ class Terminal:
         mono = self.output.get_default_color_depth() == ColorDepth.DEPTH_1_BIT
         depth: Depth = "mono" if mono else "color"
         return ink(renderables, width=self.output.get_size().columns, depth=depth)
-
-    def _status(self) -> StyleAndTextTuples:
-        if self._hint:
-            return [("", self._hint)]
-        return list(self.host.status(self.output.get_size().columns - 1))
-
-    def _application(self, input: Input, vi: bool) -> "Application[None]":
-        asking = Condition(lambda: self.asking)
-        live = FormattedTextControl(lambda: self._live)
-        search = SearchToolbar()
-        roomy = Condition(lambda: self.output.get_size().rows >= ROOMY)
-        gap = ConditionalContainer(Window(height=1), roomy)
-        words = Window(
-            BufferControl(self.words, search_buffer_control=search.control, preview_search=True),
-            wrap_lines=True,
-            dont_extend_height=True,
-            get_line_prefix=_prefix("❯ "),
-            height=lambda: Dimension(min=1, max=max(1, self.output.get_size().rows // 2)),
-        )
-        choices = FormattedTextControl(lambda: [("class:choices", self._choices)])
-        answer = HSplit(
-            [
-                Window(choices, wrap_lines=True, dont_extend_height=True),
-                Window(
-                    BufferControl(self.reply),
-                    wrap_lines=True,
-                    dont_extend_height=True,
-                    get_line_prefix=_prefix("? "),
-                ),
-            ]
-        )
-        root = HSplit(
-            [
-                ConditionalContainer(
-                    HSplit([gap, Window(live, dont_extend_height=True)]),
-                    Condition(lambda: bool(self._live)),
-                ),
-                gap,
-                ConditionalContainer(answer, asking),
-                ConditionalContainer(words, ~asking),
-                search,
-                Window(FormattedTextControl(self._status), height=1, style="class:status"),
-                CompletionsMenu(max_height=8),
-                Window(height=Dimension(min=0, preferred=0)),
-            ]
-        )
-        app: Application[None] = Application(
-            layout=Layout(root, focused_element=words),
-            key_bindings=session_keys(self, editing_keys(self), answer_keys(self)),
-            style=STYLE,
-            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            erase_when_done=True,
-            input=input,
-            output=self.output,
-            terminal_size_polling_interval=None,
-        )
-        app.ttimeoutlen, app.timeoutlen = ESCAPE, 10 * ESCAPE
-        return app
-
-
-def _prefix(mark: str) -> Callable[[int, int], StyleAndTextTuples]:
-    blank = " " * fragment_list_width([("", mark)])
-
-    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("class:prompt", mark if line == 0 and wrapped == 0 else blank)]
-
-    return prefix
 
 
 def screen_for(

@@ -32,7 +32,7 @@ from ..events import (
     TurnFinished,
     UserSaid,
 )
-from . import render
+from . import calls, render
 from .markdown import Blocks, prose
 from .subagents import Subagent, Subagents
 from .visible import clean
@@ -154,7 +154,7 @@ class Transcript:
 
     def ask(self, question: Question) -> None:
         """Print what permission is asked for, and which subagent asks."""
-        self.put("question", render.question(question, self.subagents.name(question.agent)))
+        self.put("question", calls.question(question, self.subagents.name(question.agent)))
 
     def doing(self, text: str) -> None:
         """Say in the live region what is waited for; "" when it is over."""
@@ -170,11 +170,11 @@ class Transcript:
             lines.append(self._unfinished_text(tail))
         for tool in self._running.values():
             if tool.name != TASK:
-                lines.append(render.running(tool.name, tool.title, now - tool.started, tool.tail()))
+                lines.append(calls.running(tool.name, tool.title, now - tool.started, tool.tail()))
         if tasks := [tool for tool in self._running.values() if tool.name == TASK]:
             agents = self.subagents.running()
             since = now - min(task.started for task in tasks)
-            lines.append(render.delegating([task.title for task in tasks], agents, since))
+            lines.append(calls.delegating([task.title for task in tasks], agents, since))
         if self._phase and not self._running:
             lines.append(render.doing(self._doing(now)))
         return lines
@@ -221,9 +221,9 @@ class Transcript:
     def _result(self, event: ToolFinished) -> None:
         self._running.pop(event.id, None)
         self._spent.tools += 1
-        parts = render.result(event)
+        parts = calls.result(event)
         if agent := self._ended.pop(str(event.details.get("agent")), None):
-            parts.insert(1, render.delegated(agent))
+            parts.insert(1, calls.delegated(agent))
         self.put("text" if len(parts) > 1 else "tool", *parts)
 
     def _follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
@@ -239,7 +239,7 @@ class Transcript:
         self._settle()
         self._running.clear()
         for agent in self._ended.values():
-            self.put("tool", render.delegated(agent, named=True))
+            self.put("tool", calls.delegated(agent, named=True))
         self._ended.clear()
         self._enter("")
         if event.error:

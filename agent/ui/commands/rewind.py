@@ -136,7 +136,7 @@ async def _way(
 
 
 def _show(desk: Desk, way: _Way) -> None:
-    from .. import render
+    from .. import calls, render
 
     point = way.point
     before = "" if point.path else "before: "
@@ -144,7 +144,7 @@ def _show(desk: Desk, way: _Way) -> None:
     if way.difference and not way.files:
         changes = _named_changes(desk.loop, way.difference.changes, "would be ")
         desk.put(
-            render.diff(way.difference.diff, limit=render.DIFF),
+            calls.diff(way.difference.diff, limit=calls.DIFF),
             render.dim(f"files that {changes}"),
             render.dim(UNTOUCHED),
         )

@@ -68,10 +68,10 @@ async def _fork(desk: Desk, argument: str) -> None:
 
 @command("the agent's list of things to do", anytime=True)
 async def _todo(desk: Desk, argument: str) -> None:
-    from .. import render
+    from .. import calls, render
 
     todos = desk.loop.context.todos
-    desk.put(render.todos(todos) if todos else render.dim("nothing on the list"))
+    desk.put(calls.todos(todos) if todos else render.dim("nothing on the list"))
 
 
 @command("write this session to a file, as Markdown or .json", argument="[FILE]")

@@ -1,0 +1,121 @@
+"""The conversation that is open: opened, left for another one, and told what was chosen for all."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..errors import CtxagentError
+from ..events import Ask, Emit
+from . import mode, status
+from .backing import Backing
+from .commands import MODES
+
+if TYPE_CHECKING:
+    from ..loop import Loop
+    from ..record.entries import Entry
+
+
+class Conversation:
+    """At most one is open at a time; `emit` and `ask` are what each is given."""
+
+    def __init__(self, backing: Backing, emit: Emit, ask: Ask) -> None:
+        self._backing = backing
+        self._emit = emit
+        self._ask = ask
+        self._loop: Loop | None = None
+        self._model = ""  # chosen here, for every one from then on
+        self._mode_then: str = ""  # of the newest turn
+        self._opening = True
+        self._branch = status.branch(backing.cwd)
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
+    @property
+    def loop(self) -> "Loop":
+        """Raises CtxagentError when none is open."""
+        if self._loop is None:
+            raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
+        return self._loop
+
+    @property
+    def session(self) -> str:
+        """Its id, "" when none is open."""
+        return self._loop.log.path.parent.name if self._loop else ""
+
+    async def reopen(
+        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
+    ) -> tuple[str, str] | None:
+        """Go over to another one: the one asked for at the start, or as `Opener` says. Where it was
+        left, as the last words and the answer to them; None for a fresh one and for a copy.
+
+        Raises CtxagentError; the one that was open stays so then.
+        """
+        try:
+            opened = await self._backing.open(
+                self._emit, self._ask, resume=resume, fork=fork, prior=prior
+            )
+        finally:
+            self._opening = False
+        left, self._loop = self._loop, opened
+        self._mode_then = opened.approval.mode
+        if left is not None:
+            opened.approval.mode, opened.effort = left.approval.mode, left.effort
+            await left.close()
+        if self._model:
+            self._backing.set_model(opened, self._model)
+        if not opened.log.last_seq or fork:
+            return None
+        return await asyncio.to_thread(lambda: last_exchange(opened.log.entries()))
+
+    def set_model(self, id: str) -> None:
+        self._backing.set_model(self.loop, id)
+        self._model = id
+
+    def cycle_mode(self) -> None:
+        if self._loop is not None:
+            approval = self._loop.approval
+            approval.mode = MODES[(MODES.index(approval.mode) + 1) % len(MODES)]
+
+    def begin_turn(self) -> None:
+        """Let the model know of a change of mode. Raises RecordError."""
+        mode.tell(self.loop, self._mode_then)
+        self._mode_then = self.loop.approval.mode
+
+    def end_turn(self) -> None:
+        self._branch = status.branch(self._backing.cwd)
+
+    def status(self, width: int) -> list[status.Fragment]:
+        if self._loop is None:
+            return [("", "opening the session …" if self._opening else "no session is open")]
+        window = self._loop.measured()
+        now = status.Status(
+            model=self._loop.model.id,
+            mode=self._loop.approval.mode,
+            branch=self._branch,
+            share=window.share,
+            level=window.level,
+            cost_usd=self._loop.totals.cost_usd,
+            agents=len(self._loop.context.agents),
+            jobs=sum(job.process.running for job in self._loop.context.jobs.values()),
+        )
+        return status.line(now, width)
+
+    async def close(self) -> None:
+        if self._loop is not None:
+            await self._loop.close()
+
+
+def last_exchange(entries: "Iterable[Entry]") -> tuple[str, str]:
+    """The person's last words and the last answer to them, "" for what there is none of."""
+    from ..record.entries import Assistant, User
+    from ..record.sessions import plain
+
+    said = answer = ""
+    for entry in entries:
+        if isinstance(entry, User) and entry.source == "person":
+            said, answer = plain(entry.content), ""
+        elif isinstance(entry, Assistant) and entry.purpose == "turn":
+            answer = plain([b for b in entry.content if b.get("type") == "text"]) or answer
+    return said, answer

@@ -1,0 +1,247 @@
+"""A person in front of the REPL, in this process: keys through a pipe, a screen in pyte, scripted
+conversations behind it."""
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input.base import PipeInput
+
+from ctxagent.agent.approval import Approval, Mode
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.compose import every_tool
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.errors import CtxagentError
+from ctxagent.agent.events import Ask, Emit, SessionOpened
+from ctxagent.agent.loop import Loop
+from ctxagent.agent.model.scripted import ScriptedModel, Step
+from ctxagent.agent.record.checkpoints import Checkpoints
+from ctxagent.agent.record.entries import Session, User
+from ctxagent.agent.record.ledger import Ledger
+from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.sessions import Project
+from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.settings import UiSettings
+from ctxagent.agent.ui.backing import Backing
+from ctxagent.agent.ui.output import SteadyOutput, steady
+from ctxagent.agent.ui.repl import Repl
+from ctxagent.tools.base import Context
+
+from .validator import validate
+
+ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
+    "\r",
+    "\x1b",
+    "\x03",
+    "\x04",
+    "\x12",
+    "\x1b[Z",
+    "\x1b[A",
+)
+KEEP_LITTLE = replace(DEFAULT, keep_tokens=0, keep_messages=1)
+DEADLINE = 20.0  # seconds that a test waits for something to appear before it fails
+
+
+class Glass(io.StringIO):
+    """A terminal: what is written to it is seen on `lines()`, what scrolled away in `all()`."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        super().__init__()
+        self.size = Size(rows=rows, columns=columns)
+        self.screen = pyte.HistoryScreen(columns, rows, history=10_000, ratio=1.0)
+        self._stream = pyte.Stream(self.screen)
+        self.raw = ""
+
+    def write(self, text: str) -> int:
+        self.raw += text
+        self._stream.feed(text)
+        return len(text)
+
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.screen.display]
+
+    def all(self) -> str:
+        gone = [
+            "".join(line[x].data for x in range(self.size.columns)).rstrip()
+            for line in self.screen.history.top
+        ]
+        return "\n".join([*gone, *self.lines()])
+
+    def output(self) -> SteadyOutput:
+        return steady(self, size=lambda: self.size)
+
+
+class Desk:
+    """A project with its sessions, and an opener of scripted conversations in it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *steps: Step,
+        mode: Mode = "ask",
+        pace: float = 0.0,
+        fails: Sequence[CtxagentError] = (),
+    ) -> None:
+        self.cwd = folder / "project"
+        self.cwd.mkdir()
+        self.project = Project(folder / "state", self.cwd)
+        self.model = ScriptedModel(list(steps), pace=pace, check=validate)
+        self.mode: Mode = mode
+        self.fails = list(fails)
+        self.loops: list[Loop] = []
+        self.gate: asyncio.Event | None = None
+        self.chosen: list[tuple[Loop, str]] = []  # models, as they were asked for
+
+    async def __call__(
+        self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
+        prior: str | None = None,
+    ) -> Loop:  # fmt: skip
+        if self.gate:
+            await self.gate.wait()
+        if self.fails:
+            raise self.fails.pop(0)
+        return await asyncio.to_thread(self._open, emit, ask, resume, fork)
+
+    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool) -> Loop:
+        path = self.project.find(resume) if resume else self.project.new()
+        if fork:
+            path = self.project.fork(path)
+        log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
+        ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(path.parent, None)
+        for entry in entries:
+            ledger.add(entry)
+            totals.add(entry)
+            checkpoints.seen(entry)
+        tools = every_tool()
+        opened = Session(
+            id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
+            tools=[tool.schema() for tool in tools],
+        )  # fmt: skip
+        loop = Loop(
+            log=log,
+            view=fold(entries),
+            totals=totals,
+            checkpoints=checkpoints,
+            ledger=ledger,
+            model=self.model,
+            tools=tools,
+            approval=Approval(mode=self.mode, cwd=self.cwd),
+            context=Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ)),
+            emit=emit,
+            ask=ask,
+            opening=lambda: opened,
+            surroundings=list,
+            renewal=list,
+            hook=_no_hook,
+            checkpoint=_no_checkpoint,
+            policy=KEEP_LITTLE,
+        )
+        self.loops.append(loop)
+        emit(SessionOpened(path.parent.name, str(path), "scripted", len(entries)))
+        return loop
+
+    def backing(self) -> Backing:
+        return Backing(
+            open=self,
+            cwd=self.cwd,
+            version="1.2.3",
+            sessions=self.project.logs,
+            copy=self.project.fork,
+            set_model=self.set_model,
+        )
+
+    def set_model(self, loop: Loop, id: str) -> None:
+        self.chosen.append((loop, id))
+
+    def said(self, place: int = -1) -> list[str]:
+        """What the person said in a session, as its log has it."""
+        log = self.loops[place].log.path
+        return (
+            [str(e.content) for e in read(log).entries if isinstance(e, User)]
+            if log.exists()
+            else []
+        )
+
+
+async def _no_checkpoint(trigger: str) -> None:
+    return None
+
+
+async def _no_hook(name: str, event: dict[str, Any]) -> None:
+    return None
+
+
+class Seat:
+    """A person in front of the REPL: keys in, a screen out."""
+
+    def __init__(self, desk: Desk, keys: PipeInput, glass: Glass, **options: Any) -> None:
+        self.desk, self.glass, self._keys = desk, glass, keys
+        backing = replace(desk.backing(), history=options.pop("history", None))
+        self.repl = Repl(backing, UiSettings(**options), input=keys, output=glass.output())
+
+    def press(self, keys: str) -> None:
+        self._keys.send_text(keys)
+
+    def say(self, words: str) -> None:
+        self.press(words + ENTER)
+
+    async def until(self, seen: str | Callable[[], bool], *, gone: bool = False) -> None:
+        """Wait until a text is on the screen (or in the scrollback), or gone from the screen."""
+
+        def there() -> bool:
+            if callable(seen):
+                return seen()
+            return (seen not in "\n".join(self.glass.lines())) if gone else seen in self.glass.all()
+
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not there():  # noqa: ASYNC110 (a screen tells nobody of its changes)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(f"never {'gone' if gone else 'seen'}: {seen}\n{self.glass.all()}")
+
+    async def idle(self) -> None:
+        await self.until(lambda: self.repl._waiting.is_idle and not self.repl.working)
+
+
+def drive(
+    desk: Desk,
+    act: Callable[[Seat], Coroutine[Any, Any, None]],
+    *,
+    glass: Glass | None = None,
+    **options: Any,
+) -> tuple[int, Glass]:
+    """Run the REPL while `act` plays the person; Ctrl-D at the end. The exit code, the screen."""
+    glass = glass or Glass()
+
+    async def run(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass, **options)
+
+        async def person() -> None:
+            await seat.until("❯")
+            await act(seat)
+            if not serving.done() and seat.repl.screen.app.is_running:  # type: ignore[attr-defined]
+                await seat.idle()
+                seat.press(CTRL_D)
+
+        serving = asyncio.create_task(seat.repl.run())
+        playing = asyncio.create_task(person())
+        await asyncio.wait({serving, playing}, return_when=asyncio.FIRST_COMPLETED)
+        if playing.done() and playing.exception():
+            seat.repl.leave()
+        if serving.done():
+            serving.result()
+        await playing
+        async with asyncio.timeout(DEADLINE):
+            return await serving
+
+    with create_pipe_input() as keys:
+        return asyncio.run(run(keys)), glass
