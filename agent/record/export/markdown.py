@@ -1,0 +1,39 @@
+"""A session as Markdown: what was said and done, in order, without the acts of compaction."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from ..entries import Assistant, Entry, ToolResult, User
+from ..sessions import plain
+
+
+def markdown(name: str, entries: Sequence[Entry]) -> str:
+    """The text of a session of that name."""
+    parts = [f"# Session {name}", *filter(None, map(_section, entries))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(entry: Entry) -> str:
+    if isinstance(entry, User):
+        whose = "User" if entry.source == "person" else entry.source.capitalize()
+        return f"## {whose} · #{entry.seq}\n\n{plain(entry.content)}"
+    if isinstance(entry, Assistant):
+        parts = [f"## Assistant · #{entry.seq}"]
+        for block in entry.content:
+            if block.get("type") == "text":
+                parts.append(str(block.get("text")))
+            elif block.get("type") == "tool_use":
+                given = json.dumps(block.get("input"), ensure_ascii=False, indent=1)
+                parts.append(f"**{block.get('name')}**\n\n{_fenced(given, 'json')}")
+        return "\n\n".join(parts)
+    if isinstance(entry, ToolResult):
+        head = f"### Result · #{entry.seq}" + (" · error" if entry.is_error else "")
+        return f"{head}\n\n{_fenced(plain(entry.content))}"
+    return ""
+
+
+def _fenced(text: str, language: str = "") -> str:
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
