@@ -1,12 +1,17 @@
 """`ctxagent sessions`: list, show, export, fork and search sessions."""
 
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..ui.visible import clean
-from .options import guarded, project_of, say
+from .options import guarded, load, project_of, say
 from .recover import tell
+
+if TYPE_CHECKING:
+    from ..record.export import Format, Scale
 
 SHOWN = 20  # of what was found in one directory's sessions
 
@@ -26,13 +31,16 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> None:
     """The sessions of this directory, the newest first."""
 
     def run() -> int:
-        from ..record.sessions import every_log, row
+        from ..record.listing import rows
+        from ..record.sessions import every_log
 
         project = project_of(options)
-        rows = [row(log) for log in (every_log(project.state) if everywhere else project.logs())]
-        for each in rows:
-            say(f"{each.id}  {each.size // 1024:>6} KiB  {clean(each.title)[:70]}")
-        if not rows:
+        logs = every_log(project.state) if everywhere else project.logs()
+        for each in rows(logs):
+            when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
+            size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
+            say(f"{each.id}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
+        if not logs:
             say(f"No sessions for {project.cwd}.", err=True)
         return 0
 
@@ -49,9 +57,11 @@ def show_session(options: dict[str, Any], id: str) -> None:
 
 @sessions.command("export")
 @click.argument("id")
-@click.option("--format", type=click.Choice(["md", "json"]), default="md", show_default=True)
+@click.option(
+    "--format", type=click.Choice(["md", "html", "json"]), default="md", show_default=True
+)
 @click.pass_obj
-def export_session(options: dict[str, Any], id: str, format: str) -> None:
+def export_session(options: dict[str, Any], id: str, format: "Format") -> None:
     """Write a session to standard output."""
     _export(options, id, format)
 
@@ -95,11 +105,30 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
     guarded(run)
 
 
-def _export(options: dict[str, Any], id: str, format: str) -> None:
+def _export(options: dict[str, Any], id: str, format: "Format") -> None:
     def run() -> int:
-        from ..record.sessions import export
+        from ..record.export import export
 
-        say(export(project_of(options).find(id), format), nl=False)
+        loaded = load(options)
+        log = project_of(options, loaded).find(id)
+        window = loaded.settings.model.context_window
+        scale = _scale(log, window) if format == "html" else None
+        say(export(log, format, scale=scale), nl=False)
         return 0
 
     guarded(run)
+
+
+def _scale(log: Path, window: int | None) -> "Scale | None":
+    """The window that the settings name, else that of the session's model, if it is known."""
+    from ..context.window import LEVELS
+    from ..model.base import known
+    from ..record.entries import Session
+    from ..record.export import Scale
+    from ..record.log import read
+
+    if window is None:
+        models = [entry.model for entry in read(log).entries if isinstance(entry, Session)]
+        row = known(models[-1]) if models else None
+        window = row[0].window if row else None
+    return Scale(window, LEVELS) if window else None

@@ -1,9 +1,8 @@
-"""Sessions on disk: create, find, list, fork, export.
+"""Sessions on disk: create, find, list, fork.
 
 A project's sessions live together in `projects/<name>-<hash>/sessions/<id>/`, where the hash is
 that of the project's real path. Ids sort by time of creation and never depend on the directory.
-A subagent's session stands in that of its parent, in `agents/<id>/`. Listing reads the two ends of
-each log only.
+A subagent's session stands in that of its parent, in `agents/<id>/`.
 """
 
 import hashlib
@@ -12,7 +11,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,25 +30,11 @@ from .entries import (
     Summary,
     ToolResult,
     User,
-    encode,
 )
 from .log import NAME, find, make_private, parse_line, read
 
 AGENTS = "agents"
-_HEAD = 512 * 1024  # bytes read for a title: the first line holds the system prompt and tools
-_TAIL = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A session in a list. `size` is the log's, in bytes; `changed` in seconds since the epoch."""
-
-    id: str
-    log: Path
-    title: str
-    last: str
-    size: int
-    changed: float
+_ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +58,7 @@ class Project:
 
     def logs(self) -> list[Path]:
         """Logs of this project, newest change first."""
-        return _newest_first((self.folder / "sessions").glob(f"*/{NAME}"))
+        return _newest_first([self.folder])
 
     def newest(self) -> Path:
         """Raises SessionError when this project has no session."""
@@ -92,6 +78,9 @@ class Project:
 
         Raises SessionError for no match, or several of different ids.
         """
+        whole = self.folder / "sessions" / id / NAME
+        if re.fullmatch(_ID, id) and whole.is_file():
+            return whole
         for logs in (self.logs(), every_log(self.state)):
             found = _named(id, logs) or _named(id, _of_agents(logs))
             if len({path.parent.name for path in found}) > 1:
@@ -133,7 +122,7 @@ class Project:
 
 def every_log(state: Path) -> list[Path]:
     """Logs of all projects, newest change first."""
-    return _newest_first((state / "projects").glob(f"*/sessions/*/{NAME}"))
+    return _newest_first((state / "projects").glob("*/"))
 
 
 def placed(log: Path) -> tuple[Path, str]:
@@ -145,27 +134,6 @@ def placed(log: Path) -> tuple[Path, str]:
     return session.parents[1], log.parent.relative_to(session.parent).as_posix()
 
 
-def row(log: Path) -> Row:
-    """What a list shows of a session, from the two ends of its log."""
-    stat = log.stat()
-    with log.open("rb") as file:
-        head = file.read(_HEAD).split(b"\n")
-        file.seek(max(0, stat.st_size - _TAIL))
-        tail = file.read().split(b"\n")
-    title = next(_words(head), "")
-    last = next(_words(reversed(tail)), title)
-    return Row(log.parent.name, log, title, last, stat.st_size, stat.st_mtime)
-
-
-def export(log: Path, format: str) -> str:
-    """A session as one text: `md` for people, `json` a list of its entries."""
-    entries = read(log).entries
-    if format == "json":
-        return json.dumps([encode(e) for e in entries], ensure_ascii=False, indent=1)
-    parts = [f"# Session {placed(log)[1]}", *filter(None, map(_markdown, entries))]
-    return "\n\n".join(parts) + "\n"
-
-
 def whole_text(log: Path, seq: int) -> str | None:
     """The text of an entry as it was before anything was cut from it. None when there is no such
     entry, or no text in it."""
@@ -174,14 +142,12 @@ def whole_text(log: Path, seq: int) -> str | None:
 
 
 def text_of(entry: Entry, folder: Path) -> str | None:
-    """All text of an entry: the offloaded file of a tool result or a checkpoint's, else its own
+    """All text of an entry: the offloaded file of a result or a checkpoint's, else its own
     words; of a reply also the calls, with their arguments as they are. `folder` is the session's.
     None for an entry that has none."""
-    if isinstance(entry, ToolResult):
+    if isinstance(entry, ToolResult | User):
         whole = file_text(folder / str(entry.offloaded)) if entry.offloaded else None
         return plain(entry.content) if whole is None else whole
-    if isinstance(entry, User):
-        return plain(entry.content)
     if isinstance(entry, Assistant):
         return "\n\n".join(filter(None, map(_block_text, entry.content)))
     if isinstance(entry, Checkpoint):
@@ -225,33 +191,16 @@ def plain(content: Content) -> str:
     )
 
 
-def _markdown(entry: Entry) -> str:
-    if isinstance(entry, User):
-        whose = "User" if entry.source == "person" else entry.source.capitalize()
-        return f"## {whose} · #{entry.seq}\n\n{plain(entry.content)}"
-    if isinstance(entry, Assistant):
-        parts = [f"## Assistant · #{entry.seq}"]
-        for block in entry.content:
-            if block.get("type") == "text":
-                parts.append(str(block.get("text")))
-            elif block.get("type") == "tool_use":
-                given = json.dumps(block.get("input"), ensure_ascii=False, indent=1)
-                parts.append(f"**{block.get('name')}**\n\n{_fenced(given, 'json')}")
-        return "\n\n".join(parts)
-    if isinstance(entry, ToolResult):
-        head = f"### Result · #{entry.seq}" + (" · error" if entry.is_error else "")
-        return f"{head}\n\n{_fenced(plain(entry.content))}"
-    return ""
-
-
-def _fenced(text: str, language: str = "") -> str:
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _newest_first(logs: Iterator[Path]) -> list[Path]:
-    return sorted(logs, key=lambda p: (p.stat().st_mtime_ns, p.parent.name), reverse=True)
+def _newest_first(projects: Iterable[Path]) -> list[Path]:
+    """The logs in the folders of these projects. Some may go while they are looked for."""
+    found: list[tuple[int, str, Path]] = []
+    for project in projects:
+        with suppress(OSError), os.scandir(project / "sessions") as sessions:
+            for session in sessions:
+                with suppress(OSError):
+                    log = Path(session.path, NAME)
+                    found.append((log.stat().st_mtime_ns, session.name, log))
+    return [log for _, _, log in sorted(found, reverse=True)]
 
 
 def _named(id: str, logs: Sequence[Path]) -> list[Path]:
@@ -286,16 +235,3 @@ def _whole_lines(log: Path) -> Iterator[bytes]:
 def _seq(line: bytes) -> int:
     entry = parse_line(line)
     return entry.seq if entry else 0
-
-
-def _words(lines: Iterator[bytes] | list[bytes]) -> Iterator[str]:
-    for line in lines:
-        if b'"user"' not in line and b'"assistant"' not in line:
-            continue
-        entry = parse_line(line)
-        if isinstance(entry, User) and entry.source == "person":
-            yield " ".join(plain(entry.content).split())[:200]
-        elif isinstance(entry, Assistant):
-            said = [str(b.get("text")) for b in entry.content if b.get("type") == "text"]
-            if "".join(said).strip():
-                yield " ".join(" ".join(said).split())[:200]

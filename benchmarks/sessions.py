@@ -1,0 +1,156 @@
+"""Many sessions: finding their logs, the first rows of a list, and all of them; and the picker of
+the real command in a pseudo-terminal, from the key to its first rows, until all can be found, and
+from a search to the session that goes on.
+
+Each log begins with 30 kB of system prompt and tools and holds 20 to 60 entries, one in a hundred
+5 MB of them.
+"""
+
+import os
+import random
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import measure
+import pexpect
+import pyte
+from serving import environ
+
+from ctxagent.agent.record.catalogue import NAME as CATALOGUE
+from ctxagent.agent.record.entries import Assistant, End, Entry, Session, ToolResult, User
+from ctxagent.agent.record.listing import Row, rows
+from ctxagent.agent.record.log import NAME, Log
+from ctxagent.agent.record.sessions import Project
+
+SESSIONS = 5_000
+LARGE = 100  # one in so many
+PAGE = 20
+RUNS = 5
+WORDS = (Path(__file__).parent / "README.md").read_text().split()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cwd = Path(folder) / "project"
+        cwd.mkdir()
+        env = environ(folder, "http://127.0.0.1:9")
+        project = Project(Path(env["CTXAGENT_STATE_DIR"]), cwd)
+        size = _fill(project)
+        logs = project.logs()
+        found = [*rows(logs)]
+        assert len(found) == SESSIONS
+        assert all(row.title and row.last and row.branch for row in found)
+        figures = {
+            "finding the logs": _seconds(project.logs),
+            f"the first {PAGE} rows": _seconds(lambda: [*islice(rows(logs), PAGE)]),
+            "all rows, of which none is kept": _seconds(lambda: _forgotten(project)),
+            "all rows": _seconds(lambda: [*rows(logs)]),
+            "one by its id": _seconds(lambda: project.find(found[-1].id)),
+            "`sessions list`": _seconds(lambda: _listed(env, cwd)),
+        }
+        runs = [_picked(env, cwd, found[-1]) for _ in range(RUNS)]
+        figures |= {name: min(run[name] for run in runs) for name in runs[0]}
+    table = {name: {"wall_s": seconds} for name, seconds in figures.items()}
+    measure.report(f"{SESSIONS:,} sessions, {size / 1e6:,.0f} MB", table)
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def _forgotten(project: Project) -> list[Row]:
+    (project.folder / CATALOGUE).unlink()
+    return [*rows(project.logs())]
+
+
+def _listed(env: dict[str, str], cwd: Path) -> None:
+    subprocess.run(
+        [measure.COMMAND, "sessions", "list"], env=env, cwd=cwd, check=True, capture_output=True
+    )
+
+
+def _picked(env: dict[str, str], cwd: Path, oldest: Row) -> dict[str, float]:
+    """Seconds of each step of the picker, until the oldest session goes on."""
+    child = pexpect.spawn(
+        measure.COMMAND, cwd=str(cwd), env={**env, "TERM": "xterm-256color"}, dimensions=(40, 100)
+    )
+    screen = pyte.Screen(100, 40)
+    stream = pyte.ByteStream(screen)
+
+    def until(seen: str) -> float:
+        while not re.search(seen, "\n".join(screen.display)):
+            stream.feed(child.read_nonblocking(65_536, timeout=20))
+        return time.perf_counter()
+
+    until("GREEN")
+    started = time.perf_counter()
+    child.send("/resume\r")
+    painted = until(rf"search:(.*\n){{{PAGE}}}.* kB")
+    whole = until(rf"{SESSIONS:,} *\n")
+    asked = time.perf_counter()
+    child.send(oldest.id)
+    found = until("1 of")
+    child.send("\r")
+    opened = until("goes on")
+    child.send("/quit\r")
+    child.expect(pexpect.EOF)
+    child.close()
+    return {
+        "picker: first rows painted": painted - started,
+        "picker: all can be found": whole - started,
+        "picker: the oldest found": found - asked,
+        "picker: it goes on": opened - found,
+    }
+
+
+def _fill(project: Project) -> int:
+    """Write the logs; their bytes."""
+    chance, total = random.Random(7), 0
+    tools = [{"name": f"Tool{n}", "description": "x" * 1_000} for n in range(27)]
+    for number in range(SESSIONS):
+        path = project.folder / "sessions" / f"20261101-{number:06}-{number:06x}" / NAME
+        log = Log.create(path)
+        for entry in _entries(chance, str(project.cwd), tools, path.parent.name, number):
+            log.append(entry)
+        log.close()
+        os.utime(path, (1.79e9 + number, 1.79e9 + number))
+        total += path.stat().st_size
+    return total
+
+
+def _entries(
+    chance: random.Random, cwd: str, tools: list[dict[str, object]], id: str, number: int
+) -> list[Entry]:
+    def words(count: int) -> str:
+        return " ".join(chance.choices(WORDS, k=count))
+
+    found: list[Entry] = [
+        Session(id=id, cwd=cwd, branch=f"topic/{number % 97}", version="0", model="m",
+                system="s" * 3_000, tools=tools),
+        User(content=words(20)),
+        User(content=words(50), source="environment"),
+        User(content=words(300), source="instructions"),
+    ]  # fmt: skip
+    result = "r" * (170_000 if number % LARGE == 0 else 2_500)
+    for call in range(chance.randrange(8, 28)):
+        use = {"type": "tool_use", "id": f"t{call}", "name": "Bash", "input": {"command": "ls"}}
+        said = {"type": "text", "text": words(12)}
+        found.append(Assistant(content=[said, use], usage={}, stop_reason="tool_use", model="m"))
+        found.append(ToolResult(tool_use_id=f"t{call}", content=result))
+    done = {"type": "text", "text": words(60)}
+    found.append(Assistant(content=[done], usage={}, stop_reason="end_turn", model="m"))
+    return [*found, End(status="ok")]
+
+
+if __name__ == "__main__":
+    main()
