@@ -17,7 +17,7 @@ from ..context import tokens
 from ..context.view import Result
 from ..context.window import Window
 from ..errors import CompactionFailed, RecordError
-from ..events import Compacted, Notice
+from ..events import Compacted, Notice, waiting
 from ..record.archive import FILES, append_conversation, write_files, write_summary
 from ..record.entries import Entry, Summary, User
 from ..record.ledger import Ledger
@@ -96,6 +96,7 @@ class Application:
         """The receipt, and a warning for each check that failed. `started` is a time of the
         monotonic clock."""
         first, last = summary.covers
+        ahead = f" · written ahead in {draft.seconds:.1f} s" if draft.ahead else ""
         kept, asked = summary.probes["sections"], summary.probes["recovery"]
         self.host.emit(
             Compacted(
@@ -106,7 +107,7 @@ class Application:
                 time.monotonic() - started,
                 draft.cost_usd,
                 last - first + 1,
-                f"#{first} to #{last} summarised by the {draft.by} · {_metrics(summary)}",
+                f"#{first} to #{last} summarised by the {draft.by}{ahead} · {_metrics(summary)}",
             )
         )
         if kept["kept"] < kept["critical"]:
@@ -130,7 +131,8 @@ class Application:
         """The summary as it would stand. What a person wrote is expanded by nothing. Raises
         CompactionFailed when it makes nothing smaller."""
         again = self.again(before)
-        fitted = await asyncio.to_thread(self._fitted, cut, draft, before, again)
+        with waiting(self.host.emit, "checking the summary"):
+            fitted = await asyncio.to_thread(self._fitted, cut, draft, before, again)
         if fitted.after >= before.tokens:
             raise CompactionFailed(
                 f"it would not be smaller: {before.tokens:,} tokens before, {fitted.after:,} after"

@@ -4,7 +4,7 @@ or the mechanical one where there is none yet. No model is asked, so it can be t
 import asyncio
 
 from ..errors import RecordError
-from ..events import Notice
+from ..events import Notice, waiting
 from ..record.checkpoints import Checkpoints, Facts
 from ..record.entries import Checkpoint
 from .host import Host
@@ -18,7 +18,8 @@ async def take(
     """Take a checkpoint and record it; None, with a warning told, when it cannot be written."""
     held, newest = facts(host, mode=mode), host.view.last_seq
     try:
-        taken = await asyncio.to_thread(checkpoints.take, held, trigger, newest)
+        with waiting(host.emit, "taking a checkpoint"):
+            taken = await asyncio.to_thread(checkpoints.take, held, trigger, newest)
     except RecordError as error:
         host.emit(Notice("warning", str(error)))
         return None

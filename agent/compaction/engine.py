@@ -11,12 +11,12 @@ import time
 from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
 from ..errors import CompactionFailed, LimitReached
-from ..events import Notice
+from ..events import Notice, waiting
 from ..record.entries import Entry, Mask, Note, Revert, Summary, taken_back
 from . import microcompact, preserve, renewal, summarize
 from .application import Application, most
@@ -133,10 +133,11 @@ class Engine:
         if document is not None:
             draft = Draft(document, 0.0, "person", render(document))
         elif prepared:
-            draft = await asyncio.shield(prepared.task)
+            with waiting(self.host.emit, "the summary, which is being written"):
+                draft = replace(await asyncio.shield(prepared.task), ahead=True)
         else:
             self._discard()
-            draft = await self._writer().write(cut, instructions)
+            draft = await self._writer().write(cut, instructions, tell=self.host.emit)
         self._discard()
         summary = await self._application.apply(cut, draft, trigger, before)
         self._calls, self._marked = 0, set()
@@ -148,7 +149,7 @@ class Engine:
         """The summary that `compact` would apply, and its text. Raises CompactionFailed."""
         self._discard()
         cut, before = self._cut(), self.host.measured()
-        draft = await self._writer().write(cut, instructions)
+        draft = await self._writer().write(cut, instructions, tell=self.host.emit)
         fitted = await self._application.fitted(cut, draft, before)
         return fitted.document, fitted.text
 
@@ -196,6 +197,11 @@ class Engine:
         revert = self.host.record(Revert(target=act.seq, reason="taken back by the person"))
         self.host.refold()
         return revert
+
+    @property
+    def preparing(self) -> bool:
+        """Whether a summary is being written in the background."""
+        return self._prepared is not None and not self._prepared.task.done()
 
     def settled(self) -> int | None:
         """The seq from which on results may still be cleared: a cache breakpoint stands there."""

@@ -19,7 +19,6 @@ from .policy import Policy
 LONGEST_ARGUMENT = 80  # characters of a call's main argument in a stub
 PATIENCE = 0.5  # share of the price of a rewrite that must have been wasted before it pays
 
-_ARGUMENTS = ("command", "pattern", "path")  # the first that a call has is its main one
 _ASIDE = ("description", "timeout")  # arguments that do not change what a call does
 _CHANGING = ("Write", "Edit")
 _KINDS = {  # categories of S3 that results of a tool can be of, besides "tool_results"
@@ -156,10 +155,8 @@ def _permitted(result: Result, fate: "_Fate | None", policy: Policy) -> bool:
 
 
 def _argument(result: Result) -> str:
-    """A call's main argument on one line, "" when it has none."""
-    given = result.call.input
-    argument = next((given[a] for a in _ARGUMENTS if isinstance(given.get(a), str)), "")
-    line = " ".join(argument.split())
+    """A call's main argument, cut to what a stub may have of it."""
+    line = result.call.argument
     return line if len(line) <= LONGEST_ARGUMENT else line[: LONGEST_ARGUMENT - 1] + "…"
 
 

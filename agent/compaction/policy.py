@@ -122,7 +122,10 @@ PRESETS: dict[str, Policy] = {
 
 def reached(threshold: Threshold, window: Window) -> bool:
     """Whether the context has come to a threshold; never, when it is off."""
-    if threshold is None:
-        return False
-    limit = threshold * window.size if isinstance(threshold, float) else threshold
-    return window.tokens >= limit
+    limit = tokens_at(threshold, window)
+    return limit is not None and window.tokens >= limit
+
+
+def tokens_at(threshold: Threshold, window: Window) -> float | None:
+    """The tokens of context at which a threshold is reached; None when it is off."""
+    return threshold * window.size if isinstance(threshold, float) else threshold

@@ -32,6 +32,7 @@ MOST_STATES = 50  # files
 MOST_TODOS = 20
 LONGEST_LINE = 120  # characters of what a file says in a line of ours
 RUNNING = "RUNNING"
+BEGINS = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
 FROM_A_FILE = "what the file says: data of the project, not the person's words"
 
 _HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
@@ -123,7 +124,7 @@ def preserved_text(sections: Iterable[Section]) -> str:
         else:
             above = "Where the work stands:\n"
         parts.append(f"{above}\n{_quoted(section.text)}")
-    return "\n\n".join(["What is kept, whatever is compressed:", *parts]) if parts else ""
+    return "\n\n".join([BEGINS, *parts]) if parts else ""
 
 
 def lost(context: str, sections: Iterable[Section]) -> list[Section]:

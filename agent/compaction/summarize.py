@@ -22,6 +22,7 @@ from .policy import Policy
 from .summary import Document, missing, render
 
 MARK = "[Conversation compressed]"
+PINNED = "\n\n## Pinned"  # begins what the person pinned, at the end of a summary's text
 BEGINS = "The context of this session is about to be compressed."  # see prompts/summary.md
 MOST_AFTER = 0.50  # of the window: what a rebuilt request may fill (S3 "Metrics")
 CAP_SHARE, CAP_LEAST, CAP_MOST = 0.05, 600, 8_000  # tokens of a summary
@@ -29,6 +30,7 @@ PINNED_MOST = 1_000  # tokens of a pinned item
 LONGEST_TOKEN = 16  # characters, of the text that is looked at for so many tokens
 KEPT_WORDS = 0.25  # of the window: what the words that are kept unanswered may fill
 SPARE = 0.01  # of the window, left free beside the summary call
+LINE = 500  # characters of an item that are looked at for its line
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def _plain(content: Any) -> str:
 def headline(item: Item) -> str:
     """One line that says what an item is."""
     block = item.blocks[0] if item.blocks else {}
-    told = " ".join(_told(item, block).split("\n\n", 1)[-1].split())
+    told = " ".join(_told(item, block).split("\n\n", 1)[-1].lstrip()[:LINE].split())
     what = {"tool_result": "result", "text": item.role}.get(str(block.get("type")), item.role)
     return f"{what}: {told[:60]}" if told else what
 
@@ -237,7 +239,7 @@ def text_of(document: Document, folder: Path, pins: Mapping[int, str]) -> str:
 
 def pinned(pins: Mapping[int, str]) -> str:
     """The last section of a summary's text: pinned items verbatim; "" when there are none."""
-    return "\n".join(["\n\n## Pinned", *(_pin(*pin) for pin in pins.items())]) if pins else ""
+    return "\n".join([PINNED, *(_pin(*pin) for pin in pins.items())]) if pins else ""
 
 
 def _pin(ref: int, text: str) -> str:

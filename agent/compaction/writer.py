@@ -5,11 +5,12 @@ is checked, asked for once more when it falls short, and merged with the summary
 facts are put right from the ledger when it is applied. Cancelling it changes nothing.
 """
 
+import time
 from dataclasses import dataclass, replace
 
 from ..context.window import Window
 from ..errors import ModelError, PromptTooLong
-from ..events import Notice
+from ..events import Emit, Event, Notice, Waiting, waiting
 from ..record.entries import Summary
 from . import summarize
 from .host import Host, Said
@@ -23,12 +24,19 @@ ATTEMPTS = 2
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A document, what asking for it cost, and who wrote it: model, ledger or person. `said` is its
-    text as it was written, before anything was added from records."""
+    text as it was written, before anything was added from records. It took `seconds`, `ahead` of
+    the need where the work went on meanwhile."""
 
     document: Document
     cost_usd: float | None
     by: str
     said: str
+    seconds: float = 0.0
+    ahead: bool = False
+
+
+def _silence(event: Event) -> None:
+    """Nobody waits for it."""
 
 
 @dataclass(slots=True)
@@ -38,8 +46,15 @@ class Writer:
     host: Host
     policy: Policy
 
-    async def write(self, cut: Cut, instructions: str = "") -> Draft:
-        """A document for the span of `cut`, merged with the summary that stands."""
+    async def write(self, cut: Cut, instructions: str = "", *, tell: Emit = _silence) -> Draft:
+        """A document for the span of `cut`, merged with the summary that stands. `tell` is told how
+        far it is, where that is waited for."""
+        started = time.monotonic()
+        with waiting(tell, "writing a summary"):
+            draft = await self._write(cut, instructions, tell)
+        return replace(draft, seconds=time.monotonic() - started)
+
+    async def _write(self, cut: Cut, instructions: str, tell: Emit) -> Draft:
         window = self.host.measured()
         previous = document_of(self.host.view.summary)
         if self.policy.summarizer == "mechanical":
@@ -48,7 +63,7 @@ class Writer:
         why = ""
         for _ in range(ATTEMPTS):
             try:
-                said, new = await self._ask(cut, instructions, window)
+                said, new = await self._ask(cut, instructions, window, tell)
             except ModelError as error:
                 why = error.message
                 break
@@ -69,7 +84,9 @@ class Writer:
         document = mechanical(ledger, words, previous)
         return Draft(document, 0.0, "ledger", render(document))
 
-    async def _ask(self, cut: Cut, instructions: str, window: Window) -> tuple[Said, Document]:
+    async def _ask(
+        self, cut: Cut, instructions: str, window: Window, tell: Emit
+    ) -> tuple[Said, Document]:
         asked = summarize.question(window, instructions)
         view, model, effort = self.host.view, self.host.model_id, self.host.effort
         own = self.policy.model in (None, model)  # another model cannot take this one's thinking
@@ -80,19 +97,23 @@ class Writer:
                 return said, parse(said.text)
             except PromptTooLong:
                 pass  # the estimate was too low: in chunks, then
-        return await self._ask_in_chunks(cut, asked, window)
+        return await self._ask_in_chunks(cut, asked, window, tell)
 
-    async def _ask_in_chunks(self, cut: Cut, asked: str, window: Window) -> tuple[Said, Document]:
+    async def _ask_in_chunks(
+        self, cut: Cut, asked: str, window: Window, tell: Emit
+    ) -> tuple[Said, Document]:
         whole: Document | None = None
         said = Said("", None, 0.0)
         spent: float | None = 0.0
-        for request in summarize.chunk_requests(
+        requests = summarize.chunk_requests(
             cut,
             window,
             asked,
             model=self.policy.model or self.host.model_id,
             effort=self.host.effort,
-        ):
+        )
+        for number, request in enumerate(requests, 1):
+            tell(Waiting(f"writing a summary, part {number} of {len(requests)}"))
             said = await self.host.ask_aside(request)
             spent = None if spent is None or said.cost_usd is None else spent + said.cost_usd
             if summarize.fault(said.text, said.stop_reason, window):

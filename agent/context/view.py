@@ -33,6 +33,9 @@ THINKING = ("thinking", "redacted_thinking")
 RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
 CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
 
+# The first of these arguments that a call has is its main one.
+_MAIN = ("command", "pattern", "path", "description", "query")
+
 
 @dataclass(slots=True)
 class Item:
@@ -62,6 +65,12 @@ class Call:
     seq: int
     name: str
     input: dict[str, Any]
+
+    @property
+    def argument(self) -> str:
+        """Its main argument on one line, "" when it has none."""
+        given = (self.input.get(name) for name in _MAIN)
+        return " ".join(next((text for text in given if isinstance(text, str)), "").split())
 
 
 @dataclass(frozen=True, slots=True)
