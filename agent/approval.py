@@ -120,7 +120,23 @@ class Approval:
 
     def remember(self, rule: str) -> None:
         """Allow what `rule` matches for the rest of the session."""
-        self._add("session", rule)
+        if rule not in self.rules()["session"]:
+            self._add("session", rule)
+
+    def forget(self, rule: str) -> bool:
+        """Allow it no longer, whoever allowed it; whether it was allowed."""
+        before = self.rules()
+        for kind in ("allow", "session"):
+            rules = self._rules[kind]
+            rules[:] = [pair for pair in rules if str(pair[0]) != rule]
+        return before != self.rules()
+
+    def with_rule(self, rule: str) -> "Approval":
+        """The same rules and mode as they are now, and one more that allows. Raises UsageError."""
+        wider = copy(self)
+        wider._rules = {**self._rules, "session": [*self._rules["session"]]}
+        wider._add("session", rule)
+        return wider
 
     def rules(self) -> Mapping[str, Sequence[str]]:
         """The rules by what they do, in the order of their force; for display."""

@@ -18,6 +18,7 @@ from .settings import KEYS, RULES, SECTIONS, Settings, build, by_key
 from .trust import is_trusted, reach, trust
 
 __all__ = [
+    "PROJECT_FILE",
     "Loaded",
     "Origin",
     "Row",
@@ -25,8 +26,11 @@ __all__ = [
     "config_home",
     "explain",
     "load",
+    "loosening",
+    "rules_in",
     "state_dir",
     "trust",
+    "user_file",
 ]
 
 PROJECT_FILE = ".agentrc"
@@ -126,6 +130,37 @@ def config_home(environ: Mapping[str, str]) -> Path:
     return _base(environ, "XDG_CONFIG_HOME", ".config") / "ctxagent"
 
 
+def user_file(environ: Mapping[str, str]) -> Path:
+    """The file of the user's own settings; it need not exist."""
+    named = environ.get(USER_FILE_VARIABLE)
+    if named:
+        return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow symlinks
+    return config_home(environ) / "agentrc"
+
+
+def rules_in(path: Path, data: bytes) -> list[tuple[str, str, str]]:
+    """The permission rules of a settings file with this content: the key of each such as `allow`,
+    the rule, and `FILE:LINE`. Raises ConfigError."""
+    return [
+        (key.name.partition(".")[2], rule, place)
+        for key, value, source, places in _document(path, data)
+        if key.shape is RULES
+        for rule, place in zip(value, places or [source] * len(value), strict=True)
+    ]
+
+
+def loosening(path: Path, data: bytes, environ: Mapping[str, str]) -> list[str]:
+    """Keys that a project file with this content could not set without the person's trust,
+    whatever the person's own file says now or later. Raises ConfigError."""
+    user = _user_file(environ)
+    now, defaults = _values(_read(user) if user else [])[0], _values([])[0]
+    return [
+        key.name
+        for key, value, *_ in _document(path, data)
+        if key.loosens(value, now[key.name]) or key.loosens(value, defaults[key.name])
+    ]
+
+
 def _home(environ: Mapping[str, str]) -> Path:
     try:
         return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
@@ -141,11 +176,9 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:
-    named = environ.get(USER_FILE_VARIABLE)
-    if named:
-        return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow symlinks
-    path = config_home(environ) / "agentrc"
-    return path if path.is_file() else None
+    """The same where it is, or must be, read."""
+    path = user_file(environ)
+    return path if environ.get(USER_FILE_VARIABLE) or path.is_file() else None
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:

@@ -51,11 +51,24 @@ def trust(path: Path, state_dir: Path) -> None:
     """Accept the file as it stands now. Raises ConfigError when it cannot be read or the
     acceptance cannot be kept."""
     try:
-        digest = hashlib.sha256(content(path)).hexdigest()
+        data = content(path)
+    except OSError as error:
+        raise _untrusted(path, error) from None
+    accept(path, data, state_dir)
+
+
+def accept(path: Path, data: bytes, state_dir: Path) -> None:
+    """Accept the file with this content and no other. Raises ConfigError when the acceptance
+    cannot be kept."""
+    digest = hashlib.sha256(data).hexdigest()
+    try:
         _write(state_dir, {**_accepted(state_dir), _name(path): digest})
     except OSError as error:
-        where = str(error.filename or path)
-        raise ConfigError(f"not trusted: {error.strerror}", where=where) from None
+        raise _untrusted(path, error) from None
+
+
+def _untrusted(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"not trusted: {error.strerror}", where=str(error.filename or path))
 
 
 def _store(state_dir: Path) -> Path:

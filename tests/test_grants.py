@@ -1,0 +1,135 @@
+"""What rules are offered for a call, what a rule means in words, which ones are wide."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent import grants
+from ctxagent.agent.approval import Approval
+from ctxagent.agent.errors import UsageError
+from ctxagent.agent.rules import parse_rule
+from ctxagent.tools.base import Params, Tool
+from ctxagent.tools.bash import Bash
+from ctxagent.tools.edit import Edit
+from ctxagent.tools.read import Read
+from ctxagent.tools.write import Write
+
+
+def call(tool: Tool[Params], text: str) -> Params:
+    given = {
+        "Bash": {"command": text},
+        "Read": {"path": text},
+        "Edit": {"path": text, "old_string": "a", "new_string": "b"},
+        "Write": {"path": text, "content": ""},
+    }
+    return tool.Params.model_validate(given[tool.name])
+
+
+def offered(tool: Tool[Params], text: str, cwd: Path, **rules: list[str]) -> tuple[str, ...]:
+    approval = Approval(cwd=cwd, **rules)  # type: ignore[arg-type]
+    verdict = approval.judge(tool, call(tool, text))
+    assert verdict.action == "ask"
+    return grants.offers(approval, tool, call(tool, text), verdict.rule, cwd)
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "rules"),
+    [
+        (Bash(), "npm test", ["Bash(npm test)", "Bash(npm test:*)", "Bash"]),
+        (
+            Bash(),
+            "git push origin main",
+            [
+                "Bash(git push origin main)",
+                "Bash(git push origin:*)",
+                "Bash(git push:*)",
+                "Bash",
+            ],
+        ),
+        (Bash(), "rm -rf build", ["Bash(rm -rf build)", "Bash"]),
+        (Bash(), "touch a*", ["Bash(touch a\\*)", "Bash(touch:*)", "Bash"]),
+        (Bash(), "cd web && npm test", ["Bash(cd web && npm test)", "Bash(npm test:*)", "Bash"]),
+        (Bash(), "mkdir a && touch b", ["Bash(mkdir a && touch b)", "Bash"]),
+        (Bash(), "cat <<E | sh\nrm x\nE", []),
+        (Bash(), "touch a\u200bb", []),
+        (Bash(), "touch \u202eb", []),
+        (Bash(), "make", ["Bash(make)", "Bash"]),
+        (Edit(), ".git/config", ["Edit(.git/config)", "Edit"]),
+        (Edit(), "src/a.py", ["Edit(src/a.py)", "Edit(src/**)", "Edit"]),
+        (Write(), "new.py", ["Edit(new.py)", "Edit"]),
+        (Read(), "/opt/x/y", ["Read(/opt/x/y)", "Read(/opt/x/**)", "Read"]),
+    ],
+)
+def test_rules_are_offered_from_the_narrowest_on(
+    tmp_path: Path, tool: Tool[Params], text: str, rules: list[str]
+) -> None:
+    assert list(offered(tool, text, tmp_path)) == rules
+
+
+def test_no_rule_is_offered_that_does_not_help(tmp_path: Path) -> None:
+    assert offered(Bash(), "git push", tmp_path, ask=["Bash(git push:*)"]) == ()
+    project, other = tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    (project / "out").symlink_to(other)
+    assert offered(Edit(), "out/x", project) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("Bash", "every command"),
+        ("Bash(npm test:*)", "any `npm test …` command"),
+        ("Bash(npm run *)", "any command like `npm run …`"),
+        ("Bash(make a\\*)", "this very command, word for word"),
+        ("Edit(src/**)", "changing files below src/"),
+        ("Edit(*.md)", "changing files like *.md"),
+        ("Edit(a\\*.md)", "changing a*.md"),
+        ("Read", "reading any file"),
+        ("Task(explore)", "subagents of type explore"),
+        ("Job", "any call of Job"),
+        ("Bash(", ""),
+    ],
+)
+def test_what_a_rule_means(rule: str, words: str) -> None:
+    assert grants.meaning(rule) == words
+
+
+WIDE = [
+    "Bash", "Bash(*)", "Bash(* x)", "Bash(python:*)", "Bash(python3 -c:*)", "Bash(sudo:*)",
+    "Bash(bash:*)", "Bash(env X=1:*)", "Bash(git:*)", "Bash(npm *)", "Bash(uv run:*)",
+    "Bash(rm:*)", "Bash(sh)", "Bash(python3)", "Bash(find:*)",
+    "Edit", "Edit(**)", "Edit(*)", "Edit(.)", "Edit(../**)",
+    "Edit(.git/**)", "Edit(~/**)", "Edit(/etc/**)", "Edit(/**)", "Write", "Read", "Read(~/**)",
+    "Read(~/.ssh/**)", "Read(/**)", "Grep",
+]  # fmt: skip
+NARROW = [
+    "Bash(npm test:*)", "Bash(npm test)", "Bash(sudo rm -rf /)", "Bash(git push:*)",
+    "Bash(python tools/gen.py:*)", "Bash(npm run *)", "Bash(pytest:*)", "Edit(src/**)",
+    "Edit(*.md)", "Edit(**/*.py)", "Edit(.git/config)", "Read(/etc/hosts)", "Read(~/notes/**)",
+    "Task", "Job", "Task(explore)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", WIDE)
+def test_wide_rules(rule: str, tmp_path: Path) -> None:
+    assert grants.wide(parse_rule(rule), tmp_path)
+
+
+@pytest.mark.parametrize("rule", NARROW)
+def test_rules_that_are_not_wide(rule: str, tmp_path: Path) -> None:
+    assert grants.wide(parse_rule(rule), tmp_path) == ""
+
+
+def test_a_rule_is_checked_against_the_call(tmp_path: Path) -> None:
+    approval, tool = Approval(cwd=tmp_path), Bash()
+    params = call(tool, "npm test && npm run build")
+    for rule in ("Bash(npm test:*)", "Bash(npm", "Bsh(npm test)"):
+        with pytest.raises(UsageError):
+            grants.check(approval, rule, tool, params, tmp_path)
+    approval.remember("Bash(npm run build)")
+    assert grants.check(approval, "Bash(npm test:*)", tool, params, tmp_path) == ""
+    assert grants.check(approval, "Bash(npm:*)", tool, params, tmp_path)
+    assert approval.rules()["session"] == ["Bash(npm run build)"], "nothing is kept by a check"
+    assert approval.forget("Bash(npm run build)")
+    assert not approval.forget("Bash(npm run build)")
