@@ -19,10 +19,15 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/completion.py
+	$(BIN)/python benchmarks/echo.py
+	$(BIN)/python benchmarks/interrupts.py
 	$(BIN)/python benchmarks/calls.py
 	$(BIN)/python benchmarks/long_run.py
 	$(BIN)/python benchmarks/recall.py
 	$(BIN)/python benchmarks/nothing_lost.py
+	$(BIN)/python benchmarks/sessions.py
+	$(BIN)/python benchmarks/markdown.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

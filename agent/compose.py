@@ -30,12 +30,13 @@ from .compaction.preserve import preserved_text
 from .context import tokens
 from .context.view import fold
 from .errors import CtxagentError, UsageError
-from .events import Ask, Emit, Notice, SessionOpened
+from .events import Ask, Emit, Notice, SessionOpened, waiting
 from .hooks import run_hooks
 from .launch import Choice, Launch
 from .loop import Loop
 from .model.base import UNKNOWN, Model, known
 from .recall import equip
+from .record.checkout import branch
 from .record.checkpoints import Checkpoints
 from .record.entries import Entry, Session, ToolResult
 from .record.handover import left_behind, listing
@@ -285,7 +286,11 @@ def change_model(loop: Loop, launch: Launch, id: str) -> None:
     if loop.log.last_seq:
         loop.record(
             Session(
-                id=loop.log.path.parent.name, cwd=str(launch.cwd), version=__version__, model=id
+                id=loop.log.path.parent.name,
+                cwd=str(launch.cwd),
+                branch=branch(launch.cwd),
+                version=__version__,
+                model=id,
             )
         )
 
@@ -316,6 +321,7 @@ def _opening(launch: Launch, loop: Loop, parts: _Parts) -> Session:
     return Session(
         id=loop.log.path.parent.name,
         cwd=str(launch.cwd),
+        branch=branch(launch.cwd),
         version=__version__,
         model=loop.model.id,
         system=None if system == loop.view.system else system,
@@ -349,13 +355,14 @@ def _renewal(launch: Launch, loop: Loop) -> list[Entry]:
 async def _hook(launch: Launch, loop: Loop, name: str, event: dict[str, Any]) -> str | None:
     """Run the person's commands for a point by name, if there are any."""
     commands = getattr(launch.settings.hooks, name)
-    return await run_hooks(
-        commands,
-        {"event": name, "session": loop.folder.name, **event},
-        cwd=launch.cwd,
-        env=loop.context.env,
-        warn=lambda text: loop.emit(Notice("warning", text)),
-    )
+    with waiting(loop.emit, f"the hooks of {name}" if commands else ""):
+        return await run_hooks(
+            commands,
+            {"event": name, "session": loop.folder.name, **event},
+            cwd=launch.cwd,
+            env=loop.context.env,
+            warn=lambda text: loop.emit(Notice("warning", text)),
+        )
 
 
 def _origins(entries: Sequence[Entry]) -> set[str]:

@@ -1,8 +1,8 @@
 """What happens now: the grammar that every front end reads. Events are ephemeral.
 
-A turn is  UserSaid · (CallStarted · (Waiting | ThinkingDelta | TextDelta | ToolDraft | Retrying)* ·
-CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Notice and
-Compacted anywhere.
+A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | ToolDraft |
+Retrying)* · CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with
+Waiting, Notice and Compacted anywhere.
 After `Retrying` the deltas of the broken attempt are void: a front end takes them back.
 
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished; up
@@ -12,7 +12,8 @@ it; the rest is summed up in AgentProgress, at most a few times a second.
 What must outlive the moment is an entry of the log, not an event.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -45,6 +46,15 @@ class Accepted:
     """The model has taken the request; `usage` is what it has charged for the prompt."""
 
     usage: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Something other than the model or a tool is waited for, where that may take a second or more:
+    `what` in a few words for people. It is over with the next event that says what goes on, or with
+    one whose `what` is empty."""
+
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,8 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """`text` is what the model reads; `details` is for people (diff, exit code, counts)."""
+    """`text` is what the model reads; `details` is for people (diff, exit code, counts). `ref` is
+    the seq of the entry that has the whole result."""
 
     id: str
     name: str
@@ -111,6 +122,7 @@ class ToolFinished:
     text: str
     seconds: float
     details: Mapping[str, Any] = field(default_factory=dict)
+    ref: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +201,7 @@ Event = (
     SessionOpened
     | UserSaid
     | CallStarted
+    | Waiting
     | Delta
     | CallFinished
     | ToolStarted
@@ -205,11 +218,37 @@ Event = (
 Emit = Callable[[Event], None]
 
 
+@contextmanager
+def waiting(emit: Emit, what: str) -> Iterator[None]:
+    """Tell what is waited for, and that it is over; with "" nothing is told."""
+    if what:
+        emit(Waiting(what))
+    try:
+        yield
+    finally:
+        if what:
+            emit(Waiting(""))
+
+
+def _no_rule(rule: str) -> str:
+    return ""
+
+
+def _not_settled() -> "Answer | None":
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A call waits for a person's permission. `rule` is the narrowest rule that would allow it;
     `diff` is what an edit would change; `reason` says why it is asked; `agent` is the subagent
-    that wants it, by id."""
+    that wants it, by id.
+
+    `offers` are rules that may be kept so that it is not asked again, from the narrowest on; where
+    there are none, no rule helps. `check` takes one as the person wrote it: UsageError says why it
+    is none or does not allow this call, and what it returns speaks against keeping it, "" for
+    nothing. `settled` gives the answer once rules or the mode have changed so that none is needed.
+    """
 
     tool: str
     title: str
@@ -218,16 +257,21 @@ class Question:
     reason: str
     diff: str | None = None
     agent: str = ""
+    offers: Sequence[str] = ()
+    check: Callable[[str], str] = _no_rule
+    settled: Callable[[], "Answer | None"] = _not_settled
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`remember` allows `Question.rule` for the rest of the session. `reason` goes to the model
-    with a refusal."""
+    """`reason` goes to the model with a refusal; with a permission it says why nobody had to be
+    asked. `rule` is one that allows the call; it is to be kept where `where` is not "": the file
+    that it was written to, or "session"."""
 
     allow: bool
-    remember: bool = False
     reason: str = ""
+    rule: str = ""
+    where: str = ""
 
 
 Ask = Callable[[Question], Awaitable[Answer]]

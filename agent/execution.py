@@ -9,7 +9,7 @@ interrupt, a crash or a kill loses none that was finished.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from ..tools.base import Context, Interrupted, Output, Params, Tool, ToolError
+from . import grants
 from .approval import Approval, Verdict
 from .compaction import demote
 from .compaction.policy import Policy
-from .events import Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
+from .events import Answer, Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
 from .record.archive import offload
 from .record.entries import Block, Entry, Note, ToolResult
 
@@ -109,7 +110,7 @@ class Execution:
             await self._allowed(tool, params, title, call["input"])
             started = time.monotonic()
             self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
-            output = await self._watched(tool, params, call)
+            output = await self.watched(tool, params, call["id"])
         except _Refused as refused:
             output = refused.output
         except Interrupted as interrupted:
@@ -120,16 +121,19 @@ class Execution:
             raise
         self._finish(call, title, output, time.monotonic() - started)
 
-    async def _watched(self, tool: Tool[Any], params: Params, call: Block) -> Output:
-        """The outcome, with what the call changed. What there is of it survives an interrupt."""
+    async def watched(self, tool: Tool[Any], params: Params, id: str) -> Output:
+        """The outcome of a call that may be made, with what it changed. Nothing is recorded.
+
+        Raises Interrupted with what there is of it, or CancelledError.
+        """
         if self.watch is None:
-            return await self._outcome(tool, params, call)
+            return await self._outcome(tool, params, id)
         token = await self.watch.before(tool, params)
         if self.before_change and token and (token.before is not None or token.edits is not None):
             await self.before_change()
         interrupted = False
         try:
-            output = await self._outcome(tool, params, call)
+            output = await self._outcome(tool, params, id)
         except Interrupted as interruption:
             output, interrupted = interruption.output, True
         try:
@@ -141,9 +145,9 @@ class Execution:
             raise Interrupted(output)
         return output
 
-    async def _outcome(self, tool: Tool[Any], params: Params, call: Block) -> Output:
+    async def _outcome(self, tool: Tool[Any], params: Params, id: str) -> Output:
         def tell(text: str) -> None:
-            self.emit(ToolOutput(call["id"], text))
+            self.emit(ToolOutput(id, text))
 
         try:
             return await tool.run(params, replace(self.context, progress=tell))
@@ -186,23 +190,58 @@ class Execution:
                 "it, or say in your answer what you would need.",
                 denied=True,
             )
-        diff = (await tool.preview(params, self.context)).get("diff")
-        answer = await self.ask(
-            Question(tool.name, title, given, verdict.rule, verdict.reason, diff)
-        )
+        answer = await self.ask(await self._question(tool, params, title, given, verdict))
         if answer.allow:
-            if answer.remember:
-                self.approval.remember(verdict.rule)
+            if answer.where:
+                self.approval.remember(answer.rule)
+            self._note_answer(tool, title, answer)
             return
-        self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True)
+        self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
         why = f" They say: {answer.reason}" if answer.reason else ""
         raise _Refused(f"The user declined this call.{why}", denied=True)
 
-    def _deny(self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool) -> None:
+    async def _question(
+        self,
+        tool: Tool[Any],
+        params: Params,
+        title: str,
+        given: dict[str, Any],
+        verdict: Verdict,
+    ) -> Question:
+        def settled() -> Answer | None:
+            now = self.approval.judge(tool, params)
+            allowed = now.action == "allow"
+            return Answer(True, reason=now.reason, rule=now.rule) if allowed else None
+
+        return Question(
+            tool.name,
+            title,
+            given,
+            verdict.rule,
+            verdict.reason,
+            (await tool.preview(params, self.context)).get("diff"),
+            offers=grants.offers(self.approval, tool, params, verdict.rule, self.context.cwd),
+            check=lambda rule: grants.check(self.approval, rule, tool, params, self.context.cwd),
+            settled=settled,
+        )
+
+    def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
+        """Record that a call which was asked about is allowed."""
+        given = "always" if answer.where else "not needed" if answer.reason else "yes"
+        data = {
+            "answer": given, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
+        }  # fmt: skip
+        self.record(Note(topic="permission", text=f"allowed: {tool.name} {title}", data=data))
+
+    def _deny(
+        self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool, answer: str = ""
+    ) -> None:
         denial = Denial(tool.name, title, verdict.rule, verdict.reason, asked)
         self.denials.append(denial)
         text = f"not authorised: {tool.name} {title}"
-        data = {"rule": verdict.rule, "reason": verdict.reason, "asked": asked}
+        data = {
+            "answer": answer, "rule": verdict.rule, "reason": verdict.reason, "asked": asked,
+        }  # fmt: skip
         self.record(Note(topic="permission", text=text, data=data))
 
     def _finish(self, call: Block, title: str, output: Output, seconds: float) -> None:
@@ -210,8 +249,8 @@ class Execution:
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
         if isinstance(content, str):
-            content, offloaded = self._demoted(call["name"], content, details)
-        self.record(
+            content, offloaded = self.demoted(call["name"], content, details)
+        recorded = self.record(
             ToolResult(
                 tool_use_id=call["id"],
                 content=content,
@@ -222,10 +261,13 @@ class Execution:
         )
         shown = content if isinstance(content, str) else output.text
         self.emit(
-            ToolFinished(call["id"], call["name"], title, output.is_error, shown, seconds, details)
-        )
+            ToolFinished(
+                call["id"], call["name"], title, output.is_error, shown, seconds, details,
+                recorded.seq,
+            )
+        )  # fmt: skip
 
-    def _demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
+    def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
         """The text, or the reference that stands for it once it is in a file of the session."""
         folder = self.context.session_dir
         if folder is None:
@@ -245,6 +287,14 @@ class Execution:
             return text, None
         details["tokens_saved"] = plan.saved
         return plan.reference, str(path.relative_to(folder))
+
+
+def denied(denials: Sequence[Denial]) -> dict[str, str] | None:
+    """What a turn's result says of them; None when there are none."""
+    if not denials:
+        return None
+    lines = [f"{d.tool} {d.title}: {d.reason}; allow it with --allow '{d.rule}'" for d in denials]
+    return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}
 
 
 def _json_error(raw: str) -> str:

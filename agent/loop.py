@@ -32,16 +32,8 @@ from .context.view import View, fold
 from .context.window import Window, measure
 from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
-from .events import (
-    Ask,
-    CallFinished,
-    CallStarted,
-    Emit,
-    Notice,
-    TurnFinished,
-    UserSaid,
-)
-from .execution import Denial, Execution
+from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
+from .execution import Denial, Execution, denied
 from .model.base import CACHE_WRITE, UNKNOWN, Limits, Model, Reply, cost, known
 from .record.archive import offload
 from .record.checkpoints import Checkpoints
@@ -135,20 +127,16 @@ class Loop:
         task does too. Raises RecordError alone: when nothing can be recorded, nothing may go on.
         """
         try:
-            first = not self._opened
-            if first:
-                self.record(self.opening())
-                self._opened = True
+            first = self._open()
             self.record(User(content=await self._offered(words)))
             self.emit(UserSaid(plain(words)))
             self.alignment.heard(plain(words))
             if first:
-                for entry in await asyncio.to_thread(self.surroundings):
-                    self.record(entry)
-            denied = len(self.denials)
+                await self._look_around()
+            before = len(self.denials)
             text = await self._until_answered()
-            unasked = [d for d in self.denials[denied:] if not d.asked]
-            finished = TurnFinished("denied" if unasked else "ok", text, _denied(unasked))
+            unasked = [d for d in self.denials[before:] if not d.asked]
+            finished = TurnFinished("denied" if unasked else "ok", text, denied(unasked))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             while task is not None and task.cancelling():
@@ -163,6 +151,24 @@ class Loop:
         self.alignment.turn_ended()
         self.emit(finished)
         return finished
+
+    async def begin(self) -> None:
+        """Record what a session begins with, for what comes before its first turn."""
+        if self._open():
+            await self._look_around()
+
+    def _open(self) -> bool:
+        """Whether the session is opened by this."""
+        if not (opened := self._opened):
+            self.record(self.opening())
+            self._opened = True
+        return not opened
+
+    async def _look_around(self) -> None:
+        with waiting(self.emit, "reading what the project says"):
+            found = await asyncio.to_thread(self.surroundings)
+        for entry in found:
+            self.record(entry)
 
     def _failed(self, error: Exception) -> TurnFinished:
         """How a turn ends that an error ended; recorded, with the traceback of a fault of ours."""
@@ -196,7 +202,8 @@ class Loop:
     async def window(self) -> Window:
         """The context's size and level now; asks the model for its limits at first use."""
         if self.limits is None:
-            self.limits = await self.model.limits()
+            with waiting(self.emit, "asking how much the model takes"):
+                self.limits = await self.model.limits()
         return self.measured()
 
     async def finish(self) -> None:
@@ -223,6 +230,13 @@ class Loop:
         """As `window`, from what is known without asking."""
         window = measure(self.view, (self.limits or UNKNOWN).window)
         return Window(round(window.tokens * self._short), window.size)
+
+    def reply_room(self) -> int:
+        """Tokens that the next reply may have; 0 when nothing fits."""
+        limits, wanted = self.limits or UNKNOWN, self.max_tokens or OUTPUT
+        if limits.source == "server" or known(self.model.id):  # no mere supposition
+            wanted = min(wanted, limits.output)
+        return self.measured().output(wanted)
 
     # What the engine asks of its host.
 
@@ -272,7 +286,7 @@ class Loop:
             if final and (not drifts or self.spending.is_spent):
                 return text_of(reply.content)
             if calls:
-                await self._execute(calls, reply)
+                await self.execution().run(calls, reply.broken, reply.stop_reason == "max_tokens")
                 odd = 0
             await self.alignment.realign(drifts)
             if notice is None:
@@ -298,13 +312,10 @@ class Loop:
 
     async def _ask(self) -> Reply:
         window = await self.window()
-        limits, wanted = self.limits or UNKNOWN, self.max_tokens or OUTPUT
-        if limits.source == "server" or known(self.model.id):  # no mere supposition
-            wanted = min(wanted, limits.output)
         request = wire(
             self.view,
             model=self.model.id,
-            max_tokens=window.output(wanted),
+            max_tokens=self.reply_room(),
             effort=self.effort,
             settled=self.engine.settled(),
         )
@@ -350,8 +361,9 @@ class Loop:
         if purpose == "turn":
             self.emit(CallFinished(reply.usage.to_json(), dollars, reply.stop_reason))
 
-    async def _execute(self, calls: list[dict[str, Any]], reply: Reply) -> None:
-        execution = Execution(
+    def execution(self) -> Execution:
+        """What runs tools here."""
+        return Execution(
             tools={tool.name: tool for tool in self.tools},
             approval=self.approval,
             context=self.context,
@@ -364,7 +376,6 @@ class Loop:
             watch=self.watch,
             before_change=self.snapshot,
         )
-        await execution.run(calls, reply.broken, reply.stop_reason == "max_tokens")
 
     async def snapshot(self) -> None:
         """Record what the files are like before a turn changes them, once a turn."""
@@ -380,10 +391,3 @@ class Loop:
             if words and any(b.get("type") == "text" for b in item.blocks):
                 break
         return ""
-
-
-def _denied(denials: Sequence[Denial]) -> dict[str, str] | None:
-    if not denials:
-        return None
-    lines = [f"{d.tool} {d.title}: {d.reason}; allow it with --allow '{d.rule}'" for d in denials]
-    return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}

@@ -46,7 +46,7 @@ Clearing = Literal["auto", "every-call", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, off
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Mode = Literal["plan", "ask", "accept-edits", "bypass"]  # from the strictest to the laxest
-Theme = Literal["auto", "dark", "light"]
+Theme = Literal["auto", "dark", "light", "ansi"]
 Editing = Literal["emacs", "vi"]
 
 MODEL_ID = matching("the id of a model", rf"(?!\s){_VISIBLE}+")
@@ -326,7 +326,12 @@ class UiSettings:
     """[ui]"""
 
     theme: Annotated[
-        Theme, Key(one_of(Theme), 'Colours for a "dark" or a "light" background; "auto" guesses.')
+        Theme,
+        Key(
+            one_of(Theme),
+            'Colours for a "dark" or "light" background; "ansi": the terminal\'s sixteen; '
+            '"auto" finds out.',
+        ),
     ] = "auto"
     editing_mode: Annotated[Editing, Key(one_of(Editing), "Keys of the input line.")] = "emacs"
     plain: Annotated[bool, Key(SWITCH, "Lines only: no colour, nothing animated or redrawn.")] = (

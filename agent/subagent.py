@@ -37,6 +37,7 @@ from .events import (
     TextDelta,
     ToolStarted,
     TurnFinished,
+    Waiting,
 )
 from .launch import Bounds
 from .loop import Loop
@@ -327,6 +328,8 @@ class _Progress:
             self._report(" ".join(f"{event.name} {event.title}".split())[:120])
         elif isinstance(event, TextDelta):
             self._report("writing")
+        elif isinstance(event, Waiting) and event.what and self._calls:
+            self._report(event.what)
         elif isinstance(event, Retrying):
             self._report(f"retry {event.attempt} of {event.of}: {event.reason}"[:120])
 

@@ -47,8 +47,8 @@ from .support.screen import Terminal
 from .support.seat import Desk, Glass, Seat, drive
 from .support.server import Say, Server
 from .support.validator import validate
+from .support.watch import Watch, seen
 from .test_commands import Desk as CommandDesk
-from .test_render import Watch, plain
 from .test_repl import RECORD
 
 USED = {"input": 1_000, "cache_read": 500, "cache_creation": 0, "output": 40}
@@ -57,7 +57,7 @@ USED = {"input": 1_000, "cache_read": 500, "cache_creation": 0, "output": 40}
 class WideWatch(Watch):
     @property
     def text(self) -> str:
-        return plain(*self.printed, width=200)
+        return seen(*self.printed, width=200)
 
 
 def started(number: int) -> list[Event]:
@@ -71,11 +71,11 @@ def started(number: int) -> list[Event]:
 def test_a_running_subagent_is_one_line_under_its_call() -> None:
     watch = Watch()
     watch.show(*started(1))
-    assert watch.live == "● Task  explore: part 1\n  explore · part 1 · starting\n"
+    assert watch.live == "\n● Task  explore: part 1\n  explore · part 1 · starting\n"
     watch.now += 12
     watch.show(AgentProgress("a1", 12, 30, 23_400, "ORANGE", 'Grep "x"'))
     assert watch.live == (
-        "● Task  explore: part 1  12 s · esc to stop\n"
+        "\n● Task  explore: part 1  12 s · esc to stop\n"
         '  explore · part 1 · 12 calls · 23,400 tokens ORANGE · Grep "x"\n'
     )
     watch.show(AgentProgress("a1", 1, 0, 9, "GREEN", ""))
@@ -92,7 +92,7 @@ def test_several_side_by_side_have_one_headline_and_a_line_each() -> None:
     assert head == "● Task  5 subagents, 1 of them waiting"
     assert [line.split(" · ")[1] for line in lines] == ["part 1", "part 2", "part 3", "part 4"]
     watch.show(ToolStarted("grep", "Grep", "x", {}))
-    assert watch.live.startswith("● Grep  x\n● Task  5 subagents")
+    assert watch.live.startswith("\n● Grep  x\n● Task  5 subagents")
 
 
 def test_progress_changes_one_line_and_the_others_stay() -> None:
@@ -102,13 +102,13 @@ def test_progress_changes_one_line_and_the_others_stay() -> None:
     before = watch.live.split("\n")
     watch.show(AgentProgress("a3", 2, 5, 6_000, "GREEN", "Read b.py"))
     after = watch.live.split("\n")
-    assert [n for n, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1] == [3]
+    assert [n for n, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1] == [4]
 
 
 def test_a_long_line_of_progress_is_cut() -> None:
     watch = Watch()
     watch.show(*started(1), AgentProgress("a1", 2, 5, 6_000, "GREEN", "Read " + "x" * 300))
-    assert [len(line) <= 80 for line in watch.live.split("\n")] == [True] * 3
+    assert [len(line) <= 80 for line in watch.live.split("\n")] == [True] * 4
 
 
 def test_the_end_of_a_subagent_stands_with_its_answer() -> None:
@@ -122,7 +122,7 @@ def test_the_end_of_a_subagent_stands_with_its_answer() -> None:
     watch.show(result, AgentFinished("a1", "limit", 1.0, USED, None))
     assert watch.text == (
         "❯ go\n\n● Task  explore: part 2  34 s\n  done · 34.2 s · 1,540 tokens · $0.1234\n"
-        "  line 0\n  line 1\n  line 2\n  line 3\n  … +14 lines\n  line 18\n  line 19\n"
+        "  line 0\n  line 1\n  line 2\n  line 3\n  … +14 lines (ctrl-o)\n  line 18\n  line 19\n"
     )
     watch.show(TurnFinished("interrupted", ""))
     assert "  explore · part 1 · ended by a limit · 1.0 s · 1,540 tokens · price not known\n" in (
@@ -149,10 +149,10 @@ def test_what_a_subagent_tells_has_its_name() -> None:
 
 def test_where_nothing_is_painted_the_start_is_printed() -> None:
     printed: list[object] = []
-    transcript = Transcript(printed.append, theme="auto", paints=False)
+    transcript = Transcript(printed.append, paints=False)
     for event in (*started(1), AgentProgress("a1", 2, 5, 6_000, "GREEN", "Read")):
         transcript.show(event)
-    assert plain(*printed) == "  explore · part 1 · started\n"
+    assert "  explore · part 1 · started\n" in seen(*printed)
 
 
 def test_nothing_of_a_subagent_acts_on_the_terminal() -> None:
@@ -160,7 +160,7 @@ def test_nothing_of_a_subagent_acts_on_the_terminal() -> None:
     watch.show(ToolStarted("1", "Task", evil, {}), AgentStarted("a", evil, evil))
     watch.show(AgentProgress("a", 1, 1, 1, "RED", evil))
     live = watch.live
-    assert live.count("\n") == 2
+    assert live.count("\n") == 3
     watch.transcript.ask(Question("Bash", evil, {"command": evil}, "", "", agent="a"))
     watch.show(AgentFinished("a", "done", 1.0, USED, None), TurnFinished("ok", ""))
     for text in (live, watch.text):
@@ -324,7 +324,10 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         assert re.search(rf"{name} +built in +.*{built_in}", seen)
     prompts = [totals.own.usage.prompt, totals.agents.usage.prompt]
     assert re.search(rf"conversation +2 +{prompts[0]:,} ", seen)
-    assert re.search(rf"subagents +3 +{prompts[1]:,} ", seen)
+    used = [totals.by_agent[id] for id in ids]
+    for what, each in zip(("the left", "the right"), used, strict=True):
+        assert re.search(rf"general: {what} +{each.calls} +{each.usage.prompt:,} ", seen)
+    assert re.search(rf"all +5 +{sum(prompts):,} ", seen)
     assert f"input       {sum(prompts):,}\n" in seen
 
 
@@ -448,7 +451,8 @@ def test_a_subagent_in_a_plain_terminal_and_in_headless_runs(tmp_path: Path) -> 
     shown = terminal.text()
     assert b"\x1b" not in terminal.raw
     assert "\n  explore · find it · started\n" in shown
-    assert re.search(r"● Task  explore: find it.*\n  done · [\d.]+ s · [\d,]+ tokens · ", shown)
+    ended = r"Task is done: explore: find it.*\n  done · [\d.]+ s · [\d,]+ tokens · "
+    assert re.search(ended, shown)
     told = [line for line in done.stderr.splitlines() if line.startswith("subagent ")]
     assert told[0] == "subagent explore · find it · started"
     assert re.fullmatch(
@@ -476,5 +480,6 @@ def test_cost_has_compaction_apart(tmp_path: Path) -> None:
     calls = [e for e in read(talk.loop.log.path).entries if isinstance(e, Assistant)]
     said, summary = [e.usage for e in calls[:2]], calls[2].usage
     assert re.search(rf"conversation +2 +{sum(u['input'] for u in said):,} +", shown)
-    assert re.search(rf"compaction +1 +{summary['input']:,} +{summary['output']:,} +not", shown)
-    assert "subagents" not in shown
+    own, wrote = f"{summary['input']:,}", f"{summary['output']:,}"
+    assert re.search(rf"compaction +1 +{own} +0% +{wrote} +not known", shown)
+    assert "verification" not in shown

@@ -48,6 +48,7 @@ MAY = {
     "agent.hooks": {"agent.errors", "tools.base", "tools.process"},
     "agent.launch": {"agent.settings", "agent.model.base"},
     "agent.spending": {"agent.launch", "agent.errors"},
+    "agent.bill": {"agent.record", "agent.model.base"},
     "agent.agents": {"agent.trust", "tools.base"},
     "agent.subagent": {
         *CORE, "agent.agents", "agent.compaction", "agent.launch", "agent.loop", "agent.spending",
@@ -57,12 +58,21 @@ MAY = {
     "agent.replies": {
         "agent.context.wire", "agent.errors", "agent.events", "agent.model.base",
     },
-    "agent.execution": {*CORE, "agent.approval", "agent.changes", "agent.compaction", "tools.base"},
+    "agent.grants": {
+        "agent.approval", "agent.errors", "agent.rules", "agent.shell", "tools.base",
+    },
+    "agent.keeping": {
+        "agent.config", "agent.errors", "agent.rules", "agent.toml", "agent.trust",
+    },
+    "agent.execution": {
+        *CORE, "agent.approval", "agent.changes", "agent.compaction", "agent.grants", "tools.base",
+    },
     "agent.loop": {
         *CORE, "agent.agents", "agent.alignment", "agent.approval", "agent.changes",
         "agent.compaction", "agent.execution",
         "agent.model.base", "agent.replies", "agent.spending", "tools.base", "tools.job",
     },
+    "agent.manual": {*CORE, "agent.loop", "tools.base", "tools.bash"},
     "agent.compose": {
         *CORE, "agent.agents", "agent.approval", "agent.changes", "agent.compaction", "agent.hooks",
         "agent.launch", "agent.loop", "agent.subagent",
@@ -72,7 +82,8 @@ MAY = {
     "agent.doctor": {*CORE, "agent.config", "agent.settings"},
     # Front ends know events, and the conversation they are handed for their commands.
     "agent.ui": {
-        *CORE, "agent.approval", "agent.compaction", "agent.loop", "agent.recovery",
+        *CORE, "agent.approval", "agent.bill", "agent.compaction", "agent.grants",
+        "agent.keeping", "agent.loop", "agent.manual", "agent.recovery",
         "agent.settings", "tools.listing", "tools.capture",
     },
     "agent.demo": {

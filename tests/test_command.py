@@ -442,7 +442,7 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     assert "Ran 4 tests" in done.stdout
     assert "OK" in done.stdout
     for shown in (  # every layer, on real results
-        "Offloaded Content Reference",
+        "lines (/unfold)",
         "1 old result cleared",
         "summarised by the model",
         "order 4541 took 12 ms",

@@ -1,22 +1,24 @@
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.context import tokens
 from ctxagent.agent.context.wire import wire
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import Step
 from ctxagent.agent.record.entries import Assistant, Pin, Summary, Unpin
-from ctxagent.agent.ui import commands, render
-from ctxagent.agent.ui.input import PrivateHistory, rank
+from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.look import render
+from ctxagent.agent.ui.screen.menu import Menu, Option
 from ctxagent.agent.ui.subagents import Subagents
 
 from .support.conversation import Conversation
@@ -34,9 +36,11 @@ class Desk:
         self.model = ""
         self.left = False
         self.answers: list[str] = []
+        self.picked = ""  # the key of what is chosen from menus
         self.edited = ""  # what the editor makes of any text
         self.waited: list[str] = []
         self.subagents = Subagents()
+        self.rules = None
 
     @property
     def session(self) -> str:
@@ -65,6 +69,14 @@ class Desk:
 
     def doing(self, text: str) -> None:
         self.waited.append(text)
+
+    def everywhere(self) -> Sequence[Path]:
+        return self.logs
+
+    async def pick(self, menu: Menu) -> Option | None:
+        options = [*chain.from_iterable(menu.load(0))]
+        self.printed += "".join(f"{option.key} {option.title}\n" for option in options)
+        return next((o for o in options if o.key == self.picked), None)
 
     async def choose(self, choices: str, keys: str) -> str:
         assert all(f"[{key}]" in choices for key in keys)
@@ -141,13 +153,10 @@ def test_context_names_the_largest_item(desk: Desk) -> None:
     window = desk.loop.measured()
     assert shown[0].startswith(f"{window.tokens:,} of 200,000 tokens")
     assert "GREEN" in shown[0]
-    assert "user: result of Read" in shown[2]
-    assert shown[2].split()[0] == "#4"
-    rows = {line.split()[0]: int(line.split()[1].replace(",", "")) for line in shown[2:8]}
-    view = desk.loop.view
-    assert rows["system"] == round(tokens.estimate(view.system) * view.ratio)
-    assert "the schemas of 9 tools" in "".join(shown)
-    assert abs(sum(rows.values()) - view.size * view.ratio) < len(rows)
+    heading = next(n for n, line in enumerate(shown) if line.split() == ["largest", "tokens"])
+    assert shown[heading + 1].split()[0] == "#4"
+    assert shown[heading + 1].endswith("result: Read big.txt")
+    assert shown[heading + 2].endswith("call: Read big.txt")
 
 
 def test_cost(desk: Desk) -> None:
@@ -163,6 +172,10 @@ def test_permissions(desk: Desk) -> None:
     assert desk.loop.approval.mode == "plan"
     with pytest.raises(UsageError, match="no mode 'yolo'"):
         desk.run("/permissions yolo")
+    assert "forgotten: Bash(make:*)" in desk.run("/permissions forget Bash(make:*)")
+    assert "make" not in desk.run("/permissions")
+    with pytest.raises(UsageError, match=r"no rule Bash\(make:\*\) allows"):
+        desk.run("/permissions forget Bash(make:*)")
 
 
 def test_effort_and_model(desk: Desk) -> None:
@@ -210,12 +223,15 @@ def test_going_to_other_sessions(desk: Desk, tmp_path: Path) -> None:
     other.parent.mkdir()
     other.write_bytes(desk.loop.log.path.read_bytes())
     desk.logs = [desk.loop.log.path, other]
-    assert "other" in desk.run("/resume")
+    assert "other what is in big.txt?" in desk.run("/resume")
+    desk.picked = "other"
+    desk.run("/resume")
     desk.run("/resume 2")
     desk.run("/resume oth")
     desk.run("/fork")
     desk.run("/clear")
     assert desk.opened == [
+        {"resume": "other"},
         {"resume": "other"},
         {"resume": "oth"},
         {"resume": desk.session, "fork": True},
@@ -244,6 +260,23 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
     (desk.cwd / "new.txt").write_text("x")
     assert "new.txt (new)" in desk.run("/diff")
     assert not (desk.cwd.parent / "ran").exists()
+
+
+def test_diff_shows_each_file_folded_and_one_whole(desk: Desk) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (desk.cwd / "other.txt").write_text("as it was\n")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *arguments], cwd=desk.cwd, check=True)
+    subprocess.run([*git, "config", "color.ui", "always"], cwd=desk.cwd, check=True)
+    (desk.cwd / "big.txt").write_text("".join(f"line {n}\n" for n in range(300)))
+    (desk.cwd / "other.txt").write_text("as it is\n")
+    shown = desk.run("/diff")
+    assert "2 files changed" in shown
+    assert "1 - as it was\n  1 + as it is\n" in shown
+    assert re.search(r"… \+\d+ lines \(/diff PATH\)", shown)
+    assert "+ line 299" not in shown
+    assert "300 + line 299" in desk.run("/diff big.txt")
+    assert "nothing has changed" in desk.run("/diff none.txt")
 
 
 def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, Desk]:
@@ -419,14 +452,14 @@ def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
     assert ": mind the number" in desk.run("/pin mind the number")
     entry, words = talk.of(Pin)
     assert (entry.ref, entry.text) == (2, "what is in big.txt?")
-    assert (words.ref, words.text) == (None, "mind the number")
+    assert (words.ref, words.text) == (words.seq - 1, "mind the number")
     listed = desk.run("/pin").split("\n")
-    assert [line.split()[0] for line in listed[:2]] == ["#2", f"#{words.seq}"]
-    assert desk.loop.context.recall(words.seq) == "mind the number"
+    assert [line.split()[0] for line in listed[:2]] == ["#2", f"#{words.ref}"]
+    assert "mind the number" in (desk.loop.context.recall(words.ref or 0) or "")
     desk.run("/compact")
     (summary,) = talk.of(Summary)
     assert summary.text.endswith(
-        f"\n\n## Pinned\n#2: what is in big.txt?\n#{words.seq}: mind the number"
+        f"\n\n## Pinned\n#2: what is in big.txt?\n#{words.ref}: mind the number"
     )
     assert "#2 is no longer pinned" in desk.run("/unpin 2")
     assert talk.of(Unpin)[0].ref == 2
@@ -466,23 +499,3 @@ def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
 def test_quit(desk: Desk) -> None:
     desk.run("/quit")
     assert desk.left
-
-
-def test_paths_are_ranked() -> None:
-    paths = ["src/pricing.py", "tests/test_pricing.py", "docs/price.md", "p/r/i/c/e", "README.md"]
-    assert rank("pric", paths, 9) == [
-        "docs/price.md",
-        "src/pricing.py",
-        "tests/test_pricing.py",
-        "p/r/i/c/e",
-    ]
-    assert rank("SRC/", paths, 9)[0] == "src/pricing.py"
-    assert rank("", paths, 2) == ["README.md", "docs/price.md"]
-    assert rank("(", paths, 9) == []
-
-
-def test_history_in_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    history = PrivateHistory(str(tmp_path / "file" / "history"))
-    history.append_string("words")
-    assert history.get_strings() == ["words"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import CtxagentError
-from ctxagent.agent.ui.editor import edit
+from ctxagent.agent.ui.input.editor import edit
 
 
 def script(folder: Path, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The log: append, read, repair, lock; sessions: find, fork, export."""
+"""The log: append, read, repair, lock; sessions: find, fork."""
 
 import contextlib
 import json
@@ -39,8 +39,9 @@ from ctxagent.agent.record.entries import (
     encode,
 )
 from ctxagent.agent.record.ledger import Ledger
+from ctxagent.agent.record.listing import row
 from ctxagent.agent.record.log import Log, parse_line, read
-from ctxagent.agent.record.sessions import Project, every_log, export, row
+from ctxagent.agent.record.sessions import Project, every_log
 from ctxagent.agent.record.totals import Totals
 from ctxagent.agent.recovery import recovered
 
@@ -308,19 +309,6 @@ def test_a_fork_is_a_copy_with_an_id_of_its_own(tmp_path: Path) -> None:
     assert (copy.parent / "offloaded" / "a.md").read_text() == "big"
     assert read(project.fork(path)).entries == read(path).entries
     assert path.read_bytes() == before
-
-
-def test_export(tmp_path: Path) -> None:
-    path = session(tmp_path, "one")
-    log, _ = Log.open(path)
-    log.append(ToolResult(tool_use_id="a", content="```\nfence\n```", is_error=True))
-    log.close()
-    text = export(path, "md")
-    assert "## User · #2\n\none" in text
-    assert "````\n```\nfence\n```\n````" in text
-    assert [e["kind"] for e in json.loads(export(path, "json"))] == [
-        "session", "user", "assistant", "tool_result",
-    ]  # fmt: skip
 
 
 def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:

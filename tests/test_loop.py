@@ -20,6 +20,7 @@ from ctxagent.agent.events import (
     ToolOutput,
     ToolStarted,
     TurnFinished,
+    Waiting,
 )
 from ctxagent.agent.launch import Bounds
 from ctxagent.agent.model.scripted import Step
@@ -48,7 +49,7 @@ def test_a_turn_is_recorded_in_order(project: Path) -> None:
     assert "1\talpha" in talk.of(ToolResult)[0].content
     assert talk.loop.totals.calls == 2
     assert talk.loop.totals.tool_calls == 1
-    told = [type(e).__name__ for e in talk.events if not isinstance(e, TextDelta)]
+    told = [type(e).__name__ for e in talk.events if not isinstance(e, TextDelta | Waiting)]
     assert told == [
         "UserSaid", "CallStarted", "Accepted", "ToolDraft", "CallFinished", "ToolStarted",
         "ToolFinished", "CallStarted", "Accepted", "CallFinished", "TurnFinished",
@@ -292,7 +293,8 @@ def test_an_oversize_result_goes_to_a_file_before_it_is_sent(project: Path) -> N
 
 def test_permission_is_asked_by_the_loop(project: Path) -> None:
     ask, questions = answering(
-        Answer(allow=True, remember=True), Answer(allow=False, reason="not that file")
+        Answer(allow=True, rule="Bash(touch a:*)", where="session"),
+        Answer(allow=False, reason="not that file"),
     )
     talk = Conversation(
         project,
@@ -313,7 +315,13 @@ def test_permission_is_asked_by_the_loop(project: Path) -> None:
     refused = talk.of(ToolResult)[-1]
     assert refused.is_error
     assert refused.content == "The user declined this call. They say: not that file"
-    assert [n.topic for n in talk.of(Note)] == ["permission"]
+    always, no = talk.of(Note)
+    assert (always.topic, always.text) == ("permission", "allowed: Bash touch a")
+    assert always.data["answer"] == "always"
+    assert (always.data["rule"], always.data["where"]) == ("Bash(touch a:*)", "session")
+    assert (no.topic, no.text) == ("permission", "not authorised: Write c.txt")
+    assert (no.data["answer"], no.data["reason"]) == ("no", "not that file")
+    assert talk.loop.ledger.denials == [no.text]
 
 
 def test_where_nobody_can_be_asked_the_call_is_denied_and_the_rule_named(project: Path) -> None:

@@ -52,6 +52,8 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
         "ctxagent/agent/prompts/system.md",
         "ctxagent/py.typed",
         "ctxagent/agent/demo.toml",
+        "ctxagent/agent/record/export/page.css",
+        "ctxagent/agent/record/export/page.js",
     } <= {*names}
     assert not [name for name in names if "/tests/" in name]
 

@@ -22,7 +22,8 @@ from ctxagent.agent.record.sessions import Project
 from ctxagent.agent.record.stale import HASHED, LOOKED_AT, stale
 from ctxagent.agent.record.worktree.signatures import sha256
 from ctxagent.agent.recovery import SIZES, level, recovered
-from ctxagent.agent.ui import commands, render
+from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.look import render
 
 from .support.command import Place
 from .support.conversation import Conversation

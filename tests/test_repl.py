@@ -23,7 +23,7 @@ from ctxagent.agent.record.log import read
 from ctxagent.agent.settings import UiSettings
 from ctxagent.agent.ui import mode
 from ctxagent.agent.ui.repl import Repl
-from ctxagent.agent.ui.terminal import SteadyOutput
+from ctxagent.agent.ui.screen.terminal import SteadyOutput
 
 from .support.seat import (
     CTRL_C,
@@ -85,14 +85,16 @@ def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until("[a]lways this session: Bash(mktemp")
+        await seat.until("[a]lways")
         seat.press("a")
+        await seat.until("? Bash(echo x >> /dev/null; mktemp -d -p .)")
+        seat.press(ENTER)
         await seat.until("Both ran.")
 
     _, glass = drive(desk, act)
     assert len(list(desk.cwd.iterdir())) == 2
     assert glass.all().count("Bash wants to run") == 1
-    assert "for this session: Bash(mktemp" in glass.all()
+    assert "· for this session" in " ".join(glass.all().split())
 
 
 def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
@@ -144,14 +146,14 @@ def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
         seat.say("write it")
         await seat.until("[y]es")
         for n in range(60):  # all of it: a question is never cut
-            assert f"+line {n}\n" in seat.glass.all()
+            assert f"+ line {n}\n" in seat.glass.all()
         seat.press("y")
         await seat.until("Written.")
 
     _, glass = drive(desk, act)
     assert (desk.cwd / "a.txt").read_text() == new
     assert "● Write  a.txt" in glass.all()
-    assert "lines\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
+    assert "lines (ctrl-o)\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
 
 
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
@@ -254,6 +256,27 @@ def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
 
     drive(desk, act)
     assert desk.said() == ["hi"]
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_words_are_taken_back_while_the_session_opens(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    desk.gate = gate = asyncio.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until(lambda: bool(seat.repl._waiting))
+        seat.press(key)
+        await seat.until(lambda: not seat.repl._waiting)
+        seat.press(" there")
+        await seat.until("❯ hi there")
+        gate.set()
+        await seat.until(lambda: seat.repl.conversation.is_open)
+        seat.press(ENTER)
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert desk.said() == ["hi there"]
 
 
 def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> None:
@@ -500,8 +523,8 @@ def test_commands_that_change_the_session(tmp_path: Path) -> None:
         await seat.until(lambda: len(desk.loops) == 2)
         seat.say("second words")
         await seat.until("Two.")
-        seat.say("/resume")
-        await seat.until("first words")
+        seat.say("/sessions")
+        await seat.until("go on with one")
         seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
         await seat.until("goes on, with")
         seat.say("third words")
@@ -620,7 +643,7 @@ def test_without_colour(tmp_path: Path) -> None:
         await seat.until("Some code")
 
     glass.output = lambda: SteadyOutput(  # type: ignore[method-assign]
-        glass, lambda: glass.size, default_color_depth=ColorDepth.DEPTH_1_BIT, enable_cpr=False
+        glass, lambda: glass.size, ColorDepth.DEPTH_1_BIT
     )
     drive(desk, act, glass=glass)
     codes = {c for found in re.findall(r"\x1b\[([0-9;]*)m", glass.raw) for c in found.split(";")}

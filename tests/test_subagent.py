@@ -381,7 +381,8 @@ def test_questions_name_the_subagent_and_rules_and_mode_are_live(tmp_path: Path)
         questions.append(question)
         if len(questions) == 2:
             talk.loop.approval.mode = "bypass"
-        return Answer(True, remember=len(questions) == 1)
+        kept = len(questions) == 1
+        return Answer(True, rule=question.rule * kept, where="session" * kept)
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
         commands = ["touch a", "touch a", "touch b", "touch c", "rm a"]

@@ -37,10 +37,10 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.see("fix the bug in @calc.py")
         terminal.press("enter")
         terminal.see("touch made && echo yes")
-        terminal.see("Bash(touch made:*)")
+        terminal.see("[a]lways")
         assert not (place.project / "made").exists()
         terminal.type("y")
-        shown = terminal.see(lambda text: "a + b" in text and "Edit(calc.py)" in text)
+        shown = terminal.see(lambda text: "a + b" in text and "edits are asked about" in text)
         assert (place.project / "made").exists()
         assert "return a - b" in shown
         assert "a - b" in (place.project / "calc.py").read_text()
@@ -50,7 +50,7 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.type("now something long\r")
         terminal.see("sleep 300")
         terminal.type("y")
-        terminal.see("under way")
+        terminal.see(lambda text: (place.project / "pid").exists())
         terminal.press("ctrl-c")
         terminal.see("nterrupted")
         with pytest.raises(ProcessLookupError):
@@ -72,7 +72,7 @@ def test_no_with_a_reason_reaches_the_model(place: Place) -> None:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("❯")
         terminal.type("go\r")
-        terminal.see("Bash(touch a:*)")
+        terminal.see("[y]es")
         terminal.type("n")
         terminal.type("not in this folder\r")
         terminal.see("As you wish.")
@@ -248,7 +248,8 @@ def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
     terminal.type("typed while it is imported")
     terminal.see("typed while it is imported")
     terminal.press("ctrl-c")
-    gate.write_text("go\n")
+    opened = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)  # fails where nothing is being imported
+    os.close(opened)
     terminal.type("/quit\r")
     terminal.leave()
 
@@ -258,7 +259,7 @@ def test_the_demo_in_a_terminal(place: Place) -> None:
     terminal.see("scripted")
     text = terminal.see("all four tests pass")
     assert "FAILED (failures=1)" in text
-    assert "+    return (whole * (1 - discount)).quantize(CENT)" in text
+    assert "+     return (whole * (1 - discount)).quantize(CENT)" in text
     assert terminal.leave() == 0
     assert place.logs() == []
 

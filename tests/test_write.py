@@ -278,3 +278,9 @@ def test_a_diff_applies_with_patch(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").write_text(before)
     subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=True)
     assert (tmp_path / "a").read_text() == after + "end"
+
+
+def test_a_person_is_asked_about_the_whole_change(context: Context) -> None:
+    content = "".join(f"line {n}\n" for n in range(2_000)) + "x" * 50_000 + "\n"
+    shown = preview(context, "long", content)["diff"]
+    assert [line[1:] for line in shown.splitlines()[3:]] == content.splitlines()

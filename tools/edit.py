@@ -61,7 +61,7 @@ class Edit(Tool[EditParams]):
             edited = await asyncio.to_thread(_plan, params, context)
         except ToolError:
             return {}
-        return {"diff": edited.change.diff.text}
+        return {"diff": edited.change.diff.whole}
 
 
 def _plan(params: EditParams, context: Context) -> _Edited:

@@ -135,7 +135,7 @@ class Process:
         try:
             self._signal(signal.SIGTERM)
             for _ in range(GRACE):
-                if not self.survivors():
+                if not (self._tree.stands() or self.survivors()):
                     break
                 await asyncio.sleep(0.01)
         finally:
@@ -245,6 +245,10 @@ class Tree:
         self._mark = mark
         self._sessions = {leader}
         self._born = {leader: born}
+
+    def stands(self) -> bool:
+        """Whether one of those found last is alive. Cheap: many trees may end at once."""
+        return any(born and birth(pid) == born for pid, born in self._born.items())
 
     def members(self) -> set[int]:
         table = _table()

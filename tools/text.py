@@ -150,9 +150,11 @@ def number(lines: list[str], first: int, limit: int = 300) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """A unified diff, bounded; `added` and `removed` count lines, those not shown included."""
+    """A unified diff: `text` is bounded for a record, `whole` is not, for a person who is asked.
+    `added` and `removed` count all lines."""
 
     text: str
+    whole: str
     added: int
     removed: int
 
@@ -160,16 +162,17 @@ class Diff:
 def compare(before: str | None, after: str, name: str) -> Diff:
     """What makes `after` of `before`; None is a file that does not exist. Line ends don't count.
 
-    At most DIFF_LINES lines and about DIFF_CHARS characters, with a note of what was left out.
+    Bounded to DIFF_LINES lines and about DIFF_CHARS characters, with a note of what was left out.
     """
     lines = list(_hunks(_ended(before or ""), _ended(after)))
     if not lines:
-        return Diff("", 0, 0)
+        return Diff("", "", 0, 0)
     source = "/dev/null" if before is None else f"a/{name}"
     head = [f"--- {source}", f"+++ b/{name}"]
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)
-    return Diff("\n".join(head + _bounded(lines)) + "\n", added, removed)
+    text, whole = ("\n".join([*head, *body]) + "\n" for body in (_bounded(lines), lines))
+    return Diff(text, whole, added, removed)
 
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[str]:

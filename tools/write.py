@@ -39,7 +39,7 @@ class Write(Tool[WriteParams]):
             change = await asyncio.to_thread(_plan, params, context)
         except ToolError:
             return {}
-        return {"diff": change.diff.text}
+        return {"diff": change.diff.whole}
 
 
 def _plan(params: WriteParams, context: Context) -> Change:

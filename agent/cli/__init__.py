@@ -6,6 +6,7 @@ Imports of anything heavy stand inside the commands that need them, so that `--v
 
 import asyncio
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -33,12 +34,14 @@ from .options import (
     say,
     steady_streams,
     task_of,
+    with_rules,
 )
 from .preserve import preserve, rules
 from .recover import recover
 from .sessions import sessions
 
 if TYPE_CHECKING:
+    from ..config import Loaded
     from ..doctor import Finding
     from ..events import Ask, Emit
     from ..loop import Loop
@@ -98,6 +101,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--append-system-prompt", metavar="TEXT", default="")
+@click.option("--plain", is_flag=True, help="Lines only, as a screen reader likes them.")
 @click.option("--verbose", is_flag=True)
 @click.pass_context
 def main(context: click.Context, /, **options: Any) -> None:
@@ -161,13 +165,13 @@ def doctor(options: dict[str, Any], id: str | None, fetch_tokenizer: bool) -> No
     """Check the set-up, or one session's log."""
 
     def run() -> int:
-        from ..doctor import check_session, check_setup, fetch
+        from ..doctor import check_session, fetch
 
         project = project_of(options)
         if fetch_tokenizer:
             findings = [fetch()]
         elif id is None:
-            findings = check_setup(load(options), project.state)
+            findings = _look_over(load(options), project.state)
         else:
             findings = check_session(project.find(id))
         for finding in findings:
@@ -180,6 +184,16 @@ def doctor(options: dict[str, Any], id: str | None, fetch_tokenizer: bool) -> No
 
 def _row(finding: "Finding") -> tuple[str, str, str]:
     return "ok" if finding.ok else "FAIL", finding.what, finding.found
+
+
+def _look_over(loaded: "Loaded", state: Path) -> "list[Finding]":
+    """What is found of the set-up, and of what the terminal can do."""
+    from ..doctor import Finding, check_setup
+    from ..ui.screen.capabilities import of_process, rows
+
+    ui = loaded.settings.ui
+    seen = rows(of_process(ui), shutil.get_terminal_size(), ui.theme)
+    return [*check_setup(loaded, state), *(Finding(*row) for row in seen)]
 
 
 def _is_headless(options: dict[str, Any]) -> bool:
@@ -206,6 +220,8 @@ def _headless(options: dict[str, Any]) -> NoReturn:
 
 def _repl(options: dict[str, Any]) -> int:
     from ..config import explain
+    from ..keeping import RuleFiles
+    from ..record.sessions import every_log
     from ..ui.backing import Backing
     from ..ui.repl import Repl
 
@@ -215,6 +231,8 @@ def _repl(options: dict[str, Any]) -> int:
     choice_of(options)  # what is wrong with it is told before the prompt is there
     for line in loaded.notices:
         say(f"note: {line}", err=True)
+
+    rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
 
     async def open_session(
         emit: "Emit",
@@ -227,10 +245,11 @@ def _repl(options: dict[str, Any]) -> int:
         def build() -> "Loop":
             from ..compose import open_loop
 
+            now = with_rules(launch, rules.allow)
             if prior is not None:
-                return open_loop(replace(launch, prior=prior), Choice(), emit=emit, ask=ask)
+                return open_loop(replace(now, prior=prior), Choice(), emit=emit, ask=ask)
             choice = Choice(id=resume, fork=fork) if resume else choice_of(options)
-            return open_loop(launch, choice, emit=emit, ask=ask)
+            return open_loop(now, choice, emit=emit, ask=ask)
 
         return await asyncio.to_thread(build)
 
@@ -240,9 +259,7 @@ def _repl(options: dict[str, Any]) -> int:
         change_model(loop, launch, id)
 
     def checks() -> list[tuple[str, str, str]]:
-        from ..doctor import check_setup
-
-        return [_row(finding) for finding in check_setup(loaded, project.state)]
+        return [_row(finding) for finding in _look_over(loaded, project.state)]
 
     backing = Backing(
         open=open_session,
@@ -251,12 +268,25 @@ def _repl(options: dict[str, Any]) -> int:
         history=project.folder / "history",
         warm=_warm,
         sessions=project.logs,
+        everywhere=lambda: every_log(project.state),
         copy=project.fork,
         settings=lambda: [row[:3] for row in explain(loaded)],
         checks=checks,
+        models=_models,
         set_model=set_model,
+        rules=rules,
     )
     return asyncio.run(Repl(backing, loaded.settings.ui).run())
+
+
+def _models() -> list[tuple[str, str]]:
+    """The models that are known, with window and prices."""
+    from ..model.base import MODELS
+
+    return [
+        (id, f"{limits.window:,} tokens · ${price.input:g} in, ${price.output:g} out per million")
+        for id, (limits, price) in MODELS.items()
+    ]
 
 
 def _warm() -> None:

@@ -5,8 +5,9 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -137,6 +138,8 @@ def load(options: dict[str, Any]) -> "Loaded":
     ):
         if options[name] is not None:
             flags.append(f"{key}={options[name]}")
+    if options["plain"]:
+        flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
     flags += [f"permissions.deny={rule}" for rule in options["deny"]]
     return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
@@ -192,6 +195,12 @@ def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch
         bounds=Bounds(options["max_turns"], options["max_budget_usd"]),
         trust=loaded.trust_dir,
     )
+
+
+def with_rules(launch: Launch, allow: Sequence[str]) -> Launch:
+    """The same, where these rules allow."""
+    permissions = replace(launch.settings.permissions, allow=tuple(allow))
+    return replace(launch, settings=replace(launch.settings, permissions=permissions))
 
 
 def check_key(launch: Launch) -> None:

@@ -9,6 +9,7 @@ the first byte, obeys any retry-after, and takes a stream that broke off for a f
 import asyncio
 import gc
 import os
+import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
@@ -35,6 +36,7 @@ _ELSEWHERE = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ASKING = 5.0  # seconds the server has to say what it knows of a model
 _LINGER = 0.5  # seconds to read on to the end of the stream: its connection is used again
+_SHORT = 0.001  # seconds for which the import keeps other threads waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,9 @@ def warm() -> "Future[None]":
 
 
 def _load(done: "Future[None]") -> None:
-    collecting = gc.isenabled()
+    collecting, interval = gc.isenabled(), sys.getswitchinterval()
     gc.disable()  # thousands of modules and nothing to collect: a tenth to a third less
+    sys.setswitchinterval(_SHORT)  # who types meanwhile waits for several turns with each key
     try:
         import anthropic.resources.messages  # noqa: F401
     except ImportError as error:
@@ -97,6 +100,8 @@ def _load(done: "Future[None]") -> None:
     else:
         done.set_result(None)
     finally:
+        sys.setswitchinterval(interval)
+        gc.freeze()  # the next collection would stop everything, to look through all of it
         if collecting:
             gc.enable()
 

@@ -84,12 +84,14 @@ class Session(Entry):
     """A process opened the session. `system` and `tools` are None where they are as before.
 
     They are recorded because what the model was told is part of the prefix of every request.
-    `parent` is `{"id", "seq"}` of the session this one was forked from.
+    `parent` is `{"id", "seq"}` of the session this one was forked from. `branch` is that of git at
+    `cwd`, "" for none; it stands before what is large, so that a list of sessions finds it cheaply.
     """
 
     kind: ClassVar[str] = "session"
     id: str
     cwd: str
+    branch: str = ""
     version: str
     model: str
     system: str | None = None
@@ -99,12 +101,15 @@ class Session(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
-    """Words that go to the model. `source` says whose: person, environment, instructions or
-    notice."""
+    """Words that go to the model. `source` says whose: person, environment, instructions, notice,
+    note (what the person pins in words of their own) or shell: a command that the person ran, with
+    `details` and `offloaded` as in the result of Bash; its output is the last block."""
 
     kind: ClassVar[str] = "user"
     content: Content
     source: str = "person"
+    details: dict[str, Any] = field(default_factory=dict)
+    offloaded: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +292,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
          "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
-         "description"),
+         "description", "branch"),
         _TEXT,
     ),
     **dict.fromkeys(("system", "stop_reason", "message_id", "offloaded", "snapshot"), (str, _NONE)),

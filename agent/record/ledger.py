@@ -102,11 +102,14 @@ class Ledger:
                 if block.get("type") == "tool_use" and entry.purpose == "turn":
                     self._calls[str(block.get("id"))] = str(block.get("name"))
         elif isinstance(entry, User):
-            if entry.source == "person":
+            if entry.source == "shell":
+                self._add_by_hand(entry)
+            elif entry.source == "person":
                 self._words.append((entry.seq, plain(entry.content)))
         elif isinstance(entry, Note):
             if entry.topic == "permission":
-                self._denials.setdefault(entry.text, entry.seq)
+                if _is_denial(entry):
+                    self._denials.setdefault(entry.text, entry.seq)
             elif entry.topic == "decision":
                 self._decided[entry.seq] = [entry.text]
             elif entry.topic == "phase":
@@ -250,13 +253,17 @@ class Ledger:
 
     def _add_result(self, entry: ToolResult) -> None:
         tool = self._calls.pop(entry.tool_use_id, "")
+        self._add_facts(entry, tool, tool)
+
+    def _add_facts(self, entry: ToolResult, tool: str, by: str) -> None:
+        """What a result of a tool tells; `by` says who changed what has changed."""
         if entry.offloaded:
             self._offloaded[entry.offloaded] = entry.seq
         details = entry.details
         if not isinstance(details, dict):
             return
         path, command = details.get("path"), details.get("command")
-        self._add_changes(details, tool, entry.seq)
+        self._add_changes(details, by, entry.seq)
         if isinstance(details.get("head"), str):
             self.head = details["head"]
         if tool == "Bash" and isinstance(command, str):
@@ -272,6 +279,14 @@ class Ledger:
         elif tool == "Read" and isinstance(path, str):
             self._add_reading(self.absolute(path), entry.seq)
             self._add_seen(details)
+
+    def _add_by_hand(self, entry: User) -> None:
+        """A command that the person ran tells the same as one of the agent's, but for whose it is.
+        What it said is the last block."""
+        said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
+        failed = entry.details.get("exit_code") != 0
+        ended = ToolResult(tool_use_id="", content=said, is_error=failed, details=entry.details)
+        self._add_facts(replace(ended, seq=entry.seq, offloaded=entry.offloaded), "Bash", "user")
 
     def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
         for row in _changes(details):
@@ -331,6 +346,12 @@ class Ledger:
                 if still := self._failing.pop(one, None):
                     self._resolved.append((still, entry.seq))
         self._commands.append(fact)
+
+
+def _is_denial(note: Note) -> bool:
+    """Whether a note of permission is of a call that was not allowed."""
+    answer = note.data.get("answer") if isinstance(note.data, dict) else None
+    return answer in (None, "", "no")
 
 
 def _changes(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

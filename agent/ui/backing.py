@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..events import Ask, Emit
 
 if TYPE_CHECKING:
+    from ..keeping import RuleFiles
     from ..loop import Loop
 
 
@@ -44,9 +45,10 @@ def _keep_single(log: Path, upto: int) -> Path:
 class Backing:
     """`history` is a file, None for none. `warm` runs in a thread once the prompt is painted.
 
-    `sessions` gives the project's logs, newest first; `copy` copies one up to an entry; `settings`
-    gives rows of key, value and origin, `checks` what was found wrong or right; `set_model` changes
-    a conversation's model.
+    `sessions` gives the project's logs, newest first, `everywhere` those of all projects; `copy`
+    copies one up to an entry; `settings` gives rows of key, value and origin, `checks` what was
+    found wrong or right, `models` the models that are known and what each is; `set_model` changes a
+    conversation's model; `rules` are the files that a person's rules are kept in.
     """
 
     open: Opener
@@ -55,7 +57,10 @@ class Backing:
     history: Path | None = None
     warm: Callable[[], None] = _nothing
     sessions: Callable[[], Sequence[Path]] = list
+    everywhere: Callable[[], Sequence[Path]] = list
     copy: Callable[[Path, int], Path] = _keep_single
     settings: Callable[[], Sequence[Sequence[str]]] = list
     checks: Callable[[], Sequence[Sequence[str]]] = list
+    models: Callable[[], Sequence[Sequence[str]]] = list
     set_model: Callable[["Loop", str], None] = _keep_model
+    rules: "RuleFiles | None" = None

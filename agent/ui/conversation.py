@@ -1,18 +1,19 @@
 """The conversation that is open: opened, left for another one, and told what was chosen for all."""
 
 import asyncio
-from collections.abc import Iterable
+import time
 from typing import TYPE_CHECKING
 
 from ..errors import CtxagentError
 from ..events import Ask, Emit
+from ..record.checkout import branch
+from ..record.listing import last_exchange
 from . import mode, status
 from .backing import Backing
 from .commands import MODES
 
 if TYPE_CHECKING:
     from ..loop import Loop
-    from ..record.entries import Entry
 
 
 class Conversation:
@@ -25,12 +26,17 @@ class Conversation:
         self._loop: Loop | None = None
         self._model = ""  # chosen here, for every one from then on
         self._mode_then: str = ""  # of the newest turn
-        self._opening = True
-        self._branch = status.branch(backing.cwd)
+        self._opening, self._since = True, time.monotonic()
+        self._branch = branch(backing.cwd)
 
     @property
     def is_open(self) -> bool:
         return self._loop is not None
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the first one is on its way."""
+        return self._opening
 
     @property
     def loop(self) -> "Loop":
@@ -84,11 +90,15 @@ class Conversation:
         self._mode_then = self.loop.approval.mode
 
     def end_turn(self) -> None:
-        self._branch = status.branch(self._backing.cwd)
+        self._branch = branch(self._backing.cwd)
+
+    def share(self) -> float | None:
+        """How full the context is; None when no session is open."""
+        return self._loop.measured().share if self._loop else None
 
     def status(self, width: int) -> list[status.Fragment]:
         if self._loop is None:
-            return [("", "opening the session …" if self._opening else "no session is open")]
+            return [("", self._opening_for() if self._opening else "no session is open")]
         window = self._loop.measured()
         now = status.Status(
             model=self._loop.model.id,
@@ -98,24 +108,26 @@ class Conversation:
             level=window.level,
             cost_usd=self._loop.totals.cost_usd,
             agents=len(self._loop.context.agents),
-            jobs=sum(job.process.running for job in self._loop.context.jobs.values()),
+            jobs=self._jobs,
+            effort=self._loop.effort or "",
+            preparing=self._loop.engine.preparing,
         )
         return status.line(now, width)
+
+    def _opening_for(self) -> str:
+        waited = time.monotonic() - self._since
+        return "opening the session …" + (f" {waited:.0f} s" if waited >= 1 else "")
+
+    @property
+    def runs_beside(self) -> bool:
+        """Whether something that the status line tells of goes on without a turn."""
+        return self._loop is not None and (self._loop.engine.preparing or self._jobs > 0)
+
+    @property
+    def _jobs(self) -> int:
+        jobs = self._loop.context.jobs.values() if self._loop is not None else ()
+        return sum(job.process.running for job in jobs)
 
     async def close(self) -> None:
         if self._loop is not None:
             await self._loop.close()
-
-
-def last_exchange(entries: "Iterable[Entry]") -> tuple[str, str]:
-    """The person's last words and the last answer to them, "" for what there is none of."""
-    from ..record.entries import Assistant, User
-    from ..record.sessions import plain
-
-    said = answer = ""
-    for entry in entries:
-        if isinstance(entry, User) and entry.source == "person":
-            said, answer = plain(entry.content), ""
-        elif isinstance(entry, Assistant) and entry.purpose == "turn":
-            answer = plain([b for b in entry.content if b.get("type") == "text"]) or answer
-    return said, answer

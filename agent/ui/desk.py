@@ -1,12 +1,12 @@
 """What commands may see and do of the REPL, as the registry's `Desk` says it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .backing import Backing
 from .conversation import Conversation
 from .questions import Questions
-from .screen import Screen
+from .screen.base import Screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,14 +29,18 @@ class CommandDesk:
     ) -> None:
         self.cwd = backing.cwd
         self.sessions = backing.sessions
+        self.everywhere = backing.everywhere
         self.settings = backing.settings
-        self.checks = backing.checks
+        self.models = backing.models
+        self.rules = backing.rules
         self.set_model = conversation.set_model
         self.choose = questions.choose
         self.edit = screen.edit
+        self.pick = screen.pick
         self.offer = screen.restore
         self.leave = screen.exit
         self._copy = backing.copy
+        self._checks = backing.checks
         self._conversation = conversation
         self._screen = screen
         self._transcript = transcript
@@ -53,6 +57,10 @@ class CommandDesk:
     def subagents(self) -> "Subagents":
         return self._transcript().subagents
 
+    def checks(self) -> Sequence[Sequence[str]]:
+        used = self._screen.palette
+        return [*self._checks(), *([("ok", "theme in use", used)] if used else [])]
+
     def put(self, *renderables: "RenderableType") -> None:
         self._transcript().put("command", *renderables)
         self._screen.touch()
@@ -60,7 +68,7 @@ class CommandDesk:
     async def reopen(
         self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
-        from . import render
+        from .look import render
 
         left_at = await self._conversation.reopen(resume=resume, fork=fork, prior=prior)
         if left_at:
@@ -68,6 +76,10 @@ class CommandDesk:
 
     def copy(self, upto: int) -> str:
         return self._copy(self.loop.log.path, upto).parent.name
+
+    async def unfold(self) -> None:
+        await self._transcript().unfold(lambda ref: self.loop.recall(ref))
+        self._screen.touch()
 
     def doing(self, text: str) -> None:
         self._transcript().doing(text)

@@ -28,9 +28,10 @@ from ..events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    Waiting,
 )
 from ..record.totals import Totals
-from . import signals
+from .screen import signals
 from .subagents import Subagents
 from .visible import clean, fit
 
@@ -94,6 +95,8 @@ class Headless:
         elif isinstance(event, ToolFinished):
             mark = "failed" if event.is_error else "done"
             self._say(f"  {mark} in {event.seconds:.1f} s")
+        elif isinstance(event, Waiting) and event.what:
+            self._say(f"waiting: {event.what}")
         elif isinstance(event, Compacted):
             from . import report
 

@@ -15,16 +15,17 @@ from prompt_toolkit.input import Input
 
 from ..errors import CtxagentError, UsageError
 from ..events import Event, Notice, UserSaid
-from . import signals, status
+from . import status
 from .backing import Backing
-from .commands import Command, parse
+from .commands import Command, Offer, fitting, parse
 from .conversation import Conversation
 from .desk import CommandDesk
-from .output import SteadyOutput
 from .questions import Questions
-from .terminal import screen_for
+from .screen import signals
+from .screen.choice import screen_for
+from .screen.output import SteadyOutput
 from .waiting import Waiting
-from .work import Background, Work
+from .work import BEAT, Background, Work
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,17 +56,19 @@ class Repl:
         self.screen = screen_for(
             self, cwd=backing.cwd, ui=ui, history=backing.history, input=input, output=output
         )
-        self._theme = ui.theme
         self._shown: Transcript | None = None
         self._waiting = Waiting()
         self._sending = ""  # words that waited and are not yet recorded
         self._work = Work(self.screen.touch)
-        self._questions = Questions(self.screen, lambda q: self._transcript().ask(q), self._at_once)
+        self._questions = Questions(
+            self.screen, lambda q: self._transcript().ask(q), self._at_once, backing.rules
+        )
         self.conversation = Conversation(backing, self.emit, self._questions.permission)
         self._desk = CommandDesk(
             backing, self.conversation, self.screen, self._questions, self._transcript
         )
         self._background = Background(self.screen.exit)  # a fault in it is raised by `run`
+        self._watching = False
         self._scripted = False
         self._exit_code = 0
 
@@ -98,24 +101,38 @@ class Repl:
 
     @property
     def working(self) -> bool:
-        return self._work.running or self._scripted
+        waits = self.conversation.is_opening and bool(self._waiting)
+        return self._work.running or self._scripted or waits
 
     def submit(self, words: str) -> None:
         if self._at_once(words):
-            return
-        self._waiting.add(words)
+            self._waiting.drop()
+        else:
+            self._waiting.add(words)
         self.screen.touch()
 
     def interrupt(self) -> None:
         """Stop what runs. Words that wait are given back: they were meant for its end."""
         if self._scripted:
             self._stop()
-        elif self._work.cancel() and (unsent := self.recall()):
-            self.screen.restore(unsent)
+        elif self._work.cancel() or not self._work.running:
+            if unsent := self._waiting.take_back():
+                self.screen.restore("\n".join(unsent))
+            self.screen.touch()
 
-    def recall(self) -> str:
+    def earlier(self, words: str) -> str | None:
         self.screen.touch()
-        return self._waiting.take_back()
+        return self._waiting.earlier(words)
+
+    def later(self, words: str) -> str | None:
+        self.screen.touch()
+        return self._waiting.later(words)
+
+    def drop(self) -> None:
+        self._waiting.drop()
+
+    async def offers(self, place: str) -> Sequence[Offer]:
+        return await fitting(self._desk, place)
 
     def leave(self) -> None:
         self.screen.exit()
@@ -128,6 +145,9 @@ class Repl:
         if not self._scripted:
             self._background.start(leave_when_done())
 
+    def unfold(self) -> None:
+        self._background.start(self._desk.unfold())
+
     def cycle_mode(self) -> None:
         self.conversation.cycle_mode()
         self.screen.touch()
@@ -136,9 +156,11 @@ class Repl:
         words = [*filter(None, [self._sending]), *self._waiting]
         if not words and self._shown is None:
             return []
-        from . import render
+        from .look import render
 
-        return [*self._transcript().live(), *map(render.waiting, words)]
+        shown = self._transcript().live()
+        above = [""] if words and not shown else []
+        return [*shown, *above, *map(render.waiting, words)]
 
     def status(self, width: int) -> list[status.Fragment]:
         return self.conversation.status(width)
@@ -164,9 +186,10 @@ class Repl:
         """Open the session, then serve what is submitted, for good."""
         await asyncio.to_thread(_load_transcript)
         try:
-            await self._desk.reopen()
+            async with self._work.beating():
+                await self._desk.reopen()
         except CtxagentError as error:
-            self._tell(error)
+            self.tell(error)
         while True:
             self.screen.touch()
             await self._one(await self._waiting.next())
@@ -178,7 +201,7 @@ class Repl:
             found = parse(words)
         except UsageError as error:
             self._echo(words)
-            self._tell(error)
+            self.tell(error)
             return
         if found and found[0].slow:
             await self._work.run(self._command(words, *found))
@@ -202,8 +225,18 @@ class Repl:
             if finished is not None:
                 self._note(EXIT_CODES[finished.status])
         except CtxagentError as error:
-            self._tell(error)
+            self.tell(error)
         self.conversation.end_turn()
+        if not self._watching:
+            self._background.start(self._watch())
+
+    async def _watch(self) -> None:
+        """Keep the status line true, for as long as something goes on after a turn."""
+        self._watching = True
+        while self.conversation.runs_beside:
+            await asyncio.sleep(BEAT)
+            self.screen.touch()
+        self._watching = False
 
     def _at_once(self, words: str) -> bool:
         """Whether the words are a command that need not wait for what runs; it is started then."""
@@ -221,13 +254,13 @@ class Repl:
         try:
             await command.run(self._desk, argument)
         except CtxagentError as error:
-            self._tell(error)
+            self.tell(error)
         except asyncio.CancelledError:
             self._transcript().show(Notice("info", "interrupted; nothing has changed"))
             raise
 
     def _echo(self, words: str) -> None:
-        from . import render
+        from .look import render
 
         if not self.screen.echoes:
             self._transcript().put("words", render.words(words))
@@ -246,14 +279,14 @@ class Repl:
 
     async def _end(self) -> None:
         """Let everything that runs come to its end."""
-        unsent = self.recall()
+        unsent = self._waiting.take_back()
         await self._work.end(PATIENCE)
         await self._background.end()
         try:
             if unsent:
-                from . import render
+                from .look import render
 
-                self._desk.put(render.notice("info", f"not sent: {unsent}"))
+                self._desk.put(*(render.notice("info", f"not sent: {words}") for words in unsent))
             if self.conversation.is_open and not self._scripted:
                 await self._part(self.conversation.loop)
         finally:
@@ -270,8 +303,8 @@ class Repl:
             self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
         self.screen.greet(f"Go on with: ctxagent --resume {self.conversation.session}")
 
-    def _tell(self, error: CtxagentError) -> None:
-        from . import render
+    def tell(self, error: CtxagentError) -> None:
+        from .look import render
 
         self._note(error.exit_code)
         self._transcript().put("error", render.failure(error.message, error.hint))
@@ -287,9 +320,10 @@ class Repl:
 
             self._shown = Transcript(
                 self.screen.put,
-                theme=self._theme,
                 echo=not self.screen.echoes,
                 paints=self.screen.paints,
+                speaks=self.screen.speaks,
+                share=self.conversation.share,
             )
         return self._shown
 

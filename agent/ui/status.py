@@ -1,26 +1,27 @@
-"""The status line: model, mode, branch, how full the context is, cost, what runs beside. Made of
-plain values, and made to fit: the least important parts go first."""
+"""The status line: model and effort, mode, branch, how full the context is, cost, what runs beside.
+Made of plain values, and made to fit: the least important parts go first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from prompt_toolkit.utils import get_cwidth
 
 Fragment = tuple[str, str]  # a style of prompt_toolkit, and text
 
 BAR = 8  # cells of the context bar
+LONGEST = 32  # cells of a branch
 SEPARATOR = " · "
-_STYLES = {
-    "GREEN": "ansigreen",
-    "YELLOW": "ansiyellow",
-    "ORANGE": "ansiyellow bold",
-    "RED": "ansired",
-    "CRITICAL": "ansired bold",
-}
-_MODES = {"ask": "", "plan": "ansicyan", "accept-edits": "ansiyellow", "bypass": "ansired bold"}
+BYPASS = "bypass"
+# Which part stays longest, first of all that nothing is asked; the rest goes from the end.
+_STAYING = (
+    BYPASS, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort", "bar", "branch"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the line shows. `share` is that of the window, None while no session is open."""
+    """What the line shows. `share` is that of the window, None while no session is open; with
+    `preparing` a summary is being written in the background."""
 
     model: str
     mode: str = ""
@@ -30,57 +31,80 @@ class Status:
     cost_usd: float | None = None
     agents: int = 0
     jobs: int = 0
+    effort: str = ""
+    preparing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    fragments: list[Fragment] = field(default_factory=list)
+
+    @property
+    def before(self) -> str:
+        """What parts it from the one to its left."""
+        return " " if self.name == "effort" else SEPARATOR
 
 
 def line(status: Status, width: int) -> list[Fragment]:
     """The line in at most `width` columns."""
-    level = _STYLES.get(status.level, "")
-    share = status.share or 0.0
-    parts: list[tuple[int, list[Fragment]]] = [(0, [("", model_name(status.model))])]
+    parts = _parts(status)
+    while len(parts) > 1 and _width(_joined(parts)) > width:
+        parts.remove(max(parts, key=lambda part: _STAYING.index(part.name)))
+    out = _joined(parts)
+    if len(parts) == 1:
+        style, text = out[0]
+        out[0] = style, _cut(text, width)
+    return out
+
+
+def _parts(status: Status) -> list[_Part]:
+    level, share = f"class:level.{status.level.lower()}", status.share or 0.0
+    parts = [_Part("model", [("", model_name(status.model))])]
+    if status.effort:
+        parts.append(_Part("effort", [("", status.effort)]))
     if status.mode:
-        parts.append((1, [(_MODES.get(status.mode, ""), status.mode)]))
+        name = BYPASS if status.mode == BYPASS else "mode"
+        parts.append(_Part(name, [(f"class:mode.{status.mode}", status.mode)]))
     if status.branch:
-        parts.append((6, [("", status.branch)]))
+        parts.append(_Part("branch", [("", _cut(status.branch, LONGEST))]))
     if status.share is not None:
         filled = min(BAR, round(share * BAR))
-        parts.append((5, [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))
-        parts.append((2, [(level, f"{share:.0%} {status.level}")]))
+        parts.append(_Part("bar", [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))
+        parts.append(_Part("level", [(level, f"{share:.0%} {status.level}")]))
+    if status.preparing:
+        parts.append(_Part("summary", [("", "summary ▸")]))
     if status.cost_usd is not None:
-        parts.append((4, [("", f"${status.cost_usd:.2f}")]))
+        parts.append(_Part("cost", [("", f"${status.cost_usd:.2f}")]))
     for count, what in ((status.agents, "agent"), (status.jobs, "job")):
         if count:
-            parts.append((3, [("", f"{count} {what}{'s' * (count > 1)}")]))
-    while len(parts) > 1 and _width(parts) > width:
-        parts.remove(max(parts, key=lambda part: part[0]))
+            parts.append(_Part(f"{what}s", [("", f"{count} {what}{'s' * (count > 1)}")]))
+    return parts
+
+
+def _joined(parts: list[_Part]) -> list[Fragment]:
     out: list[Fragment] = []
-    for _, fragments in parts:
-        out += [("", SEPARATOR), *fragments] if out else fragments
+    for part in parts:
+        out += [("", part.before), *part.fragments] if out else part.fragments
     return out
+
+
+def _width(fragments: list[Fragment]) -> int:
+    return sum(get_cwidth(text) for _, text in fragments)
+
+
+def _cut(text: str, width: int) -> str:
+    """The text in at most `width` cells."""
+    if get_cwidth(text) <= width:
+        return text
+    while text and get_cwidth(text) >= width:
+        text = text[:-1]
+    return f"{text}…" if width else ""
 
 
 def model_name(id: str) -> str:
     """A model as people call it; a scripted one says so."""
     return "scripted model" if id.startswith("scripted") else id.removeprefix("claude-")
-
-
-def branch(cwd: Path) -> str:
-    """The branch checked out at `cwd`, read from the files of git; "" outside a repository."""
-    for folder in (cwd, *cwd.parents):
-        git = folder / ".git"
-        try:
-            if git.is_file():  # a worktree: the file names the directory
-                named = git.read_text(encoding="utf-8", errors="replace").partition("gitdir:")[2]
-                git = folder / named.strip()
-            head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            continue
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
-    return ""
-
-
-def _width(parts: list[tuple[int, list[Fragment]]]) -> int:
-    text = sum(len(text) for _, fragments in parts for _, text in fragments)
-    return text + len(SEPARATOR) * (len(parts) - 1)
 
 
 def short(path: Path) -> str:

@@ -2,6 +2,7 @@
 `live()`, a few lines that are painted again and again until they are finished too.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,16 +32,20 @@ from ..events import (
     ToolStarted,
     TurnFinished,
     UserSaid,
+    Waiting,
 )
-from . import calls, render
-from .markdown import Blocks, prose
+from .folds import Fold, Folds, ends
+from .look import calls, render
+from .look.blocks import Blocks, Piece
+from .look.lines import Tail
+from .look.markdown import Prose
 from .subagents import Subagent, Subagents
 from .visible import clean
+from .waits import Waits
 
-TAIL = 8  # lines of unfinished text
+TEXT, THOUGHT = 16, 3  # rows of unfinished text, and of unfinished thinking
 OUTPUT = 5  # lines of a running tool's output
 TASK = "Task"  # the tool that subagents are started with
-STYLED = 2_000  # characters up to which unfinished text is painted as Markdown
 
 
 @dataclass
@@ -78,46 +83,49 @@ class _Spent:
 class Transcript:
     """`out` prints a finished renderable; `echo` says whether the person's words are printed (not
     where the terminal itself has shown them), `paints` whether anybody sees what is live: what
-    begins is printed otherwise, where it may take long. `clock` gives seconds."""
+    begins is printed otherwise, where it may take long, and where it `speaks` in any case. `share`
+    gives how full the context is, None where that is not known. `clock` gives seconds."""
 
     def __init__(
         self,
         out: Callable[[RenderableType], None],
         *,
-        theme: str,
         echo: bool = True,
         paints: bool = True,
+        speaks: bool = False,
+        share: Callable[[], float | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._out = out
-        self._code = "ansi_light" if theme == "light" else "ansi_dark"
         self._echo = echo
-        self._paints = paints
+        self._paints, self._speaks = paints, speaks
+        self._share = share
         self._clock = clock
-        self._blocks = Blocks()
+        self._way = " (ctrl-o)" if paints else " (/unfold)"
+        self._blocks, self._prose = Blocks(), Prose()
         self._said = False  # whether text of this attempt is printed already
         self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, Subagent] = {}  # of which the call has no result yet
         self.subagents = Subagents()
+        self._folds = Folds()
         self._spent = _Spent(clock())
-        self._phase = ""
-        self._phase_since = clock()
-        self._retry_at = 0.0
+        self._waits = Waits(clock)
+        self._between = ""  # what stands there between two waits
         self._last = ""  # the kind of thing printed last, for the spacing
 
     def show(self, event: Event) -> None:
         match event:
             case SessionOpened():
                 self._opened(event)
-            case Accepted():
-                pass
             case UserSaid():
                 self._begin(event.text)
             case CallStarted():
                 self._said = False
-                self._enter("waiting for the model")
+                self._waits.enter("waiting for the model")
+            case Waiting():
+                self._waits.enter(event.what or self._between)
             case TextDelta() | ThinkingDelta() | ToolDraft():
                 self._delta(event)
             case Retrying():
@@ -125,9 +133,11 @@ class Transcript:
             case CallFinished():
                 self._settle()
                 self._spent.add(event)
-                self._enter("")
+                self._waits.enter(self._between)
             case ToolStarted():
                 self._running[event.id] = _Running(event.name, event.title, self._clock())
+                if self._speaks:
+                    self.put("tool", calls.starting(event.name, event.title))
             case ToolOutput():
                 if event.id in self._running:
                     self._running[event.id].take(event.text)
@@ -142,11 +152,15 @@ class Transcript:
                 self.put("notice", render.compacted(event, self.subagents.name(event.agent)))
             case TurnFinished():
                 self._finish(event)
+            case Accepted():
+                pass
 
-    def put(self, kind: str, *renderables: RenderableType) -> None:
+    def put(self, kind: str, *renderables: RenderableType, joined: bool = False) -> None:
         """Print something finished. Things of one kind stand together, kinds a blank line apart;
-        each `text` stands apart from everything, a receipt never."""
-        if self._last and (kind != self._last or kind == "text") and kind != "receipt":
+        each `text` stands apart from everything unless it is `joined` to the one before, a receipt
+        never."""
+        apart = kind != self._last or (kind == "text" and not joined)
+        if self._last and apart and kind != "receipt":
             self._out("")
         for renderable in renderables:
             self._out(renderable)
@@ -154,20 +168,47 @@ class Transcript:
 
     def ask(self, question: Question) -> None:
         """Print what permission is asked for, and which subagent asks."""
+        self._waits.enter("")
         self.put("question", calls.question(question, self.subagents.name(question.agent)))
 
     def doing(self, text: str) -> None:
-        """Say in the live region what is waited for; "" when it is over."""
-        self._enter(text)
+        """Say in the live region what a command waits for; "" when it is over."""
+        self._between = text
+        self._waits.enter(text)
+
+    async def unfold(self, whole: Callable[[int], str | None]) -> None:
+        """Print the newest thing that was folded, in full; asked for again, the one before it.
+        `whole` gives the text of an entry of the log."""
+        fold = self._folds.next()
+        if fold is None:
+            self.put("notice", render.notice("info", "nothing else is folded"))
+            return
+        text: str | None = fold.text
+        if fold.ref and not text:
+            text = await asyncio.to_thread(whole, fold.ref)
+        self.put("text", self._unfolded(fold, text or "the log does not have it"))
 
     def live(self) -> list[RenderableType]:
-        """What is not finished, to be painted below everything printed."""
+        """What is not finished, to be painted below everything printed. It begins with a blank
+        line, unless it goes on with what was printed last."""
         now = self._clock()
-        lines: list[RenderableType] = []
+        parts: list[list[RenderableType]] = []
+        joined = False
         if self._thinking:
-            lines.append(self._unfinished_thinking())
-        if tail := clean(self._blocks.tail(TAIL)):
-            lines.append(self._unfinished_text(tail))
+            text = clean("".join(self._thinking[-200:])).strip()
+            parts.append([Tail(Text(text, style="thought"), THOUGHT)])
+        if pieces := self._blocks.tail():
+            joined = self._last == "text" and pieces[0].gap != "" and not self._thinking
+            parts.append([Tail(self._prose.preview(pieces), TEXT)])
+        parts.append(
+            self._tools(now) or [render.doing(line) for line in [self._waits.line()] if line]
+        )
+        out = [line for part in parts if part for line in ("", *part)]
+        return out[1:] if joined else out
+
+    def _tools(self, now: float) -> list[RenderableType]:
+        """The calls that run."""
+        lines: list[RenderableType] = []
         for tool in self._running.values():
             if tool.name != TASK:
                 lines.append(calls.running(tool.name, tool.title, now - tool.started, tool.tail()))
@@ -175,11 +216,10 @@ class Transcript:
             agents = self.subagents.running()
             since = now - min(task.started for task in tasks)
             lines.append(calls.delegating([task.title for task in tasks], agents, since))
-        if self._phase and not self._running:
-            lines.append(render.doing(self._doing(now)))
         return lines
 
     def _opened(self, event: SessionOpened) -> None:
+        self._folds.clear()
         if event.resumed:
             text = f"session {event.session_id} goes on, with {event.resumed:,} entries so far"
             self.put("notice", render.notice("info", text))
@@ -188,8 +228,8 @@ class Transcript:
             self.put("notice", render.notice("info", text))
 
     def _begin(self, words: str) -> None:
-        self._spent = _Spent(self._clock())
-        self._enter("starting")
+        self._spent, self._between = _Spent(self._clock()), "working"
+        self._waits.enter("starting")
         if self._echo:
             self.put("words", render.words(words))
 
@@ -197,34 +237,53 @@ class Transcript:
         if isinstance(event, ThinkingDelta):
             if not self._thinking:
                 self._thinking_since = self._clock()
-                self._enter("thinking")
+            self._waits.enter("thinking", streams=True)
             self._thinking.append(event.text)
             return
         self._fold_thinking()
         if isinstance(event, ToolDraft):
             self._print_text(self._blocks.finish())
-            if not self._phase.startswith("writing"):
-                self._enter("")
-            self._phase = f"writing a call of {event.name}, {event.size:,} characters"
+            size = f", {event.size:,} characters"
+            self._waits.enter(f"writing a call of {event.name}", size, streams=True)
         else:
-            self._enter("")
-            self._print_text(self._blocks.feed(event.text))
+            self._waits.enter("answering", streams=True)
+            self._print_text(self._blocks.feed(clean(event.text)))
 
     def _retry(self, event: Retrying) -> None:
-        self._blocks, self._thinking = Blocks(), []
+        self._blocks, self._prose, self._thinking = Blocks(), Prose(), []
         if self._said:
             self.put("notice", render.notice("info", "the reply was cut off; it starts again"))
             self._said = False
-        self._enter(f"{event.reason} · attempt {event.attempt} of {event.of} failed")
-        self._retry_at = self._clock() + event.seconds
+        failed = f"{event.reason} · attempt {event.attempt} of {event.of} failed"
+        self._waits.again(failed, event.seconds)
 
     def _result(self, event: ToolFinished) -> None:
         self._running.pop(event.id, None)
         self._spent.tools += 1
-        parts = calls.result(event)
+        shown = calls.result(event, way=self._way)
+        parts = shown.parts
         if agent := self._ended.pop(str(event.details.get("agent")), None):
             parts.insert(1, calls.delegated(agent))
         self.put("text" if len(parts) > 1 else "tool", *parts)
+        if shown.folded:
+            title = f"{event.name}  {event.title}"
+            difference = None if event.is_error else event.details.get("diff")
+            if isinstance(difference, str) and difference:
+                self._folds.add(Fold(title, difference, "diff"))
+            else:
+                offloaded = event.ref and event.details.get("tokens_saved")
+                text = "" if offloaded else event.text
+                self._folds.add(Fold(title, text, "output", event.ref))
+        self._waits.enter(self._between)
+
+    def _unfolded(self, fold: Fold, text: str) -> RenderableType:
+        if fold.kind == "diff":
+            return calls.unfolded_diff(fold.title, text, fold.title.partition("  ")[2])
+        where = (
+            f"/log #{fold.ref} has all of it" if fold.ref else "there is more than a screen's worth"
+        )
+        style = "thought" if fold.kind == "thought" else ""
+        return calls.unfolded(fold.title, ends(clean(text), where), style)
 
     def _follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
         about = self.subagents.follow(event)
@@ -241,7 +300,8 @@ class Transcript:
         for agent in self._ended.values():
             self.put("tool", calls.delegated(agent, named=True))
         self._ended.clear()
-        self._enter("")
+        self._between = ""
+        self._waits.enter("")
         if event.error:
             message, _, hint = event.error.get("message", "").partition("\n")
             self.put("error", render.failure(message, hint))
@@ -250,7 +310,10 @@ class Transcript:
         spent = self._spent
         if spent.usage:
             seconds = self._clock() - spent.started
-            self.put("receipt", render.receipt(spent.usage, spent.cost_usd, spent.tools, seconds))
+            took = render.receipt(
+                spent.usage, spent.cost_usd, spent.tools, seconds, share=self._share()
+            )
+            self.put("receipt", took)
 
     def _settle(self) -> None:
         """The model has stopped writing: what stood in the live region is finished."""
@@ -259,29 +322,12 @@ class Transcript:
 
     def _fold_thinking(self) -> None:
         if text := "".join(self._thinking).strip():
-            self.put("thought", render.thought(text, self._clock() - self._thinking_since))
+            seconds = self._clock() - self._thinking_since
+            self.put("thought", render.thought(text, seconds, self._way))
+            self._folds.add(Fold(f"thought for {render.duration(seconds)}", text, "thought"))
         self._thinking = []
 
-    def _print_text(self, blocks: Sequence[str]) -> None:
-        for block in blocks:
+    def _print_text(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
             self._said = True
-            self.put("text", prose(clean(block), theme=self._code))
-
-    def _unfinished_text(self, tail: str) -> RenderableType:
-        """As Markdown while that is cheap; half a table would be none."""
-        if len(tail) < STYLED and not tail.lstrip().startswith("|"):
-            return prose(tail, theme=self._code)
-        return Text(tail[-STYLED:])
-
-    def _unfinished_thinking(self) -> RenderableType:
-        text = clean("".join(self._thinking[-200:]))
-        return Text("\n".join(text.strip().split("\n")[-3:]), style="dim italic")
-
-    def _enter(self, phase: str) -> None:
-        self._phase, self._phase_since, self._retry_at = phase, self._clock(), 0.0
-
-    def _doing(self, now: float) -> str:
-        if self._retry_at > now:
-            return f"{self._phase} · again in {self._retry_at - now:.0f} s · esc to stop"
-        since = now - self._phase_since
-        return self._phase + (f" · {since:.0f} s · esc to stop" if since >= 1 else "")
+            self.put("text", self._prose.show(piece), joined=piece.gap != "")

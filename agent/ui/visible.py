@@ -1,6 +1,9 @@
 """What comes from a model, a tool or a file, made fit to be looked at: nothing in it acts on a
-terminal. Light, because the command line needs it too."""
+terminal. And all that is shown, made fit for a terminal that has few characters. Light, because the
+command line needs it too."""
 
+import codecs
+import unicodedata
 from typing import TextIO
 
 _VISIBLE = {
@@ -12,6 +15,38 @@ _VISIBLE = {
     ord("\r"): None,
 }
 
+# Printable, as the tables have it, and yet not to be seen: fillers, and selectors of variants but
+# for the one that emoji have.
+_UNSEEN = {
+    *"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0",
+    *map(chr, (*range(0x180B, 0x180E), *range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0))),
+}
+
+# For each mark of ours, and the usual ones of models, a character of ASCII that takes as much room.
+_STAND_INS = str.maketrans(
+    {
+        **dict.fromkeys(map(chr, range(0x2500, 0x2580)), "+"),  # lines that cross
+        **dict.fromkeys("─━┄┅┈┉╌╍═╴╶╸╺╼╾–—−", "-"),
+        **dict.fromkeys("│┃┆┇┊┋╎╏║╵╷╹╻╽╿▌▎▏▐", "|"),
+        **dict.fromkeys(map(chr, range(0x2800, 0x2900)), "*"),  # wheels that turn
+        **dict.fromkeys("●•∙", "*"),
+        **dict.fromkeys("○◌◦☐", "o"),
+        **dict.fromkeys("█▉▊▋▓▰", "#"),
+        **dict.fromkeys("▒░▱", "."),
+        **dict.fromkeys("·∴", "-"),
+        **dict.fromkeys("❯›▸→▶", ">"),
+        **dict.fromkeys("‹◂←◀", "<"),
+        **dict.fromkeys("✓✔", "+"),
+        **dict.fromkeys("✗✘×☑☒", "x"),
+        **dict.fromkeys("↑▲", "^"),
+        **dict.fromkeys("↓↧▼▾", "v"),
+        **dict.fromkeys("‘’", "'"),
+        **dict.fromkeys("“”", '"'),
+        **dict.fromkeys("…⋯", "~"),
+        "\xa0": " ",
+    }
+)
+
 
 def clean(text: str) -> str:
     """The text without anything that would act on a terminal: control characters, marks that turn
@@ -19,6 +54,45 @@ def clean(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def revealed(text: str) -> str:
+    """The text with every character that cannot be seen, or that acts, written out: for what a
+    person is to judge."""
+    return "".join(c if c in "\n\t" or _is_seen(c) else _escape(c) for c in text)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and character not in _UNSEEN
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def fit(text: str, stream: TextIO | None) -> str:
     """The text for a stream: cleaned for a terminal, for a file or a program as it is."""
     return clean(text) if stream is not None and stream.isatty() else text
+
+
+def spell(text: str, encoding: str) -> str:
+    """The text for a terminal that has few characters, cell by cell: marks in ASCII, and what the
+    encoding has not as question marks."""
+    marked = text.translate(_STAND_INS)
+    return marked.encode(encoding, _CELLS).decode(encoding)
+
+
+def _cells(error: UnicodeError) -> tuple[str, int]:
+    """What cannot be encoded, as question marks that take as much room."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    cut = error.object[error.start : error.end]
+    return "".join("?" * _width(character) for character in cut), error.end
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+_CELLS = "ctxagent.cells"
+codecs.register_error(_CELLS, _cells)

@@ -1,7 +1,10 @@
-"""Words that wait to be served, in order; and whether all that were given have been."""
+"""Words that wait to be served, in order; and whether all that were given have been.
+
+One of them at a time may be out, to be edited: its place is kept, and what stands behind it is not
+served before it is back or dropped.
+"""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
 
 
@@ -9,8 +12,9 @@ class Waiting:
     """A queue with one taker. `idle` ends once the taker asks for more than there is."""
 
     def __init__(self) -> None:
-        self._words: deque[str] = deque()
-        self._arrived = asyncio.Event()
+        self._words: list[str] = []
+        self._out: int | None = None  # how many stand before the words that are out
+        self._changed = asyncio.Event()
         self._served = asyncio.Event()
 
     def __iter__(self) -> Iterator[str]:
@@ -20,22 +24,47 @@ class Waiting:
         return bool(self._words)
 
     def add(self, words: str) -> None:
-        self._words.append(words)
+        """Words to be served: in the place of those that are out, else after all others."""
+        place = len(self._words) if self._out is None else self._out
+        self._words.insert(place, words)
+        self._out = None
         self._served.clear()
-        self._arrived.set()
+        self._changed.set()
 
-    def take_back(self) -> str:
-        """All that wait, as one text; "" when none do."""
-        words = "\n".join(self._words)
-        self._words.clear()
+    def earlier(self, edited: str) -> str | None:
+        """Take out the newest words; or, when some are out, put these back as they were edited and
+        take out those before them: the first stay out. None when nothing waits, and for words that
+        are not from here."""
+        if self._out is None:
+            free = self._words and not edited.strip()
+            return self._take(len(self._words) - 1) if free else None
+        return edited if self._out == 0 else self._step(edited, -1)
+
+    def later(self, edited: str) -> str | None:
+        """Put the words that are out back, and take out those after them: "" after the newest.
+        None when none are out."""
+        return None if self._out is None else self._step(edited, 1)
+
+    def drop(self) -> None:
+        """The words that are out do not come back."""
+        self._out = None
+        self._changed.set()
+
+    def take_back(self) -> list[str]:
+        """All that wait."""
+        words, self._words = self._words, []
+        self.drop()
         return words
 
     async def next(self) -> str:
-        while not self._words:
-            self._served.set()
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._words.popleft()
+        while not self._words or self._out == 0:
+            if not self._words:
+                self._served.set()
+            self._changed.clear()
+            await self._changed.wait()
+        if self._out is not None:
+            self._out -= 1
+        return self._words.pop(0)
 
     async def idle(self) -> None:
         await self._served.wait()
@@ -43,3 +72,17 @@ class Waiting:
     @property
     def is_idle(self) -> bool:
         return self._served.is_set()
+
+    def _step(self, edited: str, by: int) -> str:
+        place = self._out or 0
+        target = place + by
+        if edited.strip():
+            self.add(edited)
+        elif by > 0:
+            target -= 1  # those after it have moved up
+        self.drop()
+        return self._take(target) if target < len(self._words) else ""
+
+    def _take(self, place: int) -> str:
+        self._out = place
+        return self._words.pop(place)

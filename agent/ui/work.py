@@ -2,7 +2,8 @@
 what runs beside it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 BEAT = 0.5  # seconds between two calls of `beat` while something runs
@@ -20,14 +21,22 @@ class Work:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Run it to its end; None when it was cancelled before it gave anything."""
-        beating = asyncio.create_task(self._beats())
         self._task = task = asyncio.create_task(work)
         try:
-            await asyncio.wait({task})
+            async with self.beating():
+                await asyncio.wait({task})
             return None if task.cancelled() else task.result()
         finally:
-            beating.cancel()
             self._task = None
+
+    @asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        """Call `beat` as long as this lasts."""
+        beats = asyncio.create_task(self._beats())
+        try:
+            yield
+        finally:
+            beats.cancel()
 
     def cancel(self) -> bool:
         """Interrupt what runs, once; whether that was done now."""

@@ -1,8 +1,10 @@
 """A terminal with a person at it: the real command in a pseudo-terminal, its screen in pyte."""
 
+import termios
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pyte
@@ -10,26 +12,33 @@ import pyte
 from .command import COMMAND
 
 SECONDS = 30.0  # a bound for what never comes; nothing is measured with it
+KEYS = {
+    "enter": "\r", "esc": "\x1b", "ctrl-c": "\x03", "ctrl-d": "\x04", "ctrl-z": "\x1a",
+}  # fmt: skip
 
 
 class Terminal:
     """`see` waits until the screen shows something; `type` and `press` send keys."""
 
     def __init__(
-        self, *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 100, rows: int = 40
-    ) -> None:
-        self.screen = pyte.HistoryScreen(columns, rows, history=5_000)
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 100,
+        rows: int = 40, command: str = COMMAND,
+    ) -> None:  # fmt: skip
+        self.screen = pyte.HistoryScreen(columns, rows, history=20_000)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
+        self._fed = 0  # bytes of it that the screen has seen
+        self.left: list[Any] = []  # the modes of the terminal when the program had ended
         self.child = pexpect.spawn(
-            COMMAND, list(arguments), cwd=str(cwd), env={**env, "TERM": "xterm-256color"},
+            command, list(arguments), cwd=str(cwd), env={"TERM": "xterm-256color", **env},
             dimensions=(rows, columns), timeout=SECONDS,
         )  # fmt: skip
 
     def text(self) -> str:
         """What the screen shows, and above it what has scrolled out of it."""
+        self._feed()
         above = [
-            "".join(line[x].data for x in range(self.screen.columns)).rstrip()
+            "".join(line[x].data for x in range(max(line, default=0) + 1)).rstrip()
             for line in self.screen.history.top
         ]
         return "\n".join([*above, *(line.rstrip() for line in self.screen.display)])
@@ -38,7 +47,26 @@ class Terminal:
         self.child.send(text)
 
     def press(self, key: str) -> None:
-        self.child.send({"enter": "\r", "esc": "\x1b", "ctrl-c": "\x03", "ctrl-d": "\x04"}[key])
+        self.child.send(KEYS[key])
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As terminals do that leave their lines as they are: what has no room goes up into the
+        history, so that the cursor stays where it is in the text."""
+        self._feed()
+        screen = self.screen
+        for _ in range(screen.cursor.y + 1 - rows):
+            at, screen.cursor.y = screen.cursor.y, screen.lines - 1
+            screen.index()
+            screen.cursor.y = at - 1
+        for row in range(rows, screen.lines):
+            screen.buffer.pop(row, None)
+        screen.lines = rows
+        screen.resize(rows, columns)
+        screen.set_margins()
+        self.child.setwinsize(rows, columns)
+
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self.child.child_fd)
 
     def see(self, wanted: str | Callable[[str], bool]) -> str:
         """Read until the screen shows `wanted`; the whole text then."""
@@ -50,6 +78,17 @@ class Terminal:
             self._read()
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
+    def hear(self, wanted: bytes, times: int = 1) -> None:
+        """Read until some bytes have come so many times; quicker than a look at the screen."""
+        until = time.monotonic() + SECONDS
+        while self.raw.count(wanted) < times:
+            assert time.monotonic() < until, f"never heard: {wanted!r}\n{self.text()}"
+            self._read()
+
+    def _feed(self) -> None:
+        self._stream.feed(self.raw[self._fed :])
+        self._fed = len(self.raw)
+
     def _read(self) -> None:
         try:
             data = self.child.read_nonblocking(65_536, timeout=0.2)
@@ -58,7 +97,6 @@ class Terminal:
         except pexpect.EOF as error:
             raise AssertionError(f"the program ended\n{self.text()}") from error
         self.raw += data
-        self._stream.feed(data)
 
     def signal(self, number: int) -> None:
         self.child.kill(number)
@@ -76,6 +114,6 @@ class Terminal:
             except pexpect.EOF:
                 break
             self.raw += data
-            self._stream.feed(data)
+        self.left = self.modes()
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -1)

@@ -27,12 +27,12 @@ from ctxagent.agent.record.checkpoints import Checkpoints
 from ctxagent.agent.record.entries import Session, User
 from ctxagent.agent.record.ledger import Ledger
 from ctxagent.agent.record.log import Log, read
-from ctxagent.agent.record.sessions import Project
+from ctxagent.agent.record.sessions import Project, every_log
 from ctxagent.agent.record.totals import Totals
 from ctxagent.agent.settings import UiSettings
 from ctxagent.agent.ui.backing import Backing
-from ctxagent.agent.ui.output import SteadyOutput, steady
 from ctxagent.agent.ui.repl import Repl
+from ctxagent.agent.ui.screen.output import SteadyOutput, steady
 from ctxagent.tools.base import Context
 
 from .validator import validate
@@ -154,6 +154,7 @@ class Desk:
             cwd=self.cwd,
             version="1.2.3",
             sessions=self.project.logs,
+            everywhere=lambda: every_log(self.project.state),
             copy=self.project.fork,
             set_model=self.set_model,
         )

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -72,7 +73,8 @@ class Say:
 
     `fault` happens after `after` events (all up to the end of the content when None); `error` is
     such a fault too: (type, message) of an `error` event. `pieces` is the size in bytes of what is
-    written at once, `noise` adds events and blocks of unknown kinds, comments and pings.
+    written at once, `noise` adds events and blocks of unknown kinds, comments and pings. A block
+    comes in `deltas` parts, `pace` seconds apart.
     """
 
     text: str = ""
@@ -86,6 +88,8 @@ class Say:
     after: int | None = None
     pieces: int | None = None
     noise: bool = False
+    deltas: int = 2
+    pace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +239,7 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
     first = len(whole["content"]) - len(raws)
     for index, block in enumerate(whole["content"]):
         given = raws[index - first] if index >= first else None
-        start, deltas = _pieces(block, given)
+        start, deltas = _pieces(block, given, say.deltas)
         yield {"type": "content_block_start", "index": index, "content_block": start}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -245,28 +249,29 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
     yield {"type": "message_stop"}
 
 
-def _pieces(block: Body, given: Body | str | None) -> tuple[Body, list[Body]]:
+def _pieces(block: Body, given: Body | str | None, count: int) -> tuple[Body, list[Body]]:
     """How a block starts, and the deltas that fill it."""
     if block["type"] == "text":
         start = {**block, "text": "", "citations": None}
-        parts = _halves(block["text"])
+        parts = _parts(block["text"], count)
         return start, [{"type": "text_delta", "text": part} for part in parts]
     if block["type"] == "thinking":
         start = {**block, "thinking": "", "signature": ""}
-        thoughts = [{"type": "thinking_delta", "thinking": p} for p in _halves(block["thinking"])]
+        parts = _parts(block["thinking"], count)
+        thoughts = [{"type": "thinking_delta", "thinking": part} for part in parts]
         signed = {"type": "signature_delta", "signature": block["signature"]}
         return start, [*thoughts, signed]
     if block["type"] == "tool_use" and (given is not None or "input" in block):
         raw = given if isinstance(given, str) else json.dumps(block["input"])
-        parts = ["", *_halves(raw)]
+        parts = ["", *_parts(raw, count)]
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
         return {**block, "input": {}}, deltas
     return block, []
 
 
-def _halves(text: str) -> list[str]:
-    middle = len(text) // 2
-    return [part for part in (text[:middle], text[middle:]) if part]
+def _parts(text: str, count: int) -> list[str]:
+    cuts = [len(text) * n // count for n in range(count + 1)]
+    return [text[a:b] for a, b in pairwise(cuts) if b > a]
 
 
 def sign(before: Sequence[tuple[str, Body]], thinking: str) -> str:
@@ -406,6 +411,8 @@ class _Exchange(BaseHTTPRequestHandler):
             if say.noise:
                 self._write(": a comment\r\n\r\n", say.pieces)
             self._write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n", say.pieces)
+            if say.pace and event["type"] == "content_block_delta":
+                self.server.owner.stopping.wait(say.pace)
         if say.error is not None:
             kind, words = say.error
             error = {"type": "error", "error": {"type": kind, "message": words}}

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -11,9 +12,14 @@ if TYPE_CHECKING:
 HEAD = ("subagent", "status", "calls", "tokens", "cost", "type: description")
 
 
-@command("the subagents; stop ends one that works", argument="[stop ID]", anytime=True)
+@command(
+    "the subagents; stop ends one that works",
+    argument="[stop ID]",
+    anytime=True,
+    complete=offers.working,
+)
 async def _agents(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     verb, _, id = argument.partition(" ")
     if verb == "stop":
@@ -33,7 +39,7 @@ async def _agents(desk: Desk, argument: str) -> None:
 
 def _row(desk: Desk, agent: "Agent") -> tuple[str, ...]:
     """One that works with its context as it is now, any other with what it has used in all."""
-    from .. import render
+    from ..look import render
 
     who = f"{agent.type}: {agent.description}"
     if agent.id in desk.loop.context.agents:
@@ -48,7 +54,7 @@ def _row(desk: Desk, agent: "Agent") -> tuple[str, ...]:
 
 def _stop(desk: Desk, id: str) -> None:
     """End the one that works under this id, or one that begins so; the others go on."""
-    from .. import render
+    from ..look import render
 
     working = desk.loop.context.agents
     found = [id] if id in working else [each for each in working if each.startswith(id)]

@@ -1,23 +1,46 @@
-"""Commands about the context: how full it is, what it costs, and how it gets smaller."""
+"""Commands about the context: what fills it, and how it gets smaller."""
 
-import json
+import asyncio
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ...compaction.acts import Act
+    from ...compaction.filling import Filling, Large, Part
+    from ...context.window import Window
     from ...loop import Loop
     from ...record.entries import Entry
 
 LISTED = 10  # items in a list
-LOGGED = 20  # entries that /log shows
+SAID = 60  # characters of what an item says
 WRITING = "writing a summary"
 EXAMINING = "asking the model what it knows from the summary"
 CHOICES = "[y]es, apply it · [e]dit · [n]o"
+NAMES = {
+    "system": "system prompt",
+    "words": "your words",
+    "text": "answers",
+    "calls": "tool calls",
+    "stubs": "masked results",
+    "other": "other results",
+}
+STYLES = {  # roles of the theme
+    **dict.fromkeys(("system", "tools"), "filling.fixed"),
+    **dict.fromkeys(
+        ("instructions", "environment", "preserved", "summary", "pinned", "notices"),
+        "filling.again",
+    ),
+    "words": "filling.person",
+    **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
+    **dict.fromkeys(("results", "stubs", "other"), "filling.tools"),
+}
 _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 
 
@@ -25,6 +48,7 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
     "put a summary in the place of what is old",
     argument="[--dry-run|--show|…] [TEXT]",
     slow=True,
+    complete=offers.among(("--dry-run", "--show", "--probe-model")),
 )
 async def _compact(desk: Desk, argument: str) -> None:
     flags = _FLAG.findall(argument)
@@ -35,7 +59,8 @@ async def _compact(desk: Desk, argument: str) -> None:
             hint="One of --dry-run, --show and --probe-model, or none.",
         )
     if "--dry-run" in flags:
-        from .. import render, report
+        from .. import report
+        from ..look import render
 
         planned = desk.loop.engine.preview()
         desk.put(render.verbatim(report.preview(planned, limit=LISTED)))
@@ -46,7 +71,7 @@ async def _compact(desk: Desk, argument: str) -> None:
         await desk.loop.window()
         summary = await desk.loop.engine.compact(instructions)
         if flags:
-            from .. import render
+            from ..look import render
 
             desk.doing(EXAMINING)
             desk.put(render.verbatim((await desk.loop.engine.examine(summary)).table()))
@@ -56,7 +81,7 @@ async def _compact_seen(desk: Desk, instructions: str) -> None:
     """Write a summary, show it, and apply it as the person leaves it, or not at all."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
-    from .. import render
+    from ..look import render
 
     desk.doing(WRITING)
     await desk.loop.window()
@@ -94,15 +119,15 @@ async def _uncompact(desk: Desk, argument: str) -> None:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
     from ...compaction.acts import describe, later_turn
     from ...compaction.engine import last_act
-    from .. import render
+    from ..look import render
 
-    entries = list(desk.loop.log.entries())
+    entries = await everything(desk.loop)
     last, left = last_act(entries), desk.session
     if last is None:
         raise CompactionFailed("there is no compaction to take back")
     if later_turn(entries, last.seq):
         await desk.reopen(resume=desk.copy(last.seq))
-        entries = list(desk.loop.log.entries())
+        entries = await everything(desk.loop)
         note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
         desk.put(render.notice("info", note))
     desk.loop.engine.uncompact(entries)
@@ -111,156 +136,138 @@ async def _uncompact(desk: Desk, argument: str) -> None:
     desk.put(render.dim(said))
 
 
-@command("how full the context is, and of what", argument="[status]", anytime=True)
+@command(
+    "how full the context is, and of what",
+    argument="[status]",
+    anytime=True,
+    complete=offers.among(("status",)),
+)
 async def _context(desk: Desk, argument: str) -> None:
-    from ...compaction.acts import acts, marks, savings
-    from .. import render, report
+    from ...compaction import filling
+    from ...compaction.acts import acts, marks
+    from .. import report
+    from ..look import render
 
     loop = desk.loop
-    entries = list(loop.log.entries())
-    window, done = loop.measured(), acts(entries)
+    if argument not in ("", "status"):
+        raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
+    # What the turn that may be running changes is copied before the first await.
+    window, reply, view = loop.measured(), loop.reply_room(), filling.still(loop.view)
+    entries = await everything(loop)
+    done = acts(entries)
     if argument == "status":
         counts, now = loop.totals.compaction, datetime.now(UTC)
         text = report.status(window, done, marks(entries), counts, now)
         desk.put(render.verbatim(text))
         return
-    if argument:
-        raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
-    free = max(0, window.size - window.tokens)
-    desk.put(
-        render.dim(
-            f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
-            f"{free:,} free"
-        )
+    filled = await asyncio.to_thread(filling.fill, view, window, reply)
+    facts = [*_cache(loop, entries), *_outlook(loop, window)]
+    desk.put(*_picture(filled), *_largest(filled), *_saved(done), "", *map(render.dim, facts))
+
+
+async def everything(loop: "Loop") -> "list[Entry]":
+    """All entries of the log, read aside: a long one takes its time."""
+    return await asyncio.to_thread(lambda: list(loop.log.entries()))
+
+
+def _picture(filled: "Filling") -> "list[RenderableType]":
+    """How much of the window is used, as a line, a bar and a table."""
+    from ..look import bar, render
+
+    window, free = filled.window, filled.free
+    told = (
+        f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
+        f"{free:,} free"
     )
-    if rows := _largest(loop):
-        desk.put(render.table(rows, head=("largest", "tokens", ""), wrap=False))
-    if saved := savings(done):
-        rows = [(layer, f"{tokens:,}", f"in {count:,}") for layer, count, tokens in saved]
-        desk.put(render.table(rows, head=("layer", "saved", "acts")))
-    usage = loop.totals.usage
-    if usage.prompt:
-        share = f"{usage.cache_read / usage.prompt:.0%} of all prompts came from the cache"
-        desk.put(render.dim(f"cache: {share}"))
-    if miss := report.last_miss(entries):
-        desk.put(render.dim(f"last cache miss: {miss}"))
-    try:
-        next_one = report.outlook(loop.engine.preview())
-    except CompactionFailed as error:
-        next_one = error.message
-    desk.put(render.dim(f"next compaction: {next_one}"))
-
-
-def _largest(loop: "Loop") -> list[tuple[str, str, str]]:
-    """The largest items of the view, then what stands before them all."""
-    from ...context import tokens
-
-    view = loop.view
-    calls = {
-        str(block.get("id")): str(block.get("name"))
-        for item in view.items
-        for block in item.blocks
-        if block.get("type") == "tool_use"
-    }
-    sizes = [
-        (f"#{i.seq}", i.size, _item(i.role, i.blocks, calls))
-        for i in sorted(view.items, key=lambda item: -item.size)[:LISTED]
-    ]
-    if view.system:
-        sizes.append(("system", tokens.estimate(view.system), "the system prompt"))
-    if view.tools:
-        size = sum(map(tokens.of_block, view.tools))
-        sizes.append(("tools", size, f"the schemas of {len(view.tools)} tools"))
-    return [(name, f"{round(size * view.ratio):,}", what) for name, size, what in sizes]
-
-
-@command("tokens and money of this session", anytime=True)
-async def _cost(desk: Desk, argument: str) -> None:
-    """The sums, and what the conversation itself, compaction and subagents have of them."""
-    from ...record.entries import Assistant
-    from ...record.totals import Totals
-    from .. import render
-
-    totals, own, aside = desk.loop.totals, Totals(), Totals()
-    for entry in desk.loop.log.entries():
-        if isinstance(entry, Assistant):
-            (own if entry.purpose == "turn" else aside).add(entry)
-    usage = totals.usage
-    price = "the model's price is not known"
-    if totals.cost_usd is not None:
-        price = render.dollars(totals.cost_usd)
-    rows = [
-        ("cost", price),
-        ("input", f"{usage.input:,}"),
-        ("from cache", f"{usage.cache_read:,}"),
-        ("to cache", f"{usage.cache_creation:,}"),
-        ("output", f"{usage.output:,}"),
-        ("calls", f"{totals.calls:,} of the model, {totals.tool_calls:,} of tools"),
-    ]
-    desk.put(render.table(rows))
-    shares = (("conversation", own), ("compaction", aside), ("subagents", totals.agents))
     parts = [
-        (
-            name,
-            f"{c.calls:,}",
-            f"{c.usage.prompt:,}",
-            f"{c.usage.output:,}",
-            render.price(c.cost_usd),
-        )
-        for name, c in shares
-        if c.calls
+        bar.Segment(_name(part), part.tokens, STYLES[part.kind], part.count, part.saved)
+        for part in filled.parts
     ]
-    if len(parts) > 1:
-        desk.put("", render.table(parts, head=("of these", "calls", "prompt", "output", "cost")))
+    parts += [
+        bar.Segment("free", free, "dim", fill="."),
+        bar.Segment("kept for the reply", filled.reply, "dim", fill="/"),
+    ]
+    return [render.dim(told), bar.Bar(parts), "", bar.Legend(parts)]
 
 
-@command(
-    "the newest entries of the log, or one in full",
-    argument="[REF|compaction|stats]",
-    anytime=True,
-)
-async def _log(desk: Desk, argument: str) -> None:
-    from ...compaction import acts, metrics
-    from .. import render, report
-
-    entries = list(desk.loop.log.entries())
-    if argument == "compaction":
-        done, others = acts.acts(entries), acts.marks(entries)
-        desk.put(render.verbatim(report.events(done, others, limit=report.RECENT)))
-        return
-    if argument == "stats":
-        desk.put(render.verbatim(report.metrics(metrics.measure(entries))))
-        return
-    if argument:
-        found = next((e for e in entries if str(e.seq) == argument.removeprefix("#")), None)
-        if found is None:
-            raise UsageError(
-                f"there is no entry {argument}",
-                hint=f"1 to {entries[-1].seq}." if entries else "This session is empty.",
-            )
-        desk.put(render.verbatim(_whole(found)))
-        return
-    rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in entries[-LOGGED:]]
-    desk.put(render.table(rows, wrap=False), render.dim(str(desk.loop.log.path)))
+def _name(part: "Part") -> str:
+    return f"results: {part.of}" if part.of else NAMES.get(part.kind, part.kind)
 
 
-def _whole(entry: "Entry") -> str:
-    """An entry in full: a summary as the model reads it, anything else as its line says."""
-    from ...record.entries import Summary, encode
+def _largest(filled: "Filling") -> "list[RenderableType]":
+    from ..look import render
 
-    if isinstance(entry, Summary):
-        return entry.text
-    return json.dumps(encode(entry), ensure_ascii=False, indent=1)
+    if not filled.largest:
+        return []
+    rows = [(f"#{each.item.seq}", f"{each.tokens:,}", _what(each)) for each in filled.largest]
+    return ["", render.table(rows, head=("largest", "tokens", ""), wrap=False)]
 
 
-def _item(role: str, blocks: Sequence[dict[str, Any]], calls: dict[str, str]) -> str:
-    """What an item of the view is, in a few words."""
-    parts = []
-    for block in blocks:
-        if block.get("type") == "tool_result":
-            parts.append(f"result of {calls.get(str(block.get('tool_use_id')), 'a tool')}")
-        elif block.get("type") == "tool_use":
-            parts.append(f"call of {block.get('name')}")
-        elif text := " ".join(str(block.get("text", "")).split()):
-            parts.append(text[:60])
-    return f"{role}: {', '.join(parts)}" if parts else role
+def _what(large: "Large") -> str:
+    """What a large item is, in a few words: of calls and results, the tool and its main argument,
+    of anything else how it begins."""
+    item = large.item
+    if large.calls:
+        what = "result" if item.role == "user" else "calls" if len(large.calls) > 1 else "call"
+        named = ", ".join(f"{call.name} {call.argument[:SAID]}".rstrip() for call in large.calls)
+        notes = [" · masked"] * large.masked + [" · in a file"] * large.offloaded
+        return f"{what}: {named}{''.join(notes)}"
+    whose = {"": "agent: ", "person": "you: ", "notice": "notice: "}.get(item.source, "")
+    texts = (str(b.get("text", ""))[:SAID] for b in item.blocks if b.get("type") == "text")
+    return f"{whose}{' '.join(' '.join(texts).split())}"
+
+
+def _saved(done: "list[Act]") -> "list[RenderableType]":
+    from ...compaction.acts import savings
+    from ..look import render
+
+    rows = [(layer, f"{tokens:,}", f"in {count:,}") for layer, count, tokens in savings(done)]
+    return ["", render.table(rows, head=("layer", "saved", "acts"))] if rows else []
+
+
+def _cache(loop: "Loop", entries: "list[Entry]") -> list[str]:
+    """How much of the prompts came from the cache, and why one did not."""
+    from ...record.entries import Assistant, Usage
+    from .. import report
+
+    usage, told = loop.totals.usage, []
+    if usage.prompt:
+        turns = (e for e in reversed(entries) if isinstance(e, Assistant) and e.purpose == "turn")
+        last = next((u for e in turns if (u := Usage.from_json(e.usage)).prompt), usage)
+        told.append(
+            f"cache: {usage.cache_read / usage.prompt:.0%} of all prompts came from the cache, "
+            f"{last.cache_read / last.prompt:.0%} of the last one"
+        )
+    if miss := report.last_miss(entries):
+        told.append(f"last cache miss: {miss}")
+    return told
+
+
+def _outlook(loop: "Loop", window: "Window") -> list[str]:
+    """What the next compaction would do, and when it comes by itself."""
+    from .. import report
+
+    try:
+        would = report.outlook(loop.engine.preview())
+    except CompactionFailed as error:
+        would = error.message
+    return [f"next compaction: {would}", *_thresholds(loop, window)]
+
+
+def _thresholds(loop: "Loop", window: "Window") -> list[str]:
+    """At which sizes what happens by itself."""
+    from ...compaction.policy import tokens_at
+
+    policy = loop.policy
+    at, start = tokens_at(policy.summarize_at, window), tokens_at(policy.prepare_at, window)
+    if policy.mode == "off" or at is None:
+        return ["it does not come by itself: /compact"]
+    far = f"{at - window.tokens:,.0f} from here" if at > window.tokens else "which is reached"
+    told = f"at {at:,.0f} tokens ({at / window.size:.0%}), {far}"
+    if policy.mode == "remind":
+        return [f"you are reminded of it {told}"]
+    if loop.engine.preparing:
+        told += "; its summary is being written"
+    elif start is not None and policy.summarizer == "model":
+        told += f"; its summary is written from {start:,.0f} ({start / window.size:.0%}) on"
+    return [f"it comes {told}"]

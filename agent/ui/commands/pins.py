@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -14,36 +15,44 @@ SHOWN = 80  # characters of a pinned text in a list
 _REF = re.compile(r"#?(-?\d+)")
 
 
-@command("keep an entry or words verbatim in every summary", argument="[REF|WORDS]")
+@command(
+    "keep an entry, or #WORDS, verbatim in every summary",
+    argument="[REF|WORDS]",
+    complete=offers.refs,
+)
 async def _pin(desk: Desk, argument: str) -> None:
+    from ...manual import note
     from ...record.entries import Pin
     from ...record.sessions import whole_text
-    from .. import render
+    from ..look import render
 
     if not argument:
         _list(desk)
         return
-    pin, loop = Pin(text=argument), desk.loop
+    loop = desk.loop
     if found := _REF.fullmatch(argument):
         ref = int(found[1])
         text = whole_text(loop.log.path, ref)
         if not (text and text.strip()):
             raise UsageError(f"there is no entry #{ref} with text", hint="/log lists the newest.")
-        pin = Pin(ref=ref, text=text)
-    _check_room(loop, pin.text)
-    recorded = loop.record(pin)
-    desk.put(render.dim(f"pinned as #{pin.ref or recorded.seq}: {_start(pin.text)}"))
+        _check_room(loop, text)
+        loop.record(Pin(ref=ref, text=text))
+    else:
+        text = argument
+        _check_room(loop, text)
+        ref = await note(loop, text)
+    desk.put(render.dim(f"pinned as #{ref}: {_start(text)} · /unpin {ref} takes it back"))
 
 
-@command("no longer keep it", argument="REF")
+@command("no longer keep it", argument="REF", complete=offers.pinned)
 async def _unpin(desk: Desk, argument: str) -> None:
-    from ...record.entries import Unpin
-    from .. import render
+    from ...manual import unpin
+    from ..look import render
 
     found = _REF.fullmatch(argument)
     if found is None or int(found[1]) not in desk.loop.ledger.pins:
         raise UsageError(f"{argument or 'nothing'} is not pinned", hint="/pin lists what is.")
-    desk.loop.record(Unpin(ref=int(found[1])))
+    unpin(desk.loop, int(found[1]))
     desk.put(render.dim(f"#{found[1]} is no longer pinned"))
 
 
@@ -61,13 +70,13 @@ def _check_room(loop: "Loop", text: str) -> None:
 
 
 def _list(desk: Desk) -> None:
-    from .. import render
+    from ..look import render
 
     rows = [(f"#{ref}", _start(text)) for ref, text in desk.loop.ledger.pins.items()]
     if rows:
         desk.put(render.table(rows, wrap=False))
     else:
-        desk.put(render.dim("nothing is pinned: /pin REF or /pin WORDS"))
+        desk.put(render.dim("nothing is pinned: /pin REF, or #WORDS"))
 
 
 def _start(text: str) -> str:

@@ -1,12 +1,14 @@
 """Commands about what a compaction keeps: the rules, and whether what they name is there."""
 
 from ...errors import UsageError
+from . import offers
 from .registry import Desk, command
 
 
 @command("what every compaction keeps, and what it may take", anytime=True)
 async def _rules(desk: Desk, argument: str) -> None:
-    from .. import preserved, render
+    from .. import preserved
+    from ..look import render
 
     if argument:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
@@ -14,10 +16,15 @@ async def _rules(desk: Desk, argument: str) -> None:
     desk.put(render.verbatim(preserved.rules(desk.loop.policy.rules, origins)))
 
 
-@command("whether what is kept is there; write what is missing", argument="[SECTION] [--create]")
+@command(
+    "whether what is kept is there; write what is missing",
+    argument="[SECTION] [--create]",
+    complete=offers.preserved,
+)
 async def _preserve(desk: Desk, argument: str) -> None:
     from ...compaction.phases import current
-    from .. import preserved, render
+    from .. import preserved
+    from ..look import render
 
     words = argument.split()
     names = [word for word in words if word != "--create"]

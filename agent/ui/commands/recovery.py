@@ -12,7 +12,7 @@ from .registry import Desk, command
     anytime=True,
 )
 async def _recover(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     if not argument:
         raise UsageError("recover what?", hint="/recover TOPIC, or a level: /recover 1, 2 or 3.")

@@ -17,7 +17,9 @@ from ...errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ...keeping import RuleFiles
     from ...loop import Loop
+    from ..screen.menu import Menu, Option
     from ..subagents import Subagents
 
 ALONE = {  # S0 "Quick Commands": words that are a command when nothing else is said
@@ -26,6 +28,8 @@ ALONE = {  # S0 "Quick Commands": words that are a command when nothing else is 
     "compression log": "/log compaction",
     "show session intent": "/intent",
 }
+# One line that is no ref, no heading further down and no script.
+_NOTE = re.compile(r"#[ \t]*((?![ \t#!]|-?\d).*)")
 # A few words, and none with which a sentence goes on.
 _TOPIC = re.compile(
     r"recover (?!(?:the|a|an|all|my|our|your|this|that|these|it|from|what|and)\b)"
@@ -68,6 +72,15 @@ class Desk(Protocol):
         """Logs of this project, newest first."""
         ...
 
+    def everywhere(self) -> Sequence[Path]:
+        """Logs of all projects, newest first."""
+        ...
+
+    @property
+    def rules(self) -> "RuleFiles | None":
+        """The files that a person's rules are kept in, None where there are none."""
+        ...
+
     def settings(self) -> Sequence[Sequence[str]]:
         """Rows of key, value, origin."""
         ...
@@ -78,8 +91,16 @@ class Desk(Protocol):
 
     def set_model(self, id: str) -> None: ...
 
+    def models(self) -> Sequence[Sequence[str]]:
+        """Rows of the models that are known: id, and what there is to say of it."""
+        ...
+
     def copy(self, upto: int) -> str:
         """Copy the session up to an entry; the id of the copy."""
+        ...
+
+    async def unfold(self) -> None:
+        """Print what was folded last in full; asked for again, what was folded before it."""
         ...
 
     def doing(self, text: str) -> None:
@@ -88,6 +109,10 @@ class Desk(Protocol):
 
     async def choose(self, choices: str, keys: str) -> str:
         """Put a question; one line of answer, where a character of `keys` answers at once."""
+        ...
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        """Let the person choose from a menu; None for nothing."""
         ...
 
     def offer(self, words: str) -> None:
@@ -101,9 +126,14 @@ class Desk(Protocol):
     def leave(self) -> None: ...
 
 
+Offer = tuple[str, str]  # what may be typed, and what it is
+Complete = Callable[[Desk], Awaitable[Sequence[Offer]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`argument` shows what may follow the name, e.g. `[ID]`; `slow` ones can be interrupted."""
+    """`argument` shows what may follow the name, e.g. `[ID]`, `complete` gives what that can be;
+    `slow` ones can be interrupted."""
 
     name: str
     help: str
@@ -111,6 +141,7 @@ class Command:
     argument: str = ""
     anytime: bool = False
     slow: bool = False
+    complete: Complete | None = None
 
 
 COMMANDS: dict[str, Command] = {}
@@ -135,18 +166,27 @@ def parse(words: str) -> tuple[Command, str] | None:
 
 
 def _spelled_out(words: str) -> str:
-    """What is typed alone as the command that it stands for."""
+    """What is typed as the command that it stands for: a mark in front, or a few words alone."""
+    if words.startswith("!"):
+        return f"/shell {words[1:].strip()}"
+    if note := _NOTE.fullmatch(words.rstrip()):
+        return f"/pin {note[1]}"
     topic = _TOPIC.fullmatch(words.strip())
     return f"/recover {topic[1]}" if topic else ALONE.get(words.strip().lower(), words)
 
 
 def command(
-    help: str, *, argument: str = "", anytime: bool = False, slow: bool = False
+    help: str,
+    *,
+    argument: str = "",
+    anytime: bool = False,
+    slow: bool = False,
+    complete: Complete | None = None,
 ) -> Callable[[Callable[[Desk, str], Awaitable[None]]], None]:
     """Register the function `_name` as the command `/name`."""
 
     def register(run: Callable[[Desk, str], Awaitable[None]]) -> None:
         name = run.__name__.strip("_")
-        COMMANDS[name] = Command(name, help, run, argument, anytime, slow)
+        COMMANDS[name] = Command(name, help, run, argument, anytime, slow, complete)
 
     return register

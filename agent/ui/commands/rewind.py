@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CtxagentError, UsageError
+from ..screen.menu import Menu, Option
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from ...record.entries import Entry
     from ...record.worktree import Change
 
-LISTED = 15  # points in a list
 NAMED = 20  # files that are named one by one
 TOLD = 100  # files that the model is told of
 SHOWN = 60  # characters of words in a list
@@ -30,7 +31,7 @@ UNTOUCHED = "Ignored files and those over 10 MB are not kept and never touched."
 
 @command("keep how things stand now, to come back to", argument="[WORDS]", slow=True)
 async def _checkpoint(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     loop = desk.loop
     if not loop.log.last_seq:
@@ -70,16 +71,26 @@ class _Way:
         return [wish for wish in WAYS if not self.fault(wish)]
 
 
-@command("go back: conversation, files, or both", argument="[N [WHAT]]", slow=True)
+@command(
+    "go back: conversation, files, or both",
+    argument="[N [WHAT]]",
+    slow=True,
+    complete=offers.points,
+)
 async def _rewind(desk: Desk, argument: str) -> None:
     from ...record.checkpoints import points
-    from .. import render
+    from ..look import render
 
     entries = list(desk.loop.log.entries())
     found = points(entries)
-    if not argument:
-        _list(desk, found)
+    if not found and not argument:
+        desk.put(render.dim("there is nothing to go back to yet: this session is empty"))
         return
+    if not argument:
+        chosen_point = await desk.pick(_menu(found))
+        if chosen_point is None:
+            return
+        argument = chosen_point.key
     point, wish = _named(argument, found)
     desk.doing(LOOKING)
     try:
@@ -136,7 +147,7 @@ async def _way(
 
 
 def _show(desk: Desk, way: _Way) -> None:
-    from .. import calls, render
+    from ..look import diffs, render
 
     point = way.point
     before = "" if point.path else "before: "
@@ -144,7 +155,7 @@ def _show(desk: Desk, way: _Way) -> None:
     if way.difference and not way.files:
         changes = _named_changes(desk.loop, way.difference.changes, "would be ")
         desk.put(
-            calls.diff(way.difference.diff, limit=calls.DIFF),
+            diffs.diff(way.difference.diff, fold=True),
             render.dim(f"files that {changes}"),
             render.dim(UNTOUCHED),
         )
@@ -196,7 +207,7 @@ async def _take_files_back(desk: Desk, point: "Point") -> None:
     log what that has changed."""
     from ...record.checkpoints import BEFORE_REWIND
     from ...record.entries import User
-    from .. import render
+    from ..look import render
 
     loop = desk.loop
     await asyncio.to_thread(loop.checkpoints.check, point)
@@ -241,7 +252,7 @@ async def _go_back(desk: Desk, way: _Way, *, files_too: bool) -> None:
     """Go on in a copy of the session that ends at the point."""
     from ...record.checkpoints import TURN
     from ...record.entries import User
-    from .. import render
+    from ..look import render
 
     point, left = way.point, desk.session
     await desk.reopen(resume=desk.copy(point.seq))
@@ -291,19 +302,17 @@ def _named_changes(loop: "Loop", changes: "Sequence[Change]", mood: str = "") ->
     return " · ".join(parts)
 
 
-def _list(desk: Desk, found: "Sequence[Point]") -> None:
-    from .. import render
-
-    if not found:
-        desk.put(render.dim("there is nothing to go back to yet: this session is empty"))
-        return
-    rows = [
-        (str(point.number), _when(point.at), _files(point), _title(point))
-        for point in found[:LISTED]
+def _menu(found: "Sequence[Point]") -> Menu:
+    options = [
+        Option(str(point.number), _title(point), (_when(point.at), _files(point)))
+        for point in found
     ]
-    desk.put(render.table(rows, wrap=False))
-    older = f"{len(found) - LISTED:,} older ones · " if len(found) > LISTED else ""
-    desk.put(render.dim(f"  {older}/rewind N [{'|'.join(WAYS)}] shows what would change, and asks"))
+    return Menu(
+        title="Go back to",
+        load=lambda scope: iter([options]),
+        act="see what would change",
+        nothing="there is nothing to go back to yet",
+    )
 
 
 def _files(point: "Point") -> str:

@@ -1,28 +1,43 @@
-"""Commands about the session: going to others, looking at this one, leaving."""
+"""Commands about the session: a fresh one, looking at this one, leaving."""
 
 import asyncio
-import time
+import os
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...errors import CtxagentError, UsageError
 from .registry import COMMANDS, Desk, command
 
-LISTED = 10  # sessions in a list
+if TYPE_CHECKING:
+    from ...record.export import Format
+
 FILES = 20  # files that /diff lists
+_DIFF = (
+    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+_FORMATS: dict[str, "Format"] = {".html": "html", ".htm": "html", ".json": "json"}
 
 
 @command("what you can do here", anytime=True)
 async def _help(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
     keys = [
         ("Enter", "send; while the agent works, the words wait for its answer"),
         ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
+        ("Up  Down", "in the text, in the words that wait (to change them), in what you typed"),
         ("Esc  Ctrl-C", "stop what runs"),
         ("Shift-Tab", "next permission mode"),
-        ("Ctrl-R", "search what you typed before"),
-        ("@path", "name a file, with completion"),
+        ("Ctrl-O", "show the last folded result in full; again: the one before"),
+        ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
+        ("Ctrl-X Ctrl-E", "go on in your editor; with vi keys: v"),
+        ("Ctrl-_", "undo"),
+        ("Tab", "complete; the menu comes by itself"),
+        ("!command", "run a shell command yourself; the agent sees it with your next words"),
+        ("#words", "note what is to be kept in mind, through every summary"),
+        ("@path  #ref", "name a file, or an entry of the log, with completion"),
         ("Ctrl-D", "leave"),
     ]
     desk.put(render.table(rows), "", render.table(keys))
@@ -32,7 +47,7 @@ async def _help(desk: Desk, argument: str) -> None:
 async def _clear(desk: Desk, argument: str) -> None:
     """S3 "Manual Triggers": a full reset, with the first level of recovery."""
     from ...recovery import level
-    from .. import render
+    from ..look import render
 
     entries = await asyncio.to_thread(lambda: list(desk.loop.log.entries()))
     prior, left = level(entries, 1), desk.session
@@ -41,57 +56,43 @@ async def _clear(desk: Desk, argument: str) -> None:
         desk.put(render.dim(f"handed over:\n{prior}\nall of it: /resume {left}"))
 
 
-@command("go on with another session", argument="[ID]")
-async def _resume(desk: Desk, argument: str) -> None:
-    if not argument:
-        _list_sessions(desk, "Go on with one: /resume NUMBER or /resume ID")
-        return
-    logs = desk.sessions()
-    if argument.isdigit() and 1 <= int(argument) <= min(LISTED, len(logs)):
-        argument = logs[int(argument) - 1].parent.name
-    if desk.session == argument:
-        raise UsageError("this is the session you are in")
-    await desk.reopen(resume=argument)
-
-
-@command("the sessions of this project", anytime=True)
-async def _sessions(desk: Desk, argument: str) -> None:
-    _list_sessions(desk, "")
-
-
-@command("go on in a copy of this session")
-async def _fork(desk: Desk, argument: str) -> None:
-    if not desk.loop.log.last_seq:
-        raise UsageError("there is nothing to copy yet: this session is empty")
-    await desk.reopen(resume=desk.session, fork=True)
-
-
 @command("the agent's list of things to do", anytime=True)
 async def _todo(desk: Desk, argument: str) -> None:
-    from .. import calls, render
+    from ..look import calls, render
 
     todos = desk.loop.context.todos
     desk.put(calls.todos(todos) if todos else render.dim("nothing on the list"))
 
 
-@command("write this session to a file, as Markdown or .json", argument="[FILE]")
+@command("write this session to a file: Markdown, .html or .json", argument="[FILE]")
 async def _export(desk: Desk, argument: str) -> None:
-    from ...record import sessions
-    from .. import render
+    from ...context.window import LEVELS
+    from ...record.export import Scale, export
+    from ..look import render
 
     log = desk.loop.log.path
     if not log.exists():
         raise UsageError("there is nothing to export yet: this session is empty")
     name = Path(argument or f"ctxagent-{desk.session}.md")
-    text = sessions.export(log, "json" if name.suffix == ".json" else "md")
-    path = _write_new(desk.cwd, name, text)
+    format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
+    if format == "html":
+        desk.doing(f"writing {name}")
+        scale = Scale((await desk.loop.window()).size, LEVELS)
+    text = await asyncio.to_thread(export, log, format, scale=scale)
+    path = await asyncio.to_thread(_write_new, desk.cwd, name, text)
     desk.put(render.dim(f"written to {path}"))
 
 
-@command("what has changed in the work tree", anytime=True)
+@command("what has changed in the work tree, or in one file", argument="[PATH]", anytime=True)
 async def _diff(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import diffs, render
 
+    if argument:
+        code, changes, problem = await _git(desk.cwd, *_DIFF, "HEAD", "--", argument)
+        if code:
+            raise CtxagentError(f"git diff: {problem}")
+        desk.put(diffs.diff(changes) if changes else render.dim(f"{argument}: nothing has changed"))
+        return
     code, _, problem = await _git(desk.cwd, "rev-parse", "--verify", "--quiet", "HEAD")
     if code == 1:
         _, listed, _ = await _git(desk.cwd, "ls-files", "-co", "--exclude-standard")
@@ -100,15 +101,16 @@ async def _diff(desk: Desk, argument: str) -> None:
         desk.put(render.dim("\n".join(["no commits yet; the files:", *names[:FILES], *more])))
         return
     if not code:
-        look = ("diff", "--no-ext-diff", "--no-textconv", "--stat", "HEAD")
-        code, changes, problem = await _git(desk.cwd, *look)
+        code, changes, problem = await _git(desk.cwd, *_DIFF, "--stat", "--patch", "HEAD")
     if code:
         raise CtxagentError(f"git diff: {problem}")
     _, listed, _ = await _git(desk.cwd, "ls-files", "-o", "--exclude-standard")
     new = listed.splitlines()
-    lines = [changes, *(f" {name} (new)" for name in new[:FILES])]
+    stat, *files = re.split(r"^(?=diff --git )", changes, flags=re.MULTILINE)
+    lines = [stat.rstrip("\n"), *(f" {name} (new)" for name in new[:FILES])]
     lines += [f"… +{len(new) - FILES:,} new files"] if len(new) > FILES else []
     desk.put(render.dim("\n".join(filter(None, lines)) or "nothing has changed"))
+    desk.put(*(diffs.diff(file, fold=True, way=" (/diff PATH)") for file in files[:FILES]))
 
 
 @command("leave", anytime=True)
@@ -136,40 +138,14 @@ async def _git(cwd: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def _write_new(cwd: Path, name: Path, text: str) -> Path:
-    """Write a file that is not there yet; its path. Raises CtxagentError."""
+    """Write a file that is not there yet, for its owner alone; its path. Raises CtxagentError."""
     path = cwd / name.expanduser()
     try:
-        with path.open("x", encoding="utf-8", errors="replace") as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{path} exists", hint="Give another name: /export FILE") from None
     except OSError as error:
         raise CtxagentError(f"cannot write {path}: {error.strerror}") from error
     return path
-
-
-def _list_sessions(desk: Desk, below: str) -> None:
-    from ...record import sessions
-    from .. import render
-
-    logs = desk.sessions()
-    rows = []
-    for number, log in enumerate(logs[:LISTED], 1):
-        row = sessions.row(log)
-        here = "here" if row.id == desk.session else _age(row.changed)
-        rows.append((str(number), row.id, here, row.title or "(no words yet)"))
-    if not rows:
-        desk.put(render.dim("there are no sessions of this project yet"))
-        return
-    desk.put(render.table(rows, wrap=False))
-    more = f"{len(logs) - LISTED:,} older ones · " if len(logs) > LISTED else ""
-    if more or below:
-        desk.put(render.dim(f"  {more}{below}".rstrip(" ·")))
-
-
-def _age(changed: float) -> str:
-    seconds = max(0, time.time() - changed)
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name}"
-    return "now"

@@ -1,8 +1,10 @@
 """Commands that show and change what the session runs with."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -12,9 +14,9 @@ MODES: "tuple[Mode, ...]" = ("ask", "accept-edits", "plan", "bypass")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-@command("show or change the model", argument="[ID]")
+@command("show or change the model", argument="[ID]", complete=offers.models)
 async def _model(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     if argument:
         desk.set_model(argument)
@@ -24,9 +26,11 @@ async def _model(desk: Desk, argument: str) -> None:
     desk.put(render.dim(f"{desk.loop.model.id} · window {window.size:,} tokens{source}"))
 
 
-@command("show or set how hard the model thinks", argument="[LEVEL]")
+@command(
+    "show or set how hard the model thinks", argument="[LEVEL]", complete=offers.among(EFFORTS)
+)
 async def _effort(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     if argument and argument not in EFFORTS:
         raise UsageError(f"there is no effort {argument!r}", hint=f"One of {', '.join(EFFORTS)}.")
@@ -35,31 +39,69 @@ async def _effort(desk: Desk, argument: str) -> None:
     desk.put(render.dim(f"effort: {desk.loop.effort or 'as the model has it'}"))
 
 
-@command("show the rules, or set the mode", argument="[MODE]", anytime=True)
+@command(
+    "show the rules, or set the mode",
+    argument="[MODE | forget RULE]",
+    anytime=True,
+    complete=offers.among(MODES),
+)
 async def _permissions(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     approval = desk.loop.approval
+    word, _, rule = argument.partition(" ")
+    if word == "forget":
+        await _forget(desk, rule)
+        return
     if argument:
         mode = next((mode for mode in MODES if mode == argument), None)
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
         approval.mode = mode
-    rows: list[tuple[str, str]] = [("mode", approval.mode)]
-    rows += [(name, rule) for name, rules in approval.rules().items() for rule in rules]
+    rows: list[tuple[str, str, str]] = [("mode", approval.mode, "")]
+    for kind, rules in approval.rules().items():
+        for rule in rules:
+            origin = desk.rules.origin(kind, rule) if desk.rules else ""
+            rows.append(("allow" if kind == "session" else kind, rule, origin))
     desk.put(render.table(rows))
+
+
+async def _forget(desk: Desk, text: str) -> None:
+    """Allow it no longer, here and where it is kept."""
+    from ...approval import parse_rule
+    from ...record.entries import Note
+    from ..look import render
+
+    rule = str(parse_rule(text))
+    known = desk.loop.approval.forget(rule)
+    files = await asyncio.to_thread(desk.rules.forget, rule) if desk.rules else []
+    if not (known or files):
+        raise UsageError(f"no rule {rule} allows anything", hint="/permissions lists the rules.")
+    if desk.loop.log.last_seq:
+        data = {"answer": "forgotten", "rule": rule, "where": ", ".join(files)}
+        desk.loop.record(Note(topic="permission", text=f"forgotten: {rule}", data=data))
+    where = f" · taken out of {', '.join(files)}" if files else ""
+    desk.put(render.dim(f"forgotten: {rule}{where}"))
 
 
 @command("the tools the model has", anytime=True)
 async def _tools(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     rows = [(t.name, t.effect, t.description.strip().split("\n")[0]) for t in desk.loop.tools]
     desk.put(render.table(rows))
 
 
-@command("every setting, and where it came from", anytime=True)
+@command(
+    "every setting, and where it came from; or those of a name",
+    argument="[NAME]",
+    anytime=True,
+    complete=offers.settings,
+)
 async def _config(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
-    desk.put(render.table(desk.settings()))
+    rows = [row for row in desk.settings() if argument in row[0]]
+    if not rows:
+        raise UsageError(f"there is no setting {argument!r}", hint="/config lists them all.")
+    desk.put(render.table(rows))

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, UsageError
+from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -18,16 +19,22 @@ _NAME = re.compile(r"\w[\w -]{0,39}")
 
 @command("what this session is for, and where that stands", anytime=True)
 async def _intent(desk: Desk, argument: str) -> None:
-    from .. import render, report
+    from .. import report
+    from ..look import render
 
     loop = desk.loop
     desk.put(render.verbatim(report.intent(loop.view.summary, loop.ledger.words)))
 
 
-@command("the phase of the work; a new one compresses what is done", argument="[NAME]", slow=True)
+@command(
+    "the phase of the work; a new one compresses what is done",
+    argument="[NAME]",
+    slow=True,
+    complete=offers.phases,
+)
 async def _phase(desk: Desk, argument: str) -> None:
     from ...compaction import phases
-    from .. import render
+    from ..look import render
 
     loop = desk.loop
     old, new = phases.current(loop.log.entries()), argument.strip().lower()
@@ -49,7 +56,7 @@ async def _change(desk: Desk, old: str, new: str) -> None:
     of the summary takes that back."""
     from ...compaction import phases
     from ...record.entries import Note
-    from .. import render
+    from ..look import render
 
     loop = desk.loop
     if old:
@@ -82,8 +89,13 @@ def _told(form: "Form") -> str:
     return f"phase: {form.name} · leaving it compresses the work into {form.asks}{size}"
 
 
+@command("show the last folded result in full; again: the one before", anytime=True)
+async def _unfold(desk: Desk, argument: str) -> None:
+    await desk.unfold()
+
+
 @command("check the set-up", anytime=True)
 async def _doctor(desk: Desk, argument: str) -> None:
-    from .. import render
+    from ..look import render
 
     desk.put(render.table(await asyncio.to_thread(desk.checks)))

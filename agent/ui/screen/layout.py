@@ -2,9 +2,11 @@
 question), the search line, the status line, the menu of completions."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 from prompt_toolkit.application import Application
+from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_width
@@ -23,36 +25,44 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from .input import Editor, answer_keys, editing_keys, session_keys
-from .output import SteadyOutput
+from ..input.keys import Editor, answer_keys, editing_keys, session_keys
+from ..look.theme import Palette, classes
+from .output import Inline, SteadyOutput
+from .picker import Picker, keys_of
 
 ROOMY = 12  # rows from which on blank lines set the input apart
 ESCAPE = 0.05  # seconds until an escape byte is the Esc key
 
-STYLE = Style.from_dict(
-    {
-        "prompt": "ansicyan bold",
-        "status": "dim",
-        "choices": "bold",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "reverse",
-        "completion-menu.meta.completion": "noinherit dim",
-        "completion-menu.meta.completion.current": "noinherit dim",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "reverse",
-    }
-)
+# What prompt_toolkit's own parts look like: as little as can be seen on any background.
+_PARTS = {
+    "completion-menu": "noinherit",
+    "completion-menu.completion": "noinherit",
+    "completion-menu.completion.current": "reverse",
+    "scrollbar.background": "noinherit",
+    "scrollbar.button": "reverse",
+}
+_META = ("completion-menu.meta.completion", "completion-menu.meta.completion.current")
+
+
+@cache
+def style_of(palette: Palette) -> Style:
+    roles = classes(palette)
+    metas = dict.fromkeys(_META, f"noinherit {roles['dim']}")
+    return Style.from_dict({**roles, **_PARTS, **metas})
 
 
 class Surface(Editor, Protocol):
     """What is shown, besides what the keys act on."""
 
     output: SteadyOutput
+    picker: Picker
+
+    @property
+    def palette(self) -> Palette: ...
 
     @property
     def unfinished(self) -> StyleAndTextTuples:
-        """The live region."""
+        """The live region, with the blank line above it."""
         ...
 
     @property
@@ -62,24 +72,45 @@ class Surface(Editor, Protocol):
 
     def status(self) -> StyleAndTextTuples: ...
 
+    def paintable(self) -> bool:
+        """Whether the terminal can be painted on now."""
+        ...
+
+    def resized(self) -> None: ...
+
 
 def application(surface: Surface, *, input: Input, vi: bool) -> "Application[None]":
-    app: Application[None] = Application(
+    app = _Application(
         layout=_layout(surface),
-        key_bindings=session_keys(surface, editing_keys(surface), answer_keys(surface)),
-        style=STYLE,
+        key_bindings=session_keys(
+            surface, editing_keys(surface), answer_keys(surface), keys_of(surface.picker)
+        ),
+        style=style_of(surface.palette),
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
         erase_when_done=True,
+        cursor=ModalCursorShapeConfig() if vi else None,
         input=input,
         output=surface.output,
         terminal_size_polling_interval=None,
     )
     app.ttimeoutlen, app.timeoutlen = ESCAPE, 10 * ESCAPE
+    app.renderer = Inline(app.renderer.style, surface.output, surface.paintable)
+    app.resized = surface.resized
     return app
+
+
+class _Application(Application[None]):
+    """Leaves it to the surface what to do about a new size of the terminal, and when."""
+
+    resized: Callable[[], None]
+
+    def _on_resize(self) -> None:
+        self.resized()
 
 
 def _layout(surface: Surface) -> Layout:
     asking = Condition(lambda: surface.asking)
+    picking = Condition(lambda: surface.picker.is_open)
     roomy = Condition(lambda: surface.output.get_size().rows >= ROOMY)
     gap = ConditionalContainer(Window(height=1), roomy)
     live = FormattedTextControl(lambda: surface.unfinished)
@@ -88,12 +119,13 @@ def _layout(surface: Surface) -> Layout:
     root = HSplit(
         [
             ConditionalContainer(
-                HSplit([gap, Window(live, dont_extend_height=True)]),
-                Condition(lambda: bool(surface.unfinished)),
+                Window(live, dont_extend_height=True),
+                Condition(lambda: bool(surface.unfinished)) & ~picking,
             ),
             gap,
             ConditionalContainer(_question(surface), asking),
-            ConditionalContainer(words, ~asking),
+            ConditionalContainer(surface.picker.container(), picking),
+            ConditionalContainer(words, ~asking & ~picking),
             search,
             Window(FormattedTextControl(surface.status), height=1, style="class:status"),
             CompletionsMenu(max_height=8),

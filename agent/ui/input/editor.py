@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import CtxagentError
+from ...errors import CtxagentError
 
 COMMON = ("sensible-editor", "nano", "vi")
+
+
+class EditorKilled(CtxagentError):
+    """What it had done to the terminal is left as it was."""
 
 
 async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -35,6 +39,8 @@ async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
             if process.returncode is None:  # interrupted
                 process.kill()
                 await process.wait()
+        if code < 0:
+            raise EditorKilled(f"{command[0]} was killed; the text is as before")
         if code:
             raise CtxagentError(f"{command[0]} ended with code {code}; the text is as before")
         return path.read_text("utf-8", errors="replace")

@@ -5,41 +5,56 @@ import asyncio
 import codecs
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TextIO
 
-from ..errors import CtxagentError
-from .signals import heard, unseen
+from ...errors import CtxagentError
+from ..visible import spell
+from .asked import BACK, Choices, in_lines, of_line
+from .outlet import Outlet
+from .signals import heard
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from .screen import Host
+    from ..look.render import Depth
+    from .base import Host
+    from .menu import Menu, Option
 
 LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
+_CHOICE = re.compile(r"\[(\w)\](\w*)")
+LISTED = 20  # options of a menu
 NOBODY = "n nobody is there to answer"
 
 
 class Plain:
     """Reads lines from the file descriptor `source` (None: there is nobody to read from) and
-    writes to `stream`."""
+    writes to `stream`, without `unicode` with marks in ASCII."""
 
     paints = False
+    palette = ""
 
-    def __init__(self, host: "Host", *, source: int | None, stream: TextIO) -> None:
+    def __init__(
+        self, host: "Host", *, source: int | None, stream: TextIO, unicode: bool = True
+    ) -> None:
         self.host = host
         self.source = source
         self.stream = stream
+        self.unicode = unicode
+        self.speaks = stream.isatty()
         self.echoes = source is not None and os.isatty(source)
         self._question: asyncio.Future[str] | None = None
         self._ended = asyncio.Event()
         self._over = False  # the input has come to its end
         self._error: BaseException | None = None
         self._asked_at = -LEAVING
+        self._outlet = Outlet(stream)
 
     def greet(self, line: str) -> None:
         self._write(line + "\n")
@@ -52,28 +67,55 @@ class Plain:
             self._prompt()
             ready()
             await self._ended.wait()
+        self._outlet.drain()
         if self._error:
             raise self._error
 
     def put(self, renderable: "RenderableType") -> None:
-        from .render import ink
+        from ..look.render import ink
 
         width = shutil.get_terminal_size((100, 24)).columns
-        self._write(ink([renderable], width=width, depth="plain"))
+        depth: Depth = "spoken" if self.speaks else "plain"
+        self._write(ink([renderable], width=width, depth=depth))
 
     def touch(self) -> None:
         """Nothing is painted live."""
 
-    async def answer(self, choices: str, keys: str, text: str = "") -> str:
-        # What is typed is a line of its own: an empty one stands for the text as it is.
-        self._write(f"{choices}\n{text}\n? " if text else f"{choices}\n? ")
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        back = BACK in keys
+        asked = in_lines(choices, texts, back=back)
+        self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
+        nobody = BACK if back else NOBODY
         if self._over or self.source is None:
-            return NOBODY
+            return nobody
         self._question = asyncio.get_running_loop().create_future()
         try:
-            return await self._question or text
+            line = await self._question
         finally:
             self._question = None
+        if line == NOBODY or (back and line.strip().lower() == "back"):
+            return nobody
+        return of_line(line, texts)
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        from ..look.render import dim, table
+
+        all_of_them = chain.from_iterable(menu.load(0))
+        options = await asyncio.to_thread(lambda: [*islice(all_of_them, LISTED)])
+        if not options:
+            self.put(dim(menu.nothing))
+            return None
+        # Options that have numbers are known by them elsewhere too.
+        numbered = all(option.key.isdecimal() for option in options)
+        named = {o.key if numbered else str(n): o for n, o in enumerate(options, 1)}
+        self.put(table([(n, *o.facts, o.title) for n, o in named.items()], wrap=False))
+        line = await self.answer(lambda typed: f"{menu.title}: a number, or Enter for none", "")
+        line = "" if line == NOBODY else line.strip()
+        if line in named:
+            return named[line]
+        if line:  # it was not meant for the menu
+            self.host.submit(line)
+        return None
 
     async def edit(self, text: str) -> str:
         # The thread that reads lines would take half of the keys from an editor.
@@ -128,10 +170,9 @@ class Plain:
             self.hint("\nPress Ctrl-C again to leave.")
 
     def _write(self, text: str) -> None:
-        encoding = self.stream.encoding or "utf-8"
-        with unseen():
-            self.stream.write(text.encode(encoding, "replace").decode(encoding))
-            self.stream.flush()
+        self._outlet.write(text if self.unicode else spell(text, self.stream.encoding or "utf-8"))
+        if self._ended.is_set():
+            self._outlet.drain()
 
     def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
         # A closed loop means that the REPL has ended: there is nobody left to tell.
@@ -139,6 +180,15 @@ class Plain:
             for line in _lines(source):
                 loop.call_soon_threadsafe(self._line, line)
             loop.call_soon_threadsafe(self._end)
+
+
+def _spoken(choices: str) -> str:
+    """Choices such as `[y]es · [n]o` as a sentence."""
+    first, _, rest = choices.partition("\n")
+    said, found = _CHOICE.subn(r"\1 for \1\2", first)
+    if found:
+        first = f"Type {said.replace(' · ', ', ')}."
+    return f"{first}\n{rest}" if rest else first
 
 
 def _lines(source: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -30,6 +31,15 @@ def heard(act: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)
+
+
+def stop() -> None:
+    """Stop the process group, as Ctrl-Z does in a shell, until the shell lets it go on. Where no
+    shell could, nothing happens, as the kernel has it."""
+    heeded = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGTSTP, signal.SIGCONT)}
+    os.kill(0, signal.SIGTSTP)
+    for number, handler in heeded.items():
+        signal.signal(number, handler)
 
 
 @contextmanager

@@ -5,10 +5,15 @@ application of a real terminal (terminal.py), and lines for everything that can 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .status import Fragment
+from ...errors import CtxagentError
+from ..status import Fragment
+from .asked import Choices
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from ..commands import Offer
+    from .menu import Menu, Option
 
 
 class Host(Protocol):
@@ -33,8 +38,29 @@ class Host(Protocol):
 
     def cycle_mode(self) -> None: ...
 
-    def recall(self) -> str:
-        """Take back the words that wait to be sent, "" when none do."""
+    def unfold(self) -> None:
+        """Print what was folded last in full; asked for again, what was folded before it."""
+        ...
+
+    def earlier(self, words: str) -> str | None:
+        """Give the newest words that wait out to be edited, or, for `words` that were given out,
+        those before them; None when none wait."""
+        ...
+
+    def later(self, words: str) -> str | None:
+        """Those after `words` that were given out, "" after the newest; None when none are."""
+        ...
+
+    def drop(self) -> None:
+        """The words that were given out are not to be sent."""
+        ...
+
+    async def offers(self, place: str) -> "Sequence[Offer]":
+        """What fits in a place that is being typed, as `commands.fitting` says."""
+        ...
+
+    def tell(self, error: CtxagentError) -> None:
+        """Print what went wrong, and the next step."""
         ...
 
     def live(self) -> "Sequence[RenderableType]": ...
@@ -47,6 +73,12 @@ class Screen(Protocol):
 
     echoes: bool  # whether what the person typed is seen without being printed again
     paints: bool  # whether what the host shows live is seen
+    speaks: bool  # whether what it shows may be read aloud
+
+    @property
+    def palette(self) -> str:
+        """The colours in use, as the theme names them; "" where there are none."""
+        ...
 
     def greet(self, line: str) -> None:
         """Print one line before `run`, at the least cost."""
@@ -64,9 +96,14 @@ class Screen(Protocol):
         """What the host would show live has changed."""
         ...
 
-    async def answer(self, choices: str, keys: str, text: str = "") -> str:
-        """One line of answer, begun with `text`, which the person may edit; a character of `keys`
-        alone answers at once where keys are read."""
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        """One line of answer, begun with the first of `texts`, which the person may edit or change
+        for another of them. Where keys are read, a character of `keys` alone answers at once; with
+        BACK among them there is a way back, whatever is typed."""
+        ...
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        """Let the person choose from a menu; None for nothing."""
         ...
 
     async def edit(self, text: str) -> str:

@@ -1,0 +1,59 @@
+"""The command about the log: its newest entries, one of them in full, and what compaction did."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from . import offers
+from .context import everything
+from .registry import Desk, command
+
+if TYPE_CHECKING:
+    from ...record.log import Log
+
+LOGGED = 20  # entries that are shown
+
+
+@command(
+    "the newest entries of the log, or one in full",
+    argument="[REF|compaction|stats]",
+    anytime=True,
+    complete=offers.among(("compaction", "stats"), also=offers.refs),
+)
+async def _log(desk: Desk, argument: str) -> None:
+    from ...compaction import acts, metrics
+    from .. import report
+    from ..look import render
+
+    log = desk.loop.log
+    if argument and argument not in ("compaction", "stats"):
+        desk.put(render.verbatim(await asyncio.to_thread(_whole, log, argument)))
+        return
+    entries = await everything(desk.loop)
+    if argument == "compaction":
+        done, others = acts.acts(entries), acts.marks(entries)
+        desk.put(render.verbatim(report.events(done, others, limit=report.RECENT)))
+    elif argument == "stats":
+        desk.put(render.verbatim(report.metrics(metrics.measure(entries))))
+    else:
+        rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in entries[-LOGGED:]]
+        desk.put(render.table(rows, wrap=False), render.dim(str(log.path)))
+
+
+def _whole(log: "Log", ref: str) -> str:
+    """An entry in full: a summary as the model reads it, anything else as its line says. Raises
+    UsageError when there is no such entry."""
+    from ...record.entries import Summary, encode
+    from ...record.log import find
+
+    number = ref.removeprefix("#")
+    found = find(log.path, int(number)) if number.isdecimal() else None
+    if found is None:
+        raise UsageError(
+            f"there is no entry {ref}",
+            hint=f"1 to {log.last_seq}." if log.last_seq else "This session is empty.",
+        )
+    if isinstance(found, Summary):
+        return found.text
+    return json.dumps(encode(found), ensure_ascii=False, indent=1)

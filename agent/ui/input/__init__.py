@@ -1,0 +1,1 @@
+"""What a person types: keys, completion, history, long pastes, their editor."""

@@ -1,0 +1,128 @@
+"""Typing `@paths` in a work tree of 1,000 and of 100,000 files: how long after a key it is painted
+and its menu is there, and how long the event loop stood still at most.
+
+The REPL in this process, keys through a pipe, paints taken in memory; git says which files there
+are.
+"""
+
+import asyncio
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import measure
+
+from ctxagent.tests.support.seat import CTRL_C, Desk, Glass, Seat, drive
+
+WORDS = (
+    *("core", "util", "model", "view", "test", "handler", "parser", "config", "index"),
+    *("main", "server", "client", "page", "form"),
+)
+TYPED = ("config_main", "srvtst", "core/model", "e", "parser_view_", "cltpg", "hdlr")
+RUNS = 5
+
+
+def make(folder: Path, files: int) -> None:
+    chosen = random.Random(1)
+    for number in range(files):
+        a, b, c, d = (chosen.choice(WORDS) for _ in range(4))
+        path = folder / a / f"{b}_{number % 97}" / f"{c}_{d}_{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for words in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+class Sink(Glass):
+    """A terminal that takes everything at once: once `quiet`, nothing is looked at."""
+
+    quiet = False
+
+    def write(self, text: str) -> int:
+        return len(text) if self.quiet else super().write(text)
+
+
+class Clock:
+    """Seconds from keys to paints and menus, and the longest that the event loop stood still."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.words = seat.repl.screen.words  # type: ignore[attr-defined]
+        self.painted, self.menus, self.longest = list[float](), list[float](), 0.0
+        self._paint = ("", 0.0)
+        seat.repl.screen.app.after_render += self._rendered  # type: ignore[attr-defined]
+
+    def _rendered(self, app: object) -> None:
+        if self._paint[0] != self.words.text:
+            self._paint = (self.words.text, time.perf_counter())
+
+    async def beat(self) -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self.longest = max(self.longest, time.perf_counter() - before - 0.001)
+
+    async def key(self, pressed: str, whole: str) -> None:
+        """Press a key, and wait for what it gives."""
+        began = time.perf_counter()
+        self.seat.press(pressed)
+        await until(lambda: self._paint[0] == whole)
+        self.painted.append(self._paint[1] - began)
+        await until(lambda: self._offered(whole))
+        self.menus.append(time.perf_counter() - began)
+
+    def _offered(self, whole: str) -> bool:
+        state = self.words.complete_state
+        return bool(state and state.original_document.text == whole and state.completions)
+
+    async def clear(self) -> None:
+        self.seat.press(CTRL_C)
+        await until(lambda: not self.words.text)
+
+
+async def until(there: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not there():  # noqa: ASYNC110 (a screen tells nobody of its changes)
+            await asyncio.sleep(0.0005)
+
+
+def one(files: int) -> dict[str, float]:
+    clocks: list[Clock] = []
+    glass = Sink()
+
+    async def act(seat: Seat) -> None:
+        await seat.until("GREEN")
+        glass.quiet = True
+        clock = Clock(seat)
+        clocks.append(clock)
+        beating = asyncio.create_task(clock.beat())
+        for text in ("", *RUNS * TYPED):
+            for end in range(len(text) + 1):
+                await clock.key(f"@{text}"[end], f"@{text}"[: end + 1])
+            await clock.clear()
+        beating.cancel()
+        glass.quiet = False
+
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(Path(folder))
+        make(desk.cwd, files)
+        drive(desk, act, glass=glass)
+    (clock,) = clocks
+    figures = {"first_menu_ms": clock.menus[0], "longest_block_ms": clock.longest}
+    for name, times in (("key", clock.painted), ("menu", clock.menus[1:])):
+        figures[f"{name}_p50_ms"] = statistics.median(times)
+        figures[f"{name}_p99_ms"] = statistics.quantiles(times, n=100)[98]
+    return {name: 1_000 * seconds for name, seconds in figures.items()}
+
+
+def main() -> None:
+    rows = {f"{files:,} files": one(files) for files in (1_000, 100_000)}
+    measure.report("completion of paths", rows)
+
+
+if __name__ == "__main__":
+    main()

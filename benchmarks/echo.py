@@ -1,0 +1,164 @@
+"""Typing echo: milliseconds from a key to its character in what the terminal gets, in the real
+command under a pseudo-terminal. `streaming`: while a reply in Markdown comes in 200 deltas a
+second. `starting`: in the first three seconds, while the SDK is imported. Exit code 1 when the
+99th percentile of either is 50 ms or more.
+"""
+
+import fcntl
+import multiprocessing
+import os
+import pty
+import select
+import statistics
+import struct
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import measure
+from serving import environ
+
+from ctxagent.tests.support.server import Say, Server
+
+DELTAS = 200  # a second
+SECONDS = 15  # of streaming
+STARTING = 3.0  # seconds
+STARTS = 8
+PAUSES = (0.03, 0.05)  # between two keys, from one to the other in turn
+FIRST = 0x100  # keys are characters from here on, each once: none of them is in the text
+LINE = 40  # keys after which the line is emptied
+BOUND = 50.0  # ms
+
+BLOCK = """\
+## Part {n}
+
+A paragraph with **bold** words, `code` in it and a [link](https://example.org/{n}), long enough
+to be wrapped in any terminal that people use for their work.
+
+- one item
+- another one, with `code`
+  - and one below it
+
+```python
+def part_{n}(values: list[int]) -> int:
+    total = 0
+    for value in values:
+        total += value * {n}
+    return total
+```
+
+| name | value |
+| --- | --- |
+| part | {n} |
+| next | {n}1 |
+
+"""
+
+
+def main() -> int:
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        port, done = context.Queue(), context.Event()
+        server = context.Process(target=serve, args=(port, done), daemon=True)
+        server.start()
+        env = environ(folder, port.get())
+        rows = {
+            "streaming": figures(streaming(env, Path(folder))),
+            "starting": figures([ms for _ in range(STARTS) for ms in starting(env, Path(folder))]),
+        }
+        done.set()
+        server.join()
+    measure.report("echo", rows)
+    return int(any(row["p99_ms"] >= BOUND for row in rows.values()))
+
+
+def serve(port: "multiprocessing.Queue[str]", done: "multiprocessing.Event") -> None:  # type: ignore[valid-type]
+    """In a process of its own, so that its work is not part of what is measured."""
+    size = DELTAS * SECONDS * 20  # characters
+    text = "".join(BLOCK.format(n=n) for n in range(size // len(BLOCK)))
+    with Server(lambda body: Say(text, deltas=DELTAS * SECONDS, pace=1 / DELTAS)) as server:
+        port.put(server.url)
+        done.wait()  # type: ignore[attr-defined]
+
+
+def figures(taken: list[float]) -> Mapping[str, float]:
+    cuts = statistics.quantiles(taken, n=100)
+    return {"keys": len(taken), "p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": max(taken)}
+
+
+def streaming(env: Mapping[str, str], cwd: Path) -> list[float]:
+    with command(env, cwd) as keys:
+        keys.until(b"GREEN")
+        os.write(keys.terminal, b"go\r")
+        keys.until(b"Part 1")
+        return list(keys.typed(SECONDS - 4.0))
+
+
+def starting(env: Mapping[str, str], cwd: Path) -> list[float]:
+    with command(env, cwd) as keys:
+        keys.until("❯".encode())
+        return list(keys.typed(STARTING))
+
+
+class Keys:
+    def __init__(self, terminal: int) -> None:
+        self.terminal = terminal
+        self._shown = b""
+        self._count = 0
+
+    def until(self, wanted: bytes, seconds: float = 30.0) -> float:
+        """Read until `wanted` has come; the moment."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            if select.select([self.terminal], [], [], left)[0]:
+                self._shown += os.read(self.terminal, 65_536)
+                if wanted in self._shown:
+                    return time.perf_counter()
+        raise TimeoutError(f"never seen: {wanted!r} after {self._shown[-500:]!r}")
+
+    def typed(self, seconds: float) -> Iterator[float]:
+        """Milliseconds for each of the keys typed in the next `seconds`."""
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            if self._count % LINE == LINE - 1:
+                os.write(self.terminal, b"\x15")
+            character = chr(FIRST + self._count).encode()
+            self._shown = b""
+            pressed = time.perf_counter()
+            os.write(self.terminal, character)
+            yield (self.until(character) - pressed) * 1000
+            self._read_on(pressed + PAUSES[self._count % 2])
+            self._count += 1
+
+    def _read_on(self, until: float) -> None:
+        while (left := until - time.perf_counter()) > 0:
+            if select.select([self.terminal], [], [], left)[0]:
+                os.read(self.terminal, 65_536)
+
+
+@contextmanager
+def command(env: Mapping[str, str], cwd: Path) -> Iterator[Keys]:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execve(measure.COMMAND, [measure.COMMAND], {**env, "TERM": "xterm-256color"})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    try:
+        yield Keys(terminal)
+    finally:
+        os.kill(pid, 15)
+        while True:
+            try:
+                os.read(terminal, 65_536)
+            except OSError:  # the other side has ended
+                break
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

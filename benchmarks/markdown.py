@@ -1,0 +1,87 @@
+"""Streamed Markdown: CPU seconds to show 250 kB, 500 kB and 1 MB of it that arrive in pieces of 20
+characters, as a usual mixture and as one single fence, list, paragraph, line, table and quote.
+
+All that is printed is made text for a terminal of 100 columns, and the live region with it as often
+as a screen would at 200 pieces a second. `ratio` is that of the last doubling: 2 is linear.
+"""
+
+import time
+
+import measure
+
+from ctxagent.agent.events import CallStarted, TextDelta, UserSaid
+from ctxagent.agent.ui.look import render
+from ctxagent.agent.ui.transcript import Transcript
+
+SIZES = (250_000, 500_000, 1_000_000)
+PIECE = 20  # characters
+PAINT = 8  # pieces between two paints
+WORDS = "Some **words** with `code` and a [link](https://example.com/a) in them. "
+MIXTURE = f"""\
+## A heading
+
+{WORDS * 5}
+
+1. {WORDS}
+   - {WORDS}
+
+   ```python
+   def total(prices: list[float]) -> float:
+       \"\"\"The sum.\"\"\"
+       return sum(prices)
+   ```
+2. {WORDS}
+
+| name | value | what |
+|:-----|------:|------|
+| one  | 1 | {WORDS} |
+| two  | 22 | {WORDS} |
+
+> {WORDS}
+"""
+SHAPES = {
+    "mixture": ("", MIXTURE),
+    "fence": ("```python\n", "    for n in range(10):  # a comment\n        print(n, 'text')\n\n"),
+    "list": ("", f"- {WORDS}\n"),
+    "paragraph": ("", f"{WORDS}\n"),
+    "one line": ("", WORDS),
+    "one word": ("", "word"),
+    "table": ("| a | b | c |\n|---|---|---|\n", "| one | two words | `three` |\n"),
+    "quote": ("", f"> {WORDS}\n>\n"),
+}
+
+
+def shown(text: str) -> float:
+    """CPU seconds to show the text as it streams in."""
+    printed: list[object] = []
+    transcript = Transcript(printed.append)
+    started = time.process_time()
+    transcript.show(UserSaid("go"))
+    transcript.show(CallStarted(1, 1))
+    for number, start in enumerate(range(0, len(text), PIECE)):
+        transcript.show(TextDelta(text[start : start + PIECE]))
+        if number % PAINT == 0:
+            _ink(printed)
+            printed.clear()
+            _ink(transcript.live())
+    return time.process_time() - started
+
+
+def _ink(renderables: object) -> None:
+    render.ink(renderables, width=100, depth="color")  # type: ignore[arg-type]
+
+
+def main() -> None:
+    rows = {}
+    for name, (head, body) in SHAPES.items():
+        text = head + body * (SIZES[-1] // len(body) + 1)
+        times = [shown(text[:size]) for size in SIZES]
+        rows[name] = {
+            f"{size // 1000} kB": seconds for size, seconds in zip(SIZES, times, strict=True)
+        }
+        rows[name]["ratio"] = times[-1] / times[-2]
+    measure.report("streamed Markdown", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""What a person does by hand: a shell command, a note."""
+
+import asyncio
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent import manual
+from ctxagent.agent.changes import Watch
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.events import ToolFinished, ToolOutput, ToolStarted
+from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.record.entries import Checkpoint, Pin, Summary, ToolResult, User
+from ctxagent.agent.record.log import read
+from ctxagent.agent.record.sessions import whole_text
+from ctxagent.agent.record.worktree import WorkTree
+from ctxagent.agent.ui.commands import parse
+
+from .support.conversation import Conversation
+from .support.seat import CTRL_C, ENTER, ESC, Desk, Seat, drive
+
+
+def run(talk: Conversation, command: str) -> User:
+    asyncio.run(manual.run(talk.loop, command))
+    found = talk.of(User)[-1]
+    assert isinstance(found, User)
+    assert found.source == "shell"
+    return found
+
+
+def sent(talk: Conversation) -> str:
+    return str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+
+
+def test_a_command_joins_the_context_with_the_next_words(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="I see."), Step(text="Yes.")], mode="ask")
+    entry = run(talk, "echo out; echo err >&2; exit 3")
+    assert (entry.details["exit_code"], entry.details["command"][:8]) == (3, "echo out")
+    assert talk.model.requests == []  # type: ignore[attr-defined]
+    assert talk.kinds()[:2] == ["session", "user"]
+    talk.say("what was that?")
+    messages = talk.model.requests[0].messages  # type: ignore[attr-defined]
+    assert len(messages) == 1
+    texts = [block["text"] for block in messages[0]["content"]]
+    assert texts[0].endswith("in " + str(tmp_path) + ":]\necho out; echo err >&2; exit 3")
+    assert texts[1] == "[What it said:]\nout\nerr\n[exit 3]"
+    assert texts[2] == "what was that?"
+    run(talk, "true")
+    talk.say("and now?")
+    assert "[no output; exit 0]" in sent(talk)
+    assert fold(talk.entries()) == talk.loop.view
+
+
+def test_what_is_told_while_it_runs(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path)
+    entry = run(talk, "echo working; echo done")
+    (started,), (finished,) = talk.seen(ToolStarted), talk.seen(ToolFinished)
+    assert (started.name, started.title) == ("Shell", "echo working; echo done")
+    assert "working" in "".join(event.text for event in talk.seen(ToolOutput))
+    assert (finished.id, finished.text, finished.ref) == (started.id, "working\ndone", entry.seq)
+
+
+def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "a.txt").write_text("one\n")
+    talk = Conversation(tmp_path, [Step(tools=[("Bash", {"command": "cat b"})]), Step(text="No.")])
+    index = talk.loop.folder / "worktree.index"
+    tree = WorkTree(
+        tmp_path, store=talk.loop.folder / "store", index=index, env=talk.loop.context.env
+    )
+    talk.loop.watch = Watch(tree, talk.loop.context)
+    talk.say("begin")
+    assert [fact.command for fact in talk.loop.ledger.unresolved()] == ["cat b"]
+    entry = run(talk, "echo two >> a.txt; echo new > b")
+    assert "[It changed: a.txt (modified), b (created)]" in str(entry.content)
+    files = talk.loop.ledger.files
+    assert {(path, fact.action, fact.tool, fact.ref) for path, fact in files.items()} == {
+        ("a.txt", "modified", "user", entry.seq),
+        ("b", "created", "user", entry.seq),
+    }
+    run(talk, "cat b")
+    assert talk.loop.ledger.unresolved() == []
+    run(talk, "echo AssertionError: no; false")
+    assert talk.loop.ledger.unresolved()[0].errors == ("AssertionError: no",)
+    assert any(isinstance(entry, Checkpoint) for entry in talk.entries())
+
+
+def test_a_large_output_goes_to_a_file(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="Long.")])
+    entry = run(talk, "seq 1 40000; false")
+    assert entry.offloaded
+    whole = (talk.loop.folder / entry.offloaded).read_text()
+    assert whole.startswith("1\n2\n")
+    assert whole.endswith("40000\n[exit 1]")
+    assert whole_text(talk.loop.log.path, entry.seq) == whole
+    talk.say("look")
+    assert str(talk.loop.folder / entry.offloaded) in sent(talk)
+    assert len(sent(talk)) < 40_000
+    assert "40000" in talk.loop.ledger.unresolved()[0].errors[-1] + whole
+
+
+def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="Well.")])
+
+    async def act() -> None:
+        running = asyncio.create_task(manual.run(talk.loop, "echo $$ > pid; echo begun; sleep 60"))
+        talk.loop.emit = lambda event: (
+            asyncio.get_running_loop().call_soon(running.cancel) and None
+            if isinstance(event, ToolOutput)
+            else None
+        )
+        await running
+
+    asyncio.run(act())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    talk.say("go on")
+    assert "begun\\n[interrupted by the user]" in sent(talk)
+    assert talk.loop.ledger.unresolved() == []
+
+
+def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("word " * 3_000)
+    summary = "## Session Intent\nRead.\n\n## Current State\nDone.\n\n## Next Steps\n1. Wait.\n"
+    steps = [
+        Step(tools=[("Read", {"path": "big.txt"})]),
+        *map(Step, ("Words.", "3,000.", summary, "Yes.", "Free.")),
+    ]
+    policy = replace(DEFAULT, keep_tokens=0, keep_messages=1, clear_when="off")
+    talk = Conversation(tmp_path, steps, policy=policy)
+    ref = asyncio.run(manual.note(talk.loop, "tabs, not blanks"))
+    assert [(pin.ref, pin.text) for pin in talk.of(Pin)] == [(ref, "tabs, not blanks")]
+    talk.say("begin")
+    assert "until they take it back:]\\ntabs, not blanks" in sent(talk)
+    talk.say("how many?")
+    asyncio.run(talk.loop.engine.compact())
+    talk.say("and now?")
+    assert f"## Pinned\\n#{ref}: tabs, not blanks" in sent(talk)
+    manual.unpin(talk.loop, ref)
+    talk.say("and now?")
+    assert f"takes back what they pinned in #{ref}" in sent(talk)
+    assert talk.loop.ledger.pins == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("!ls -l", ("shell", "ls -l")),
+        ("! for f in *; do\n  echo $f\ndone", ("shell", "for f in *; do\n  echo $f\ndone")),
+        ("!", ("shell", "")),
+        ("# tabs, not blanks ", ("pin", "tabs, not blanks")),
+        ("#tabs", ("pin", "tabs")),
+        ("#", ("pin", "")),
+        ("#42", None),
+        ("# 42", None),
+        ("#-1", None),
+        ("#42 is wrong", None),
+        ("## A heading", None),
+        ("#!/bin/sh", None),
+        ("# A heading\nand words", None),
+        (" !ls", None),
+        ("what! #now", None),
+    ],
+)
+def test_what_is_by_hand(words: str, command: tuple[str, str] | None) -> None:
+    found = parse(words)
+    assert (found and (found[0].name, found[1])) == command
+
+
+# In front of the REPL.
+
+
+def test_a_command_runs_live_without_a_question(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="I see it."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("!echo begun; until [ -e go ]; do sleep 0.02; done; seq 1 60; exit 4")
+        await seat.until("begun")
+        seat.say("what does it say?")
+        await seat.until("❯ what does it say?")
+        (desk.cwd / "go").touch()
+        await seat.until("I see it.")
+
+    _, glass = drive(desk, act)
+    assert "wants to" not in glass.all()
+    assert "exit 4" in glass.all()
+    assert "+5" in glass.all()  # folded
+    assert glass.all().count("❯ !echo begun") == 1
+    asked = str(desk.model.requests[0].messages)
+    assert asked.index("echo begun") < asked.index("60\\n[exit 4]") < asked.index("what does it")
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="Well."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("!echo begun; sleep 60")
+        await seat.until("begun")
+        seat.press(key)
+        await seat.until("interrupted")
+        await seat.idle()
+        seat.say("and?")
+        await seat.until("Well.")
+
+    _, glass = drive(desk, act)
+    assert "nothing has changed" not in glass.all()
+    assert "[interrupted by the user]" in str(desk.model.requests[0].messages)
+
+
+def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def act(seat: Seat) -> None:
+        seat.say("!")
+        await seat.until("!COMMAND runs it here")
+        seat.say("#")
+        await seat.until("nothing is pinned")
+
+    drive(desk, act)
+
+
+def test_a_note_says_how_to_take_it_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Noted."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("#mind the gap" + ENTER)
+        await seat.until("pinned as #2: mind the gap · /unpin 2 takes it back")
+        seat.say("go")
+        await seat.until("Noted.")
+        seat.say("/unpin 2")
+        await seat.until("#2 is no longer pinned")
+
+    drive(desk, act)
+    entries = read(desk.loops[0].log.path).entries
+    assert [e.source for e in entries if isinstance(e, User)] == ["note", "person", "notice"]
+    assert not any(isinstance(entry, (Summary, ToolResult)) for entry in entries)
