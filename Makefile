@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench screens clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -28,6 +28,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/nothing_lost.py
 	$(BIN)/python benchmarks/sessions.py
 	$(BIN)/python benchmarks/markdown.py
+
+screens: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.support.scenes docs/screens
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -51,7 +51,7 @@ _LOOKS = "this subagent only looks: it edits nothing and runs only commands that
 _WEIGHT = {"allow": 0, "ask": 1, "deny": 2}
 # What a file of these names does when something else runs; compared without case, since some
 # file systems know none.
-_PROTECTED = names(
+PROTECTED = names(
     ".git .ctxagent .agentrc .ssh .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login "
     ".bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout "
     ".inputrc"
@@ -159,7 +159,7 @@ class Approval:
     def _add(self, kind: Kind, text: str) -> None:
         rule = parse_rule(text)
         widely = kind in ("deny", "ask")
-        place = make_place(rule.subject or "/", self._cwd, widely=widely)
+        place = make_place(rule.path or "/", self._cwd, widely=widely)
         self._rules[kind].append((rule, place))
 
     def _covering(self, tool: str, *kinds: Kind) -> Iterator[tuple[Rule, Place]]:
@@ -244,7 +244,7 @@ class Approval:
             return "edits are asked about"
         root = next(root for root in self._project if _within(form, (root,)))
         names = form[len(root) :].casefold().split("/")
-        protected = next((name for name in names if name in _PROTECTED), "")
+        protected = next((name for name in names if name in PROTECTED), "")
         return f"{protected} is protected" if protected else ""
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:

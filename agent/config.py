@@ -149,16 +149,10 @@ def rules_in(path: Path, data: bytes) -> list[tuple[str, str, str]]:
     ]
 
 
-def loosening(path: Path, data: bytes, environ: Mapping[str, str]) -> list[str]:
+def loosening(path: Path, data: bytes) -> list[str]:
     """Keys that a project file with this content could not set without the person's trust,
     whatever the person's own file says now or later. Raises ConfigError."""
-    user = _user_file(environ)
-    now, defaults = _values(_read(user) if user else [])[0], _values([])[0]
-    return [
-        key.name
-        for key, value, *_ in _document(path, data)
-        if key.loosens(value, now[key.name]) or key.loosens(value, defaults[key.name])
-    ]
+    return [key.name for key, value, *_ in _document(path, data) if key.may_loosen(value)]
 
 
 def _home(environ: Mapping[str, str]) -> Path:

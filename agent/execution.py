@@ -88,8 +88,9 @@ class Execution:
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
         except asyncio.CancelledError:
+            output = Output(NOT_RUN, {"interrupted": True}, is_error=True)
             for call in waiting:
-                self._finish(call, call["name"], Output(NOT_RUN, is_error=True), 0.0)
+                self._finish(call, call["name"], output, 0.0)
             raise
 
     def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
@@ -103,7 +104,8 @@ class Execution:
         return harmless or calls[:1]
 
     async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
-        title, started = call["name"], time.monotonic()
+        title = call["name"]
+        started = time.monotonic()
         try:
             tool, params = self._checked(call, raw, cut)
             title = tool.title(params)
@@ -111,13 +113,15 @@ class Execution:
             started = time.monotonic()
             self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
             output = await self.watched(tool, params, call["id"])
-        except _Refused as refused:
-            output = refused.output
+        except _Refused as refused:  # the time that a person thought is none of the call's
+            self._finish(call, title, refused.output, 0.0)
+            return
         except Interrupted as interrupted:
             self._finish(call, title, interrupted.output, time.monotonic() - started)
             raise asyncio.CancelledError from None
         except asyncio.CancelledError:
-            self._finish(call, title, Output(INTERRUPTED, is_error=True), 0.0)
+            output = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
+            self._finish(call, title, output, 0.0)
             raise
         self._finish(call, title, output, time.monotonic() - started)
 
@@ -219,11 +223,29 @@ class Execution:
             given,
             verdict.rule,
             verdict.reason,
-            (await tool.preview(params, self.context)).get("diff"),
+            await self._diff(tool, params),
             offers=grants.offers(self.approval, tool, params, verdict.rule, self.context.cwd),
             check=lambda rule: grants.check(self.approval, rule, tool, params, self.context.cwd),
             settled=settled,
         )
+
+    async def _diff(self, tool: Tool[Any], params: Params) -> str | None:
+        """What the call would change. One that must fail is refused, so that nobody is asked in
+        vain; unless the reason would tell of a file that may not be read unasked."""
+        try:
+            found = await tool.preview(params, self.context)
+        except ToolError as error:
+            if self._may_read(tool.subject(params)):
+                raise _Refused(str(error), **error.details) from None
+            return None
+        return found.get("diff")
+
+    def _may_read(self, path: str) -> bool:
+        reader = self.tools.get("Read")
+        if reader is None:
+            return False
+        given = reader.Params.model_validate({"path": path})
+        return self.approval.judge(reader, given).action == "allow"
 
     def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
         """Record that a call which was asked about is allowed."""

@@ -1,17 +1,28 @@
 """What a permission rule grants: the rules to offer for a call that is asked about, what a rule
 means in words, and whether it is so wide that it needs a second thought."""
 
+import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .approval import Approval
+from .approval import PROTECTED, Approval
 from .errors import UsageError
-from .rules import BLANKS, Rule, exact_command, make_place, narrowest, parse_rule
+from .rules import (
+    BLANKS,
+    BUILDERS,
+    Rule,
+    exact_command,
+    exact_path,
+    make_place,
+    narrowest,
+    parse_rule,
+)
 from .shell.syntax import Part, Script, parse
 from .shell.wrappers import names
+from .unseen import in_a_line, revealed
 
 if TYPE_CHECKING:
     from ..tools.base import Params, Tool
@@ -22,32 +33,35 @@ _VERBS = {
     "Write": "writing",
 }  # fmt: skip
 _STAR = re.compile(r"(?<!\\)\*")
+_WILD = re.compile(r"(?<!\\)[*?]")
 # What these do, the next word says; some of those words run anything.
 _MANIFOLD = names(
     "git gh npm pnpm yarn bun deno uv poetry pdm hatch conda docker podman kubectl helm terraform "
-    "cargo go dotnet mvn gradle make just nix brew apt apt-get dnf pacman systemctl aws gcloud az"
+    "cargo go dotnet mix svn hg nix brew apt apt-get dnf pacman systemctl aws gcloud az"
 )
 
 
 def offers(
     approval: Approval, tool: "Tool[Any]", params: "Params", narrow: str, cwd: Path
 ) -> tuple[str, ...]:
-    """Rules that allow the call, from the one for it alone to the one for the tool, which alone
-    may be wide. `narrow` is the rule that its verdict names. None when no rule helps, or when the
-    call holds what cannot be seen in a line."""
-    subject, whole = tool.subject(params), tool.name
+    """Rules that allow the call, from the one for it alone to the one for the tool. Wide are that
+    last one alone, and the first for a folder. `narrow` is the rule that the call's verdict names.
+    None when no rule helps, or when the call holds what cannot be seen."""
+    subject, whole, own = tool.subject(params), tool.name, ""
+    if revealed(subject) != subject:
+        return ()
     if tool.name == "Bash":
         found = list(_for_command(subject, narrow))
     elif tool.effect in ("read", "edit"):
-        found, whole = list(_for_path(parse_rule(narrow))), parse_rule(narrow).tool
+        found, whole, own = list(_for_path(parse_rule(narrow))), parse_rule(narrow).tool, narrow
     else:
         found = [f"{tool.name}({subject})"] if re.fullmatch(r"[\w-]+", subject) else []
     fit = [
         rule
         for rule in dict.fromkeys(found)
-        if rule.isprintable()
+        if in_a_line(rule)
         and len(rule) <= LONGEST
-        and not wide(parse_rule(rule), cwd)
+        and (rule == own or not wide(parse_rule(rule), cwd))
         and _allows(approval, rule, tool, params)
     ]
     if (fit or not subject) and _allows(approval, whole, tool, params):
@@ -56,13 +70,18 @@ def offers(
 
 
 def check(approval: Approval, text: str, tool: "Tool[Any]", params: "Params", cwd: Path) -> str:
-    """What speaks against keeping a rule, "" for nothing. Raises UsageError when it is none, and
-    when it does not allow this call."""
+    """What speaks against keeping a rule, "" for nothing. Raises UsageError when it is none, when
+    it cannot be seen in a line, and when it does not allow this call."""
     rule = parse_rule(text)
+    if not in_a_line(str(rule)):
+        raise UsageError(
+            f"{revealed(str(rule))!r} holds characters that cannot be seen",
+            hint="Write it without them.",
+        )
     verdict = approval.with_rule(str(rule)).judge(tool, params)
     if verdict.action != "allow":
         raise UsageError(f"{rule} does not allow this call", hint=verdict.reason)
-    return wide(rule, cwd)
+    return wide(rule, cwd, parse_rule(approval.judge(tool, params).rule or tool.name))
 
 
 def meaning(text: str) -> str:
@@ -80,17 +99,16 @@ def meaning(text: str) -> str:
     return f"{rule.tool} with {rule.subject}" if rule.subject else f"any call of {rule.tool}"
 
 
-def wide(rule: Rule, cwd: Path) -> str:
+def wide(rule: Rule, cwd: Path, own: Rule | None = None) -> str:
     """Why a rule is wider than the measure: more than the rules that are offered by themselves,
-    or beyond what a project is made of. "" when it is not."""
+    or beyond what a project is made of. "" when it is not. `own` is the rule for the call alone."""
     if rule.tool == "Bash":
         return _wide_command(rule)
     if rule.tool not in _VERBS:
         return ""
     if rule.subject is None:
         return f"that is {meaning(str(rule))}, in this project and outside of it"
-    place = make_place(rule.subject, str(cwd), widely=False)
-    return next((why for path, why in _watched(rule, cwd) if place.matches(path)), "")
+    return _wide_path(rule, rule.subject, cwd, own is not None and own.subject == rule.subject)
 
 
 def _allows(approval: Approval, rule: str, tool: "Tool[Any]", params: "Params") -> bool:
@@ -149,7 +167,7 @@ def _files(subject: str | None) -> str:
     shown = re.sub(r"\\([*?])", r"\1", subject)
     if subject.endswith("/**") and not _STAR.search(subject[:-3]):
         return f"files below {shown[:-2]}"
-    if re.search(r"(?<!\\)[*?]", subject):
+    if _WILD.search(subject):
         return f"files like {shown}"
     return shown
 
@@ -183,18 +201,44 @@ def _fed(command: str) -> str:
     part = script.parts[0] if len(script.parts) == 1 else None
     if part is None or len(part.words) > 1 or narrowest(part, script).endswith(":*"):
         return ""
+    if part.name.rpartition("/")[2] in BUILDERS:
+        return ""
     return f"what `{command}` is fed decides what it does, and may be anything"
 
 
-def _watched(rule: Rule, cwd: Path) -> Iterator[tuple[str, str]]:
-    """Places that a rule for a project has no business in, and what is there. The names in them
-    are nobody's, so that a rule for one file alone is never taken for a wide one."""
-    home, name = Path("~").expanduser(), "any.of.them"
-    yield f"/{name}/{name}", "it reaches every file of this machine"
-    if rule.tool in ("Edit", "Write"):
-        yield f"{cwd}/.git/hooks/{name}", "it reaches .git, where files run by themselves"
-        yield f"{cwd}/.{name}", "it reaches hidden files, some of which run by themselves"
-        yield f"{home}/.config/{name}", "it reaches your own settings, outside of any project"
-        yield f"/etc/{name}", "it reaches the system's settings"
-    else:
-        yield f"{home}/.ssh/{name}", "it reaches your keys"
+def _wide_path(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
+    place = make_place(subject, str(cwd), widely=False)
+    if not _WILD.search(subject) and not _is_folder(place.patterns, own):
+        return ""
+    roots = [exact_path(root).rstrip("/") for root in (str(cwd), os.path.realpath(cwd))]
+    inner = []
+    for pattern in place.patterns:
+        root = next((r for r in roots if f"{pattern}/".startswith(f"{r}/")), None)
+        if root is None:
+            return "it reaches beyond this project"
+        inner += pattern[len(root) :].split("/")
+    if rule.tool not in ("Edit", "Write"):
+        return ""
+    hidden = next((name for name in inner if name.startswith(".")), "")
+    if hidden or any(place.matches(path) for path in _hidden(cwd)):
+        return f"it reaches {hidden or 'hidden files'}, and some hidden files run by themselves"
+    return ""
+
+
+def _is_folder(paths: Sequence[str], own: bool) -> bool:
+    """Whether a rule that names one path is for all below it. What is not there yet is a file when
+    a call is about to make it."""
+    plain = [re.sub(r"\\([*?])", r"\1", path) for path in paths]
+    return any(os.path.isdir(path) for path in plain) or not (  # noqa: PTH112
+        own or any(os.path.lexists(path) for path in plain)
+    )
+
+
+def _hidden(cwd: Path) -> Iterator[str]:
+    """Hidden files at the top of a project, and what git runs by itself."""
+    other = "any.of.them"
+    for name in (f".{other}", ".github", ".husky", ".vscode", ".idea", *sorted(PROTECTED)):
+        yield f"{cwd}/{name}"
+        yield f"{cwd}/{name}/{other}"
+    for path in ("config", "info/attributes", f"hooks/{other}", "hooks/pre-commit"):
+        yield f"{cwd}/.git/{path}"

@@ -43,9 +43,11 @@ class RuleFiles:
         """Add a rule that allows; the file it stands in.
 
         Raises ConfigError when it is not a settings file, or holds what the person has not
-        trusted, or cannot be written.
+        trusted, or cannot be written, and where the rule would mean other files.
         """
         path = self.paths[where]
+        if where == "project" and parse_rule(rule).relative:
+            self._check_folder(path)
         data = _read(path)
         if where == "project" and data is not None:
             self._check_trust(path, data)
@@ -88,8 +90,10 @@ class RuleFiles:
         return ", ".join(given).replace("-c", "the command line") or "as the session began"
 
     def shown(self, where: Where) -> str:
-        """The file as people write it here."""
-        return self._near(str(self.paths[where]))
+        """The file as people write it here, and where it is if that is elsewhere."""
+        path = self.paths[where]
+        link = f", a link to {self._near(os.path.realpath(path))}" if path.is_symlink() else ""
+        return self._near(str(path)) + link
 
     def _near(self, path: str) -> str:
         home = self._environ.get("HOME", "")
@@ -98,10 +102,20 @@ class RuleFiles:
                 return mark + path[len(folder) + 1 :]
         return path
 
+    def _check_folder(self, path: Path) -> None:
+        """The paths of rules count from the folder that a session is opened in, not the file's."""
+        if os.path.realpath(path.parent) != os.path.realpath(self._cwd):
+            raise ConfigError(
+                f"nothing was written, for in a session opened in {path.parent} the rule would "
+                "mean other files",
+                where=str(path),
+                hint="Keep it elsewhere, or with an absolute path.",
+            )
+
     def _check_trust(self, path: Path, data: bytes) -> None:
         if self._in_force("project", data):
             return
-        if held := loosening(path, data, self._environ):
+        if held := loosening(path, data):
             raise ConfigError(
                 f"nothing was written, for it holds {', '.join(held)} that you have not trusted",
                 where=str(path),

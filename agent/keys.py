@@ -47,6 +47,14 @@ class Key(NamedTuple):
     name: str = ""
     default: Any = None
 
+    def may_loosen(self, new: Any) -> bool:
+        """Whether a project file needs trust to set `new`, whatever else the key is set to."""
+        if self.loosens is differs:
+            return bool(new) or not self.adds
+        words = self.shape.words
+        others = {tuple: (words, ()), bool: (True,)}.get(type(new), words or (self.default,))
+        return any(self.loosens(new, other) for other in others)
+
     @property
     def env(self) -> str:
         return ENV_PREFIX + self.name.upper().replace(".", "_")

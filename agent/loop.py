@@ -34,7 +34,7 @@ from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
 from .execution import Denial, Execution, denied
-from .model.base import CACHE_WRITE, UNKNOWN, Limits, Model, Reply, cost, known
+from .model.base import CACHE_WRITE, Limits, Model, Reply, cost, known, supposed
 from .record.archive import offload
 from .record.checkpoints import Checkpoints
 from .record.entries import (
@@ -70,7 +70,7 @@ class Loop:
 
     `opening` gives the entry that says who opened the session, and `surroundings` what a new
     session begins with (environment, instruction files): both are called once, at the first turn,
-    the second in a thread. `renewal`, `hook` and `checkpoint` are as `compaction.host` says.
+    the second in a thread, and again after an interrupt. The rest is as `compaction.host` says.
     """
 
     log: Log
@@ -98,6 +98,7 @@ class Loop:
     denials: list[Denial] = field(default_factory=list)
     types: "Sequence[AgentType]" = ()  # of the subagents that it can start
     _opened: bool = False
+    _looked: bool = False  # at the surroundings
     _short: float = 1.0  # how much larger the server found the newest prompt than we did
 
     def __post_init__(self) -> None:
@@ -127,12 +128,11 @@ class Loop:
         task does too. Raises RecordError alone: when nothing can be recorded, nothing may go on.
         """
         try:
-            first = self._open()
+            self._open()
             self.record(User(content=await self._offered(words)))
             self.emit(UserSaid(plain(words)))
             self.alignment.heard(plain(words))
-            if first:
-                await self._look_around()
+            await self._look_around()
             before = len(self.denials)
             text = await self._until_answered()
             unasked = [d for d in self.denials[before:] if not d.asked]
@@ -154,19 +154,24 @@ class Loop:
 
     async def begin(self) -> None:
         """Record what a session begins with, for what comes before its first turn."""
-        if self._open():
-            await self._look_around()
+        self._open()
+        await self._look_around()
 
-    def _open(self) -> bool:
-        """Whether the session is opened by this."""
-        if not (opened := self._opened):
+    def _open(self) -> None:
+        if not self._opened:
             self.record(self.opening())
             self._opened = True
-        return not opened
 
     async def _look_around(self) -> None:
-        with waiting(self.emit, "reading what the project says"):
-            found = await asyncio.to_thread(self.surroundings)
+        if self._looked:
+            return
+        self._looked = True
+        try:
+            with waiting(self.emit, "reading what the project says"):
+                found = await asyncio.to_thread(self.surroundings)
+        except asyncio.CancelledError:
+            self._looked = False  # the next turn makes up for it
+            raise
         for entry in found:
             self.record(entry)
 
@@ -228,12 +233,12 @@ class Loop:
 
     def measured(self) -> Window:
         """As `window`, from what is known without asking."""
-        window = measure(self.view, (self.limits or UNKNOWN).window)
+        window = measure(self.view, (self.limits or supposed(self.model.id)).window)
         return Window(round(window.tokens * self._short), window.size)
 
     def reply_room(self) -> int:
         """Tokens that the next reply may have; 0 when nothing fits."""
-        limits, wanted = self.limits or UNKNOWN, self.max_tokens or OUTPUT
+        limits, wanted = self.limits or supposed(self.model.id), self.max_tokens or OUTPUT
         if limits.source == "server" or known(self.model.id):  # no mere supposition
             wanted = min(wanted, limits.output)
         return self.measured().output(wanted)
@@ -328,7 +333,8 @@ class Loop:
         """What the server says of its window, and of our count, is true."""
         window = self.measured()
         if error.maximum:
-            self.limits = replace(self.limits or UNKNOWN, window=error.maximum, source="server")
+            before = self.limits or supposed(self.model.id)
+            self.limits = replace(before, window=error.maximum, source="server")
         # Without figures all that is known is that this prompt was too much.
         true = error.tokens or (0 if error.maximum else window.size + 1)
         self._short *= max(1.0, true / max(window.tokens, 1))

@@ -13,13 +13,12 @@ from ..tools.base import Interrupted, Output
 from ..tools.bash import Bash, BashParams
 from .events import ToolFinished, ToolStarted
 from .loop import Loop
-from .record.entries import Block, Pin, Unpin, User
+from .record.entries import SAID, Block, Pin, Unpin, User
 
 SHELL = "Shell"  # what a command by hand is called where tool calls are shown
 NAMED = 10  # changed files that the model is told of
 
 _RAN = "[The user ran a command in a shell of their own, in {cwd}:]\n{command}"
-_SAID = "[What it said:]\n{text}"
 _NOTE = "[The user notes, to be kept in mind until they take it back:]\n{words}"
 _TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be kept in mind.]"
 
@@ -87,7 +86,7 @@ def _told(loop: Loop, command: str, text: str, details: dict[str, Any]) -> list[
     ran = _RAN.format(cwd=loop.context.cwd, command=command)
     if changes := details.get("changes"):
         ran += f"\n[It changed: {_named(loop, changes)}]"
-    return [{"type": "text", "text": part} for part in (ran, _SAID.format(text=text))]
+    return [{"type": "text", "text": part} for part in (ran, SAID + text)]
 
 
 def _named(loop: Loop, changes: Sequence[dict[str, Any]]) -> str:

@@ -34,16 +34,30 @@ Match = Literal["yes", "maybe", "no"]
 _RISKY = names(
     "rm rmdir dd kill pkill killall chmod chown curl wget ssh scp rsync cp mv ln tee install "
     "truncate patch awk gawk mawk nawk sed tar vi vim nvim ex ed emacs sqlite psql mysql gdb npx "
-    "bunx uvx pipx"
+    "bunx uvx pipx less more man telnet ftp sftp nc ncat netcat socat zip "
+    # shells other than those below, and what starts a program or a shell
+    "csh tcsh ksh mksh fish ash rbash su runuser pkexec tmux screen script expect unbuffer rlwrap "
+    "systemd-run nsenter setpriv prlimit at batch crontab watch watchexec entr nodemon sg newgrp "
+    "runcon numactl start-stop-daemon daemonize run-parts dbus-run-session xvfb-run xterm cpulimit "
+    "firejail bwrap proot fakeroot torsocks proxychains valgrind ltrace perf rr lldb hyperfine "
+    "mpirun mpiexec srun pssh ansible ansible-playbook nix-shell"
+)
+# Which build by a file that says what to run; an option names another file, or what to run.
+BUILDERS = names(
+    "make gmake bmake remake just ninja samu rake bundle scons waf cmake meson task mage ant mvn "
+    "mvnw gradle gradlew"
 )
 _INTERPRETERS = names(
-    "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh"
+    "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh "
+    "julia ipython ts-node tsx raku groovy scala elixir guile racket sbcl octave runghc jshell"
 )
 _VERSION = re.compile(r"-?\d[\d.]*$")
 _RUNS_ANYTHING = names("exec run dlx eval")
 _RUNNERS = {
     ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
-    ("git", "submodule"), ("git", "filter-branch"),
+    ("git", "submodule"), ("git", "filter-branch"), ("git", "hook"), ("git", "difftool"),
+    ("git", "mergetool"), ("git", "clone"), ("git", "fetch"), ("git", "pull"),
+    ("git", "ls-remote"), ("git", "archive"), ("git", "send-email"),
 }  # fmt: skip
 _LISTED = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}  # run what the project has listed
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
@@ -68,6 +82,16 @@ class Rule:
     def any(self) -> bool:
         return self.subject is None or (self.tool == "Bash" and self.subject == "*")
 
+    @property
+    def path(self) -> str:
+        """The pattern of paths that its subject is, "" when it is none."""
+        return (self.subject or "") if any(self.tool in f for f in _FAMILIES.values()) else ""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the paths that it names count from the folder of a session."""
+        return bool(self.path) and self.path[0] not in "/~"
+
 
 def parse_rule(text: str) -> Rule:
     """The rule that a setting, an option or a person wrote. Raises UsageError."""
@@ -85,7 +109,18 @@ def parse_rule(text: str) -> Rule:
         words = subject[:-2]
         if not words.strip() or re.search(r"(?<!\\)\*", words):
             raise UsageError(f"`:*` in {text!r} must follow plain words", hint=_EXAMPLES)
-    return Rule(tool, subject)
+    rule = Rule(tool, subject)
+    if not _possible(rule.path):
+        raise UsageError(f"no path is as {text!r} says", hint=_EXAMPLES)
+    return rule
+
+
+def _possible(text: str) -> bool:
+    """Whether a path could be called so."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def exact_command(text: str) -> str:
@@ -114,7 +149,7 @@ def _telling_words(part: Part) -> tuple[Word, ...]:
     plain = [word.fixed and not word.glob for word in words]
     second = words[1].text if len(words) > 1 else ""
     runs = (name, second) in _RUNNERS or second in _RUNS_ANYTHING
-    if name in _RISKY or (runs and (name, second) not in _LISTED):
+    if name in _RISKY | BUILDERS or (runs and (name, second) not in _LISTED):
         return ()
     if may_look(name) and name not in _INTERPRETERS and name != "git":
         return ()  # what it is asked about is more than looking

@@ -336,7 +336,7 @@ def test_a_question_says_which_subagent_asks(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until("[y]es")
+        await seat.keys()
         seat.press("y")
         await seat.until("✓ allowed")
         await seat.until("[y]es")
@@ -364,7 +364,7 @@ def test_a_command_that_only_looks_leaves_a_question_open(tmp_path: Path) -> Non
         await seat.until("[y]es")
         seat.say("/agents halt")
         await seat.until("/agents does not take 'halt'")
-        await seat.until("[y]es")
+        await seat.keys()
         assert not (desk.cwd / "left").exists()
         seat.press("y")
         await seat.until("All done.")

@@ -40,6 +40,7 @@ MAY = {
         "agent.errors",
     },
     "agent.shell": set(),
+    "agent.unseen": set(),
     "agent.rules": {"agent.shell", "agent.errors"},
     "agent.approval": {"agent.rules", "agent.shell", "tools.base"},
     "agent.prompt": {"agent.record", "tools.environment"},
@@ -59,7 +60,8 @@ MAY = {
         "agent.context.wire", "agent.errors", "agent.events", "agent.model.base",
     },
     "agent.grants": {
-        "agent.approval", "agent.errors", "agent.rules", "agent.shell", "tools.base",
+        "agent.approval", "agent.errors", "agent.rules", "agent.shell", "agent.unseen",
+        "tools.base",
     },
     "agent.keeping": {
         "agent.config", "agent.errors", "agent.rules", "agent.toml", "agent.trust",
@@ -84,7 +86,7 @@ MAY = {
     "agent.ui": {
         *CORE, "agent.approval", "agent.bill", "agent.compaction", "agent.grants",
         "agent.keeping", "agent.loop", "agent.manual", "agent.recovery",
-        "agent.settings", "tools.listing", "tools.capture",
+        "agent.settings", "agent.unseen", "tools.listing", "tools.capture",
     },
     "agent.demo": {
         "agent.compaction.summarize", "agent.compose", "agent.context.wire", "agent.events",

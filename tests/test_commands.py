@@ -17,6 +17,7 @@ from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import Step
 from ctxagent.agent.record.entries import Assistant, Pin, Summary, Unpin
 from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.commands import offers
 from ctxagent.agent.ui.look import render
 from ctxagent.agent.ui.screen.menu import Menu, Option
 from ctxagent.agent.ui.subagents import Subagents
@@ -57,6 +58,9 @@ class Desk:
 
     def settings(self) -> Sequence[Sequence[str]]:
         return [("model.id", "scripted", "-c")]
+
+    def models(self) -> Sequence[Sequence[str]]:
+        return [("claude-sonnet-5-5", "1,000,000 tokens")]
 
     def checks(self) -> Sequence[Sequence[str]]:
         return [("FAIL", "credentials", "none")]
@@ -172,8 +176,13 @@ def test_permissions(desk: Desk) -> None:
     assert desk.loop.approval.mode == "plan"
     with pytest.raises(UsageError, match="no mode 'yolo'"):
         desk.run("/permissions yolo")
+    assert "Bash(make:*)" in desk.run("/permissions forget")
+    offered = [text for text, _ in asyncio.run(offers.fitting(desk, "/permissions"))]
+    assert offered[-2:] == ["forget", "forget Bash(make:*)"]
     assert "forgotten: Bash(make:*)" in desk.run("/permissions forget Bash(make:*)")
     assert "make" not in desk.run("/permissions")
+    with pytest.raises(UsageError, match="no rule to forget"):
+        desk.run("/permissions forget")
     with pytest.raises(UsageError, match=r"no rule Bash\(make:\*\) allows"):
         desk.run("/permissions forget Bash(make:*)")
 
@@ -185,6 +194,27 @@ def test_effort_and_model(desk: Desk) -> None:
         desk.run("/effort most")
     assert "window 200,000 tokens" in desk.run("/model other")
     assert desk.model == "other"
+
+
+def test_a_model_that_is_not_known_is_told_and_used(desk: Desk) -> None:
+    told = " ".join(desk.run("/model claude-sonet-5-5").split())
+    assert "claude-sonet-5-5 is not a model that is known here" in told
+    assert "did you mean claude-sonnet-5-5?" in told
+    assert desk.model == "claude-sonet-5-5"
+    assert "did you mean" not in desk.run("/model my-own-llama")
+    for known in ("claude-sonnet-5-5", "claude-sonnet-5-5-20261101", "scripted:steps.json"):
+        assert "known here" not in desk.run(f"/model {known}")
+
+
+def test_a_cd_by_hand_says_how_long_it_lasts(desk: Desk) -> None:
+    (desk.cwd / "src").mkdir()
+    assert "a cd lasts for one command" in desk.run("!cd src")
+    assert desk.run("!cd src && pwd") == ""
+
+
+def test_unpin_asks_which(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="say which: /unpin REF"):
+        desk.run("/unpin")
 
 
 def test_todo_and_tools_and_config(desk: Desk) -> None:
@@ -210,6 +240,9 @@ def test_export(desk: Desk) -> None:
     with pytest.raises(UsageError, match="exists"):
         desk.run("/export out.md")
     desk.run("/export out.json")
+    desk.run("/export out.html")
+    assert "writing out.html" in desk.waited
+    assert desk.waited[-1] == ""
     assert json.loads((desk.cwd / "out.json").read_text())[1]["kind"] == "user"
     with pytest.raises(CtxagentError, match="cannot write"):
         desk.run("/export missing/out.md")
@@ -420,9 +453,12 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     saved = summary.tokens_before - summary.tokens_after
     assert f"{saved:,}" in desk.run("/context")
     status = desk.run("/context status")
-    assert "## Context Status Report" in status
-    assert f"- **Summarisations performed:** 1 ({saved:,} tokens saved)" in status
-    assert "**Event Type:** TIER_3" in desk.run("/log compaction")
+    assert "  Context Status Report" in status.split("\n")
+    assert f"  • Summarisations performed: 1 ({saved:,} tokens saved)" in status.split("\n")
+    log = desk.run("/log compaction")
+    assert "  Event Type: TIER_3" in log.split("\n")
+    for shown in (status, log, desk.run("/log stats")):
+        assert not re.search(r"\*\*|##|\|-|---\|", shown)
     assert f"{summary.tokens_before:,} → {summary.tokens_after:,} tokens" in desk.run("/log")
     assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
     assert '"kind": "user"' in desk.run("/log 2")
@@ -469,7 +505,7 @@ def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["/pin #99", "/unpin 2", "/unpin", "/unpin some words"])
 def test_what_cannot_be_pinned_or_unpinned(desk: Desk, words: str) -> None:
     before = desk.loop.log.last_seq
-    with pytest.raises(UsageError, match=r"no entry #99|is not pinned"):
+    with pytest.raises(UsageError, match=r"no entry #99|is not pinned|say which"):
         desk.run(words)
     assert desk.loop.log.last_seq == before
 

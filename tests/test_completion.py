@@ -217,6 +217,22 @@ def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+def test_what_is_offered_turns_no_writing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Well."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("turn \u202e this")
+        await seat.until("Well.")
+        await seat.idle()
+        before = len(seat.glass.raw)
+        seat.press("see #")
+        await seat.until(lambda: "turn \\u202e this" in menu(seat))
+        assert "\u202e" not in seat.glass.raw[before:]
+        seat.press(CTRL_C)
+
+    drive(desk, act)
+
+
 def test_a_note_is_not_taken_for_a_ref(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."))
 

@@ -120,6 +120,28 @@ def test_a_share_that_is_there_is_not_nothing() -> None:
     assert bar.share(0, 0) == "0%"
 
 
+def test_what_a_person_did_by_hand_stands_by_itself(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="I see."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("!seq 1 40000")
+        await seat.idle()
+        seat.say("# tabs, not blanks")
+        await seat.idle()
+        seat.say("what is there?")
+        await seat.until("I see.")
+        seat.say("/context")
+        await seat.until("next compaction")
+
+    _, glass = drive(desk, act, glass=Glass(100, 40))
+    found = letters(glass.all())
+    assert found["your commands"] > 10 * found["your words"]
+    assert "notes" in found
+    assert "your command: seq 1 40000" in glass.all()
+    assert "your note: tabs, not blanks" in glass.all()
+    assert re.search(r"demote +[\d,]{6,} +in 1", glass.all())
+
+
 def test_masks_are_told_with_what_they_save(tmp_path: Path) -> None:
     cwd = tmp_path / "project"
     cwd.mkdir()
@@ -300,6 +322,8 @@ def test_parts_go_one_by_one_and_bypass_never() -> None:
 
 
 def test_a_wide_or_long_branch_is_cut_by_cells() -> None:
+    turned = status.line(status.Status("m", "ask", "a\u202eb\x1b[1m"), 80)
+    assert "a\\u202eb�[1m" in "".join(text for _, text in turned)
     now = status.Status("m", "ask", "支" * 40)
     assert text_of(now, 80) == f"m · ask · {'支' * 15}…"
     assert text_of(now, 40) == "m · ask"

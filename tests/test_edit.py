@@ -207,7 +207,8 @@ def test_a_preview_changes_nothing(context: Context, tmp_path: Path) -> None:
     shown = asyncio.run(Edit().preview(params, context))
     assert (tmp_path / "a").read_text() == "one\n"
     assert shown == {"diff": edit(context, "one", "two").details["diff"]}
-    assert asyncio.run(Edit().preview(params, context)) == {}
+    with pytest.raises(ToolError, match="old_string"):
+        asyncio.run(Edit().preview(params, context))
 
 
 FORMS = st.sampled_from(

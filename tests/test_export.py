@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from ctxagent.agent import manual
 from ctxagent.agent.context.window import LEVELS
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.model.scripted import Step
@@ -509,6 +510,30 @@ def test_a_value_that_nests_deep_is_told(tmp_path: Path) -> None:
     assert "[[[[" in re.sub(r"\s", "", shown(log).texts["e1"])
 
 
+def test_a_command_of_the_persons_own_is_told_like_one_of_the_agents(tmp_path: Path) -> None:
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    talk = Conversation(cwd, [Step(text="I see.")])
+    asyncio.run(manual.run(talk.loop, "seq 1 40000; exit 4"))
+    asyncio.run(manual.run(talk.loop, "echo '<b>' small"))
+    asyncio.run(manual.note(talk.loop, "tabs"))
+    talk.say("look")
+    page = shown(talk.loop.log.path)
+    large = next(text for text in page.texts.values() if "seq 1 40000" in text)
+    assert large.startswith("You ran")
+    assert all(told in large for told in ("\n20000\n", "exit 4", "moved to a file", "All of it"))
+    small = next(text for text in page.texts.values() if "small" in text)
+    assert "<b> small" in small
+    assert "What it said" not in small
+    assert "shell for the model" not in page.source
+    assert "Your note for the model" in page.source
+    assert [given["class"] for given in page.of("call")][-2:] == ["call failed", "call"]
+    told = export(talk.loop.log.path, "md")
+    assert "## The user ran · #2\n\n```\n[The user ran" in told
+    assert "### Result · #3\n\n```\n<b> small\n```" in told
+    assert "Shell" not in told
+
+
 def test_markdown_and_json(log: Path) -> None:
     fenced = ToolResult(tool_use_id="a", content="```\nfence\n```", is_error=True)
     path = recorded(log.parents[3] / "other", opened(), User(content="one"), fenced)
@@ -576,7 +601,7 @@ def test_a_session_is_written_to_a_file_of_its_owner(tmp_path: Path) -> None:
     assert "the window has 30,000" in page.source
     assert told[".md"].startswith(f"# Session {desk.session}")
     assert json.loads(told[".json"])[0]["kind"] == "session"
-    assert desk.waited == ["writing a.HTML"]
+    assert desk.waited == ["writing a.HTML", "writing b.md", "writing c.json"]
     assert {path.stat().st_mode & 0o777 for path in cwd.iterdir()} == {0o600}
     with pytest.raises(UsageError, match="exists"):
         desk.export("a.HTML")

@@ -32,6 +32,10 @@ def sizes(filling: Filling) -> dict[str, int]:
     return {f"{p.kind} {p.of}".strip(): p.tokens for p in filling.parts}
 
 
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
 def thought(text: str) -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": "s"}
 
@@ -49,7 +53,9 @@ blocks = st.one_of(
 )
 events = st.one_of(
     st.tuples(st.just("say"), texts),
-    st.tuples(st.sampled_from(["environment", "instructions", "notice", "odd"]), texts),
+    st.tuples(
+        st.sampled_from(["environment", "instructions", "notice", "shell", "note", "odd"]), texts
+    ),
     st.tuples(st.just("call"), texts),
     st.tuples(st.just("reply"), st.lists(blocks, max_size=4), st.integers(0, 5_000)),
     st.tuples(st.just("answer"), st.integers(0, 5), texts),
@@ -132,6 +138,8 @@ def test_each_kind_has_its_part() -> None:
     history.add(User, content=words(20), source="environment")
     history.add(User, content=words(40), source="instructions")
     history.add(User, content=words(10), source="notice")
+    history.add(User, content=[said(words(20)), said(words(30))], source="shell")
+    history.add(User, content=words(15), source="note")
     history.reply(thought(words(70)), {"type": "text", "text": words(30)})
     history.call("Read", {"path": "a.py"}, words(500))
     history.call("Bash", {"command": "ls"}, words(900))
@@ -144,6 +152,8 @@ def test_each_kind_has_its_part() -> None:
         ("environment", "", 1),
         ("notices", "", 1),
         ("words", "", 1),
+        ("commands", "", 1),
+        ("notes", "", 1),
         ("text", "", 1),
         ("thinking", "", 1),
         ("calls", "", 3),
@@ -152,6 +162,8 @@ def test_each_kind_has_its_part() -> None:
     ]
     assert part(filling, "results", "Bash").tokens == 1_000 + 2 * 8
     assert part(filling, "words").tokens == 50
+    assert part(filling, "commands").tokens == 50
+    assert part(filling, "notes").tokens == 15
     assert part(filling, "thinking").tokens == 70
     assert filling.free == 200_000 - 32_000 - history.view().size
 

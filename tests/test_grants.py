@@ -53,11 +53,27 @@ def offered(tool: Tool[Params], text: str, cwd: Path, **rules: list[str]) -> tup
         (Bash(), "cat <<E | sh\nrm x\nE", []),
         (Bash(), "touch a\u200bb", []),
         (Bash(), "touch \u202eb", []),
+        (Bash(), "touch \u3164 x", []),
+        (Bash(), "touch x \u2800", []),
+        (Bash(), "touch x\ufe0f", []),
+        (
+            Bash(),
+            "touch \u2764\ufe0f",
+            ["Bash(touch \u2764\ufe0f)", "Bash(touch:*)", "Bash"],
+        ),
+        (Bash(), "tmux new vim", ["Bash(tmux new vim)", "Bash"]),
+        (Bash(), "ksh x", ["Bash(ksh x)", "Bash"]),
+        (Bash(), "make test", ["Bash(make test)", "Bash"]),
+        (Bash(), "git clone a b", ["Bash(git clone a b)", "Bash"]),
+        (Bash(), "ts-node a.ts b", ["Bash(ts-node a.ts b)", "Bash(ts-node a.ts:*)", "Bash"]),
         (Bash(), "make", ["Bash(make)", "Bash"]),
         (Edit(), ".git/config", ["Edit(.git/config)", "Edit"]),
+        (Edit(), ".github/workflows/x", ["Edit(.github/workflows/x)", "Edit"]),
+        (Write(), "src/.husky/x", ["Edit(src/.husky/x)", "Edit"]),
+        (Write(), "/etc/cron.d/x", ["Edit(/etc/cron.d/x)", "Edit"]),
         (Edit(), "src/a.py", ["Edit(src/a.py)", "Edit(src/**)", "Edit"]),
         (Write(), "new.py", ["Edit(new.py)", "Edit"]),
-        (Read(), "/opt/x/y", ["Read(/opt/x/y)", "Read(/opt/x/**)", "Read"]),
+        (Read(), "/opt/x/y", ["Read(/opt/x/y)", "Read"]),
     ],
 )
 def test_rules_are_offered_from_the_narrowest_on(
@@ -102,11 +118,28 @@ WIDE = [
     "Edit", "Edit(**)", "Edit(*)", "Edit(.)", "Edit(../**)",
     "Edit(.git/**)", "Edit(~/**)", "Edit(/etc/**)", "Edit(/**)", "Write", "Read", "Read(~/**)",
     "Read(~/.ssh/**)", "Read(/**)", "Grep",
+    "Edit(~/.ssh/**)", "Edit(/etc/cron.d/**)", "Edit(/usr/local/bin/**)", "Edit(~/.local/bin/**)",
+    "Edit(~/.config/autostart/**)", "Edit(.github/workflows/**)", "Edit(.husky/**)",
+    "Read(/etc/**)", "Read(~/.aws/**)", "Edit(/usr/**)", "Edit(/var/**)", "Edit(/home/**)",
+    "Edit(~/.*)", "Edit(~/.bash*)", "Edit(.ctxagent/**)", "Edit(.vscode/**)",
+    "Edit(.git/info/**)", "Edit(.git/**/pre-commit)", "Edit(**/.bashrc)", "Edit(.GIT/**)",
+    "Edit(?git/**)", "Edit(*rc)", "Edit(**/pre-commit)", "Edit(src/../.husky/**)",
+    "Read(../**)", "Read(src/*/../../../**)", "Read(/proc/**)", "Read(~/.gnupg/**)",
+    "Read(~/.config/**)", "Read(~/.ssh/id_*)", "Read(~/notes/**)", "Read(/etc)", "Read(..)",
+    "Edit(.husky)", "Edit(/nowhere/yet)", "Edit(..)",
+    "Bash(tmux new:*)", "Bash(pkexec rm:*)", "Bash(ksh:*)", "Bash(fish:*)", "Bash(tcsh x:*)",
+    "Bash(ts-node:*)", "Bash(make:*)", "Bash(make test:*)", "Bash(gmake x:*)", "Bash(just x:*)",
+    "Bash(ninja x:*)", "Bash(git clone:*)", "Bash(git hook:*)", "Bash(git difftool:*)",
+    "Bash(csh:*)", "Bash(ash:*)", "Bash(su:*)", "Bash(systemd-run:*)", "Bash(nsenter:*)",
+    "Bash(setpriv:*)", "Bash(prlimit:*)", "Bash(rlwrap:*)", "Bash(at:*)", "Bash(crontab:*)",
+    "Bash(expect:*)", "Bash(socat:*)", "Bash(ansible:*)", "Bash(bundle:*)", "Bash(julia:*)",
+    "Bash(ipython:*)", "Bash(tsx:*)",
 ]  # fmt: skip
 NARROW = [
     "Bash(npm test:*)", "Bash(npm test)", "Bash(sudo rm -rf /)", "Bash(git push:*)",
     "Bash(python tools/gen.py:*)", "Bash(npm run *)", "Bash(pytest:*)", "Edit(src/**)",
-    "Edit(*.md)", "Edit(**/*.py)", "Edit(.git/config)", "Read(/etc/hosts)", "Read(~/notes/**)",
+    "Edit(*.md)", "Edit(**/*.py)", "Edit(/etc/hosts)", "Read(/etc/hosts)", "Edit(src)",
+    "Edit(src/*/a/**)", "Read(**)", "Bash(make test)", "Bash(julia a.jl:*)",
     "Task", "Job", "Task(explore)",
 ]  # fmt: skip
 
@@ -119,6 +152,53 @@ def test_wide_rules(rule: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", NARROW)
 def test_rules_that_are_not_wide(rule: str, tmp_path: Path) -> None:
     assert grants.wide(parse_rule(rule), tmp_path) == ""
+
+
+def test_a_place_in_the_project_counts_however_it_is_written(tmp_path: Path) -> None:
+    project = tmp_path / "a*b"
+    (project / ".husky").mkdir(parents=True)
+    assert grants.wide(parse_rule(f"Edit({tmp_path}/a\\*b/src/**)"), project) == ""
+    assert grants.wide(parse_rule(f"Edit({tmp_path}/a\\*b/.husky)"), project)
+    assert grants.wide(parse_rule(f"Edit({tmp_path}/a*b/src/**)"), project), "a*b is more than one"
+
+
+def test_a_rule_for_one_path_is_wide_where_that_is_a_folder(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    approval, tool = Approval(cwd=project), Write()
+    params = call(tool, ".husky/pre-commit")  # which is not there yet
+    assert grants.check(approval, "Edit(.husky/pre-commit)", tool, params, project) == ""
+    assert "it reaches .husky" in grants.check(approval, "Edit(.husky)", tool, params, project)
+    other.mkdir()
+    assert offered(Read(), str(other), project) == (f"Read({other})", "Read")
+    params = call(Read(), str(other))
+    assert "beyond" in grants.check(approval, f"Read({other})", Read(), params, project)
+
+
+@pytest.mark.parametrize(
+    "rule", ["Bash(touch *\u202e*)", "Bash(touch \u3164*)", "Bash(*\ufe0f*)", "Bash(touch *\n*)"]
+)
+def test_a_rule_that_cannot_be_read_is_not_taken(rule: str, tmp_path: Path) -> None:
+    params = call(Bash(), "touch \u3164\u202e\ufe0f\n")
+    with pytest.raises(UsageError, match="cannot be seen"):
+        grants.check(Approval(cwd=tmp_path), rule, Bash(), params, tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["Edit(~\0)", "Read(a\0)", "Edit(~\ud800)"])
+def test_what_nothing_can_be_called_is_no_rule(rule: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no path is"):
+        grants.check(Approval(cwd=tmp_path), rule, Write(), call(Write(), "a"), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a<=<){-\0/[", "cat \0/*", "cat ~\0*", "> ~\0"])
+def test_a_command_that_names_what_cannot_be_is_asked_about(text: str, tmp_path: Path) -> None:
+    approval, params = Approval(cwd=tmp_path), call(Bash(), text)
+    verdict = approval.judge(Bash(), params)
+    assert verdict.action == "ask"
+    assert approval.looking().judge(Bash(), params).action == "deny"
+    approval.remember(verdict.rule)
+    approval.remember("Bash(~\0)")
+    assert grants.offers(approval, Bash(), params, verdict.rule, tmp_path) == ()
 
 
 def test_a_rule_is_checked_against_the_call(tmp_path: Path) -> None:

@@ -196,6 +196,21 @@ def test_history_over_two_runs(place: Place) -> None:
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
+def test_words_with_a_leading_blank_are_not_kept_by_an_end_either(place: Place) -> None:
+    with Server([Say("One.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("first\r")
+        terminal.see("One.")
+        terminal.type(" secret")
+        terminal.see("❯  secret")
+        terminal.signal(15)
+        terminal.leave()
+    (kept,) = place.state.glob("projects/*/history")
+    assert "first" in kept.read_text()
+    assert "secret" not in kept.read_text()
+
+
 def test_by_hand_where_lines_are_read(place: Place) -> None:
     with Server([Say("Seen.")]) as server:
         terminal = Terminal("--plain", cwd=place.project, env=place.server(server.url))

@@ -155,9 +155,72 @@ def test_a_mode_that_only_the_persons_own_file_makes_harmless_needs_trust(place:
     text = '[permissions]\nmode = "accept-edits"\n'
     place.ours.write_text(text)
     assert place.load().notices == []
-    assert loosening(place.ours, text.encode(), place.environ) == ["permissions.mode"]
+    assert loosening(place.ours, text.encode()) == ["permissions.mode"]
     with pytest.raises(ConfigError):
         place.files().keep(RULE, "project")
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('[permissions]\nmode = "ask"\n', ["permissions.mode"]),
+        ('[permissions]\nmode = "plan"\nallow = []\nask = ["Bash"]\n', []),
+        ("[preserve]\nstrict = false\n", ["preserve.strict"]),
+        ("[preserve]\nstrict = true\n", []),
+        ("[preserve]\nalways = []\n", ["preserve.always"]),
+        ('[model]\nbase_url = "auto"\n', ["model.base_url"]),
+        ('[model]\nid = "scripted:x"\n', ["model.id"]),
+        ('[model]\nid = "claude-x"\n', []),
+    ],
+)
+def test_what_could_ever_loosen_needs_trust(place: Place, text: str, keys: list[str]) -> None:
+    place.ours.write_text(text)
+    assert loosening(place.ours, text.encode()) == keys
+    if not keys:
+        place.files().keep(RULE, "project")
+        return
+    with pytest.raises(ConfigError, match=keys[0]):
+        place.files().keep(RULE, "project")
+    assert place.ours.read_text() == text
+
+
+def test_a_mode_is_not_trusted_before_a_stricter_one_is_chosen(place: Place) -> None:
+    place.ours.write_text('[permissions]\nmode = "ask"\n')
+    with pytest.raises(ConfigError):
+        place.files().keep(RULE, "project")
+    place.mine.parent.mkdir(parents=True)
+    place.mine.write_text('[permissions]\nmode = "plan"\n')
+    loaded = place.load()
+    assert loaded.settings.permissions.mode == "plan"
+    assert len(loaded.notices) == 1
+
+
+def test_paths_are_not_kept_where_they_would_mean_other_files(place: Place) -> None:
+    (place.project / ".git").mkdir()
+    inner = place.project / "inner"
+    inner.mkdir()
+    place.ours.write_text("")
+    loaded = load(inner, environ=place.environ)
+    files = RuleFiles(loaded, cwd=inner, environ=place.environ)
+    assert files.paths["project"] == place.ours
+    for rule in ("Edit(Makefile)", "Read(../x)", "Grep(./~a)"):
+        with pytest.raises(ConfigError, match="would mean other files"):
+            files.keep(rule, "project")
+    assert place.ours.read_text() == ""
+    kept = (RULE, "Edit(/opt/x)", "Read(~/x)", "Task(explore)")
+    for rule in kept:
+        files.keep(rule, "project")
+    files.keep("Edit(Makefile)", "user")
+    assert place.load().settings.permissions.allow == ("Edit(Makefile)", *kept)
+
+
+def test_where_a_link_leads_is_said(place: Place, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere"
+    real.write_text("")
+    place.ours.symlink_to(real)
+    files = place.files()
+    assert files.shown("project") == f".agentrc, a link to {real}"
+    assert files.shown("user") == "~/.config/ctxagent/agentrc"
 
 
 def test_what_changed_since_it_was_trusted_is_looked_at_again(place: Place) -> None:

@@ -166,7 +166,7 @@ def test_few_characters(place: Place, environ: dict[str, str]) -> None:
         terminal = Terminal(cwd=place.project, env=env)
         terminal.see(PROMPT)
         terminal.type("look\r")
-        terminal.see("[y]es")
+        terminal.keys()
         terminal.type("y")
         text = terminal.see("Ein Gr\xfc\xdf \u65e5\u672c.")
         terminal.see(" out - ")
@@ -189,7 +189,7 @@ def test_forty_columns(place: Place) -> None:
         terminal = Terminal(cwd=place.project, env=env, columns=40, rows=30)
         terminal.see("❯")
         terminal.type("look\r")
-        terminal.see("[n]o")
+        terminal.keys()
         terminal.type("y")
         text = terminal.see("That is all.")
         terminal.type("/quit\r")
@@ -226,3 +226,19 @@ def test_doctor_in_the_repl(place: Place) -> None:
     assert LIGHT in terminal.raw
     terminal.type("/quit\r")
     assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("arguments", [["--plain"], []], ids=["lines", "painted"])
+def test_the_name_of_a_folder_does_nothing_to_the_terminal(
+    place: Place, arguments: list[str]
+) -> None:
+    folder = place.project / "x\x1b]0;TITLE\x07\u202ey"
+    folder.mkdir()
+    with Server([]) as server:
+        terminal = Terminal(*arguments, cwd=folder, env=place.server(server.url))
+        terminal.see(re.compile("^[>❯]", re.MULTILINE).search)
+        terminal.type("/quit\r")
+        assert terminal.leave() == 0
+    assert b"ctxagent" in terminal.raw
+    assert b"\x1b]0;" not in terminal.raw
+    assert "\u202e".encode() not in terminal.raw

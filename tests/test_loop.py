@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ctxagent.agent.context.wire import messages
 from ctxagent.agent.errors import ModelUnavailable, RecordError
 from ctxagent.agent.events import (
     Answer,
+    Question,
     Retrying,
     TextDelta,
     ToolFinished,
@@ -23,7 +25,7 @@ from ctxagent.agent.events import (
     Waiting,
 )
 from ctxagent.agent.launch import Bounds
-from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.entries import Assistant, End, Note, ToolResult, User
 from ctxagent.tools.base import Context, Output, Params, Tool
 
@@ -324,6 +326,47 @@ def test_permission_is_asked_by_the_loop(project: Path) -> None:
     assert talk.loop.ledger.denials == [no.text]
 
 
+EDIT = {"path": "c.txt", "old_string": "secret lime", "new_string": "x"}
+
+
+def test_a_call_that_must_fail_is_not_asked_about(project: Path) -> None:
+    (project / "c.txt").write_text("secret line\n")
+    ask, questions = answering()
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=ask)
+    assert talk.say("go").status == "ok"
+    assert questions == []
+    (failed,) = talk.of(ToolResult)
+    assert failed.is_error
+    assert "secret line" in failed.content
+
+
+def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path) -> None:
+    async def slow(question: Question) -> Answer:
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", "pass"], check=True)
+        return Answer(allow=False)
+
+    steps = [Step(tools=[("Bash", {"command": "touch a"})]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=slow)
+    talk.say("go")
+    assert [e.seconds for e in talk.events if isinstance(e, ToolFinished)] == [0.0]
+
+
+@pytest.mark.parametrize("deny", ["Edit(c.txt)", "Read(c.txt)"])
+def test_what_must_fail_tells_nothing_of_a_file_that_may_not_be_read(
+    project: Path, deny: str
+) -> None:
+    (project / "c.txt").write_text("secret line\n")
+    ask, questions = answering(Answer(allow=False))
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", deny=[deny], ask=ask)
+    talk.say("go")
+    assert [q.diff for q in questions] == ([None] if deny.startswith("Read") else [])
+    (refused,) = talk.of(ToolResult)
+    assert refused.details.get("denied") is True
+    assert "secret" not in refused.content
+
+
 def test_where_nobody_can_be_asked_the_call_is_denied_and_the_rule_named(project: Path) -> None:
     talk = Conversation(
         project,
@@ -506,3 +549,12 @@ def test_retrying_voids_the_words_of_the_broken_attempt(project: Path) -> None:
     talk = Conversation(project, model=Flaky())  # type: ignore[arg-type]
     finished = talk.interrupted_at("go", lambda e: e == TextDelta("whole "))
     assert finished.text == "whole "
+
+
+def test_before_the_first_call_the_window_is_that_of_the_model(project: Path) -> None:
+    steps = [Step(text="hi")]
+    talk = Conversation(project, model=ScriptedModel(steps, id="claude-sonnet-5-5"))
+    assert talk.loop.measured().size == 1_000_000
+    assert talk.loop.reply_room() == 32_000
+    other = Conversation(project, model=ScriptedModel(steps, id="of-another-server"))
+    assert other.loop.measured().size == 200_000

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from ctxagent.agent import manual
 from ctxagent.agent.changes import Watch
+from ctxagent.agent.compaction.acts import acts
+from ctxagent.agent.compaction.filling import fill
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import ToolFinished, ToolOutput, ToolStarted
@@ -121,6 +124,58 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
     talk.say("go on")
     assert "begun\\n[interrupted by the user]" in sent(talk)
     assert talk.loop.ledger.unresolved() == []
+
+
+@pytest.mark.parametrize("way", ["command", "words"])
+def test_what_an_interrupt_kept_from_a_session_is_made_up_for(tmp_path: Path, way: str) -> None:
+    """Whatever comes next begins with the surroundings, which are gathered and recorded once."""
+    talk = Conversation(tmp_path, [Step(text="Yes."), Step(text="And yes.")])
+    begun, go, looks = threading.Event(), threading.Event(), 0
+
+    def surroundings() -> list[User]:
+        nonlocal looks
+        looks += 1
+        begun.set()
+        assert go.wait(20)
+        return [User(content="Here you are.", source="environment")]
+
+    talk.loop.surroundings = surroundings
+
+    async def interrupted() -> None:
+        work = manual.run(talk.loop, "true") if way == "command" else talk.loop.turn("one")
+        running: asyncio.Task[object] = asyncio.ensure_future(work)
+        await asyncio.to_thread(begun.wait, 20)
+        running.cancel()
+        await asyncio.wait({running})
+        go.set()
+
+    asyncio.run(interrupted())
+    assert "Here you are." not in str(talk.entries())
+    talk.say("two")
+    assert sent(talk).count("Here you are.") == 1
+    run(talk, "true")
+    talk.say("three")
+    assert sent(talk).count("Here you are.") == 1
+    assert looks == 2
+    first, second = (request.messages for request in talk.model.requests)  # type: ignore[attr-defined]
+    assert second[0]["content"] == first[0]["content"]
+    assert fold(talk.entries()) == talk.loop.view
+
+
+def test_a_large_output_counts_as_any_other(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path)
+    entry = run(talk, "seq 1 40000")
+    saved = entry.details["tokens_saved"]
+    assert saved > 10_000
+    assert talk.loop.totals.compaction["demoted"] == 1
+    assert talk.loop.totals.compaction["tokens_saved"] == saved
+    (act,) = acts(talk.entries())
+    assert (act.layer, act.saved, act.files) == ("demote", saved, (entry.offloaded,))
+    filling = fill(talk.loop.view, talk.loop.measured(), 0)
+    assert [(p.kind, p.count, p.saved) for p in filling.parts if p.kind == "commands"] == [
+        ("commands", 1, saved)
+    ]
+    assert [large.offloaded for large in filling.largest] == [True]
 
 
 def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_retry_takes_back_what_was_not_finished() -> None:
     watch = Watch()
     watch.show(CallStarted(1, 1), TextDelta("lost"), Retrying(2, 8, 10.0, "overloaded"))
     watch.now += 4
-    assert watch.live == "\n◌ overloaded · attempt 2 of 8 failed · again in 6 s · esc to stop\n"
+    assert watch.live == "\n◌ again in 6 s · esc to stop · attempt 2 of 8 failed: overloaded\n"
     assert watch.text == ""
     watch.show(TextDelta("Kept.\n\nlost"), Retrying(3, 8, 10.0, "overloaded"), TextDelta("New."))
     watch.show(CallFinished({}, None, "end_turn"))
@@ -251,7 +251,7 @@ def test_only_so_much_is_kept_for_unfolding() -> None:
 def test_another_session_has_nothing_to_unfold() -> None:
     watch = Watch()
     watch.show(finished("one", numbered(20)), SessionOpened("id-2", "log", "model"))
-    assert "nothing else is folded" in watch.unfold()
+    assert watch.unfold() == "\n· nothing is folded\n"
 
 
 def test_a_folded_diff_is_unfolded_as_a_diff() -> None:

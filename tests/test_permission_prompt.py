@@ -65,10 +65,24 @@ def asked(desk: Desk, answer: Act, glass: Glass | None = None) -> Glass:
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until("[y]es")
+        await seat.keys()
         await answer(seat)
 
     return drive(desk, act, glass=glass)[1]
+
+
+def test_what_is_asked_stays_in_sight_below_a_long_question(tmp_path: Path) -> None:
+    content = "".join(f"line {n}\n" for n in range(300))
+    step = Step(tools=[("Write", {"path": "big.py", "content": content})])
+    desk = Desk(tmp_path, step, Step(text="I see."))
+
+    async def answer(seat: Seat) -> None:
+        await seat.until("Write big.py (+300 −0)")
+        assert "Write big.py (+300 −0)" in seat.glass.lines()
+        seat.say("n")
+        await seat.until("I see.")
+
+    asked(desk, answer, Glass(50, 20))
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (50, 20)])
@@ -171,6 +185,7 @@ def test_esc_goes_back_step_by_step_and_ctrl_c_interrupts(tmp_path: Path) -> Non
         seat.press(ESC)
         await seat.until("? n not like this", gone=True)
         assert seat.repl.working, "the turn goes on"
+        await seat.keys()
         seat.press("a")
         await seat.until("? Bash(touch made)")
         seat.press(CTRL_C)
@@ -315,9 +330,11 @@ def test_a_question_that_waits_is_answered_by_a_rule_that_is_kept(tmp_path: Path
     async def answer(seat: Seat) -> None:
         seat.press("a")
         await seat.until("Always allow reading")
-        seat.press(DOWN)
+        seat.press(CLEAR + f"Read({tmp_path / 'other'}/**)")
         await seat.until("Always allow reading files below")
         seat.press(ENTER)
+        await seat.until("it reaches beyond this project")
+        seat.press("y")
         await seat.until("[s]ession")
         seat.press("s")
         await seat.until("Both read.")
@@ -338,6 +355,7 @@ def test_a_question_that_waits_is_settled_by_the_mode(tmp_path: Path) -> None:
     async def answer(seat: Seat) -> None:
         seat.press(SHIFT_TAB)
         await seat.until("accept-edits")
+        await seat.keys()
         seat.press("y")
         await seat.until("Both written.")
 
@@ -354,7 +372,7 @@ def test_vi_keys_edit_the_rule_and_leave_it(tmp_path: Path) -> None:
             return bool(state.input_mode == "vi-navigation")
 
         seat.say("go")
-        await seat.until("[y]es")
+        await seat.keys()
         seat.press("a")
         await seat.until("? Bash(touch made)")
         seat.press(ESC)
@@ -362,7 +380,7 @@ def test_vi_keys_edit_the_rule_and_leave_it(tmp_path: Path) -> None:
         seat.press("x")
         await seat.until("This is no rule yet")
         seat.press(ESC)
-        await seat.until(CHOICES)
+        await seat.keys(CHOICES)
         seat.press("y")
         await seat.until("Ran.")
 
@@ -413,7 +431,7 @@ def test_the_next_session_does_not_ask_again(tmp_path: Path, key: str) -> None:
             terminal.see("❯")
             terminal.type("go\r")
             if first:
-                terminal.see("[a]lways")
+                terminal.keys()
                 terminal.type("a")
                 terminal.see("? Bash(touch made)")
                 terminal.press("enter")

@@ -242,7 +242,7 @@ def test_rewind_takes_a_point_from_the_menu(tmp_path: Path) -> None:
         seat.say("/rewind")
         await seat.until(chosen(seat, "second words"))
         seat.press(DOWN + ENTER)
-        await seat.until("2 turns would go")
+        await seat.keys("2 turns would go")
         seat.press("c")
         await seat.until(lambda: "❯ first words" in seat.glass.lines()[-6:])
         seat.press(CTRL_C)  # what the person said then is offered to be said again

@@ -1,3 +1,4 @@
+import os
 import re
 
 import pytest
@@ -45,6 +46,17 @@ def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
         )
         for bad in "\x07\x9b\u202e\udc80\r\x00":
             assert bad not in text
+
+
+def test_a_failed_call_says_so_without_its_colour() -> None:
+    def head(text: str, **details: object) -> str:
+        event = ToolFinished("1", "Edit", "a.py", True, text, 0.1, details)
+        return plain(*calls.result(event).parts).split("\n")[0]
+
+    assert head("no match").endswith("a.py  failed")
+    assert head("no", denied=True).endswith("a.py  not run")
+    assert head("stopped", interrupted=True).endswith("a.py  interrupted")
+    assert head("bad", exit_code=2).endswith("a.py  exit 2")
 
 
 def test_no_escape_sequence_in_plain_text_and_no_colour_in_mono() -> None:
@@ -150,6 +162,20 @@ def test_a_question_without_a_rule_cannot_be_remembered() -> None:
     assert questions.keys(asked) == "y"
 
 
+def test_the_choices_of_a_long_question_say_what_it_is_about() -> None:
+    diff = "--- /dev/null\n+++ b/big.py\n@@ -0,0 +1,300 @@\n" + "+++ x\n" * 300
+    long = Question("Write", "big.py", {"path": "big.py"}, "Write", "", diff)
+    for typed in ("", "n", "no, thanks"):
+        shown = questions.choices(long, typed, about=questions.about(long))
+        assert shown.endswith("\nWrite big.py (+300 −0)")
+    command = "echo one \u202e && " * 50
+    asked = Question("Bash", command, {"command": command}, "Bash", "")
+    about = questions.about(asked)
+    assert about.startswith("Bash echo one \\u202e && echo one")
+    assert len(about) < 70
+    assert questions.about(Question("Bash", "ls", {"command": "ls"}, "Bash", "")) == ""
+
+
 @pytest.mark.parametrize("width", [10, 20, 40, 60, 80, 200])
 def test_the_status_line_fits(width: int) -> None:
     now = status.Status("claude-sonnet-5-5", "accept-edits", "topic/one", 0.51, "ORANGE", 1.5)
@@ -170,4 +196,20 @@ def test_the_branch_is_read_without_git(tmp_path) -> None:  # type: ignore[no-un
     (tree / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
     assert branch(main / "deep") == "main"
     assert branch(tree) == "01234567"
+    assert branch(tmp_path) == ""
+
+
+def test_no_head_is_waited_for_or_read_without_end(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    git = tmp_path / ".git"
+    git.mkdir()
+    os.mkfifo(git / "HEAD")
+    assert branch(tmp_path) == ""
+    (git / "HEAD").unlink()
+    with (git / "HEAD").open("wb") as head:
+        head.write(b"ref: refs/heads/" + b"x" * 20_000)
+        head.truncate(1 << 40)  # more than there is memory for
+    assert set(branch(tmp_path)) == {"x"}
+    (git / "HEAD").unlink()
+    git.rmdir()
+    git.write_bytes(b"gitdir: \0")
     assert branch(tmp_path) == ""

@@ -64,7 +64,7 @@ def test_a_command_is_shown_whole_and_approved(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("run it")
-        await seat.until("[y]es")
+        await seat.keys()
         shown = " ".join("".join(seat.glass.all()).split())
         assert command in shown
         assert not (desk.cwd / "made").exists()
@@ -85,7 +85,7 @@ def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until("[a]lways")
+        await seat.keys()
         seat.press("a")
         await seat.until("? Bash(echo x >> /dev/null; mktemp -d -p .)")
         seat.press(ENTER)
@@ -113,27 +113,45 @@ def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
 
 
 def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
-    desk = Desk(
-        tmp_path,
-        Step(tools=[("Bash", {"command": "touch made"})]),
-        Step(text="I see."),
-    )
+    steps = [Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."), Step("Well.")]
+    desk = Desk(tmp_path, *steps)
 
     async def act(seat: Seat) -> None:
         seat.press("go" + ENTER + "tr")
-        await seat.until("[y]es")
+        await seat.until("tab: answer")
         seat.press("y")
-        await seat.until("? y")
-        assert not (desk.cwd / "made").exists()
+        await seat.until("❯ try")
         seat.press(" again" + ENTER)
+        await seat.until("tab: answer", gone=True)
+        assert list(seat.repl._waiting) == ["try again"]
+        assert not (desk.cwd / "made").exists()
+        seat.press("n not now" + ENTER)
         await seat.until("I see.")
-        await seat.idle()
-        assert seat.repl.screen.words.text == "tr"  # type: ignore[attr-defined]
-        seat.press(CTRL_C)
+        await seat.until("Well.")
 
     _, glass = drive(desk, act)
     assert not (desk.cwd / "made").exists()
-    assert "declined: y again" in glass.all()
+    assert "declined: not now" in glass.all()
+    assert desk.said() == ["go", "try again"]
+
+
+def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Done."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("go" + ENTER + "half of it")
+        await seat.until("tab: answer")
+        seat.press("\t")
+        await seat.until("tab: answer", gone=True)
+        seat.press("y")
+        await seat.until("? y")
+        seat.press(ENTER)
+        await seat.until("Done.")
+        await seat.until("❯ half of it")
+        seat.press(CTRL_C)
+
+    drive(desk, act)
+    assert (desk.cwd / "made").exists()
 
 
 def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
@@ -144,7 +162,7 @@ def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("write it")
-        await seat.until("[y]es")
+        await seat.keys()
         for n in range(60):  # all of it: a question is never cut
             assert f"+ line {n}\n" in seat.glass.all()
         seat.press("y")
@@ -361,7 +379,7 @@ def test_a_summary_is_asked_about_with_one_key(tmp_path: Path) -> None:
         seat.say("one")
         seat.say("two")
         seat.say("/compact --show")
-        await seat.until("[y]es, apply it")
+        await seat.keys("[y]es, apply it")
         seat.press("n")
         await seat.until("not applied; nothing has changed")
 
@@ -565,7 +583,7 @@ def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
         await seat.until("and a half")
         seat.repl.emit(Retrying(2, 8, 30.0, "the connection was cut"))
         await seat.until("and a half", gone=True)
-        await seat.until("the connection was cut · attempt 2 of 8 failed · again in")
+        await seat.until("esc to stop · attempt 2 of 8 failed: the connection was cut")
         seat.say("go")
         await seat.until("Whole answer.")
 
@@ -610,7 +628,7 @@ def test_any_size_of_terminal(tmp_path: Path, columns: int, rows: int) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("go " + "long words " * 20)
-        await seat.until("[y]es")
+        await seat.keys()
         seat.press("y")
         await seat.until("The end.")
 
@@ -731,7 +749,7 @@ def test_vi_keys(tmp_path: Path) -> None:
         seat.press(ESC)
         await seat.until(lambda: seat.repl.screen.app.vi_state.input_mode == "vi-navigation")  # type: ignore[attr-defined]
         seat.press("0wx" + ENTER)
-        await seat.until("[y]es")
+        await seat.keys()
         seat.press("y")
         await seat.until("Ran.")
 

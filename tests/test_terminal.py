@@ -37,18 +37,20 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.see("fix the bug in @calc.py")
         terminal.press("enter")
         terminal.see("touch made && echo yes")
-        terminal.see("[a]lways")
+        terminal.keys()
         assert not (place.project / "made").exists()
         terminal.type("y")
         shown = terminal.see(lambda text: "a + b" in text and "edits are asked about" in text)
         assert (place.project / "made").exists()
         assert "return a - b" in shown
         assert "a - b" in (place.project / "calc.py").read_text()
+        terminal.keys()
         terminal.type("y")
         terminal.see("Both are done.")
         assert "a + b" in (place.project / "calc.py").read_text()
         terminal.type("now something long\r")
         terminal.see("sleep 300")
+        terminal.keys()
         terminal.type("y")
         terminal.see(lambda text: (place.project / "pid").exists())
         terminal.press("ctrl-c")
@@ -219,11 +221,12 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
         terminal.type("two\r")
         terminal.see("Two.")
         terminal.type("/compact --show\r")
-        terminal.see("[e]dit")
+        terminal.keys("[e]dit")
         terminal.type("e")
         terminal.see("THE EDITOR")
         terminal.type("hello\r")
         terminal.see("Speak.")
+        terminal.keys()
         terminal.type("y")
         terminal.see("/uncompact takes it back")
         terminal.type("three\r")
@@ -282,3 +285,16 @@ def test_the_ledger_preset_keeps_how_a_session_ended(place: Place) -> None:
         assert terminal.leave() == 0
     *_, last = place.entries()
     assert (last["kind"], last["trigger"]) == ("checkpoint", "end of the session")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--resume", "nosuch"], "nosuch"), (["--continue"], "no session for")],
+)
+def test_a_session_that_is_not_there_is_told_before_the_prompt(
+    place: Place, arguments: list[str], told: str
+) -> None:
+    terminal = Terminal(*arguments, cwd=place.project, env=place.server("http://127.0.0.1:9"))
+    assert terminal.leave() == 1
+    assert told in terminal.text()
+    assert "/help" not in terminal.text()

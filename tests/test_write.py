@@ -236,9 +236,10 @@ def test_a_preview_changes_nothing(context: Context, tmp_path: Path) -> None:
     assert names(tmp_path) == []
     assert shown == {"diff": write(context, "folder/a", "one\n").details["diff"]}
     (tmp_path / "unseen").write_text("x\n")
-    assert preview(context, "unseen", "y\n") == {}
-    assert preview(context, ".", "y\n") == {}
-    assert preview(context, "b", "\ud800") == {}
+    for path, content in (("unseen", "y\n"), (".", "y\n"), ("b", "\ud800")):
+        with pytest.raises(ToolError):
+            preview(context, path, content)
+    assert (tmp_path / "unseen").read_text() == "x\n"
 
 
 def test_long_diffs_are_bounded(context: Context, tmp_path: Path) -> None:

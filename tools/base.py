@@ -185,7 +185,7 @@ class Tool(ABC, Generic[P]):
     async def preview(self, params: P, context: Context) -> dict[str, Any]:
         """What the call would change, for the permission prompt: `{"diff": …}` or nothing.
 
-        Never changes anything and never raises: a call that must fail is told so by `run`.
+        Never changes anything. Raises ToolError, as `run` would, for a call that must fail.
         """
         return {}
 

@@ -57,10 +57,7 @@ class Edit(Tool[EditParams]):
         return Output(_report(edited), {**details, "replacements": edited.count})
 
     async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
-        try:
-            edited = await asyncio.to_thread(_plan, params, context)
-        except ToolError:
-            return {}
+        edited = await asyncio.to_thread(_plan, params, context)
         return {"diff": edited.change.diff.whole}
 
 

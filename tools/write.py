@@ -35,10 +35,7 @@ class Write(Tool[WriteParams]):
         return Output(_report(change, params.content), details)
 
     async def preview(self, params: WriteParams, context: Context) -> dict[str, Any]:
-        try:
-            change = await asyncio.to_thread(_plan, params, context)
-        except ToolError:
-            return {}
+        change = await asyncio.to_thread(_plan, params, context)
         return {"diff": change.diff.whole}
 
 

@@ -22,6 +22,7 @@ from .log import log
 from .options import (
     NEWEST,
     STDIN,
+    check_choice,
     check_command,
     check_finite,
     check_key,
@@ -228,7 +229,7 @@ def _repl(options: dict[str, Any]) -> int:
     loaded = load(options)
     project = project_of(options, loaded)
     launch = launch_of(options, loaded)
-    choice_of(options)  # what is wrong with it is told before the prompt is there
+    check_choice(choice_of(options), project)  # what is wrong is told before the prompt is there
     for line in loaded.notices:
         say(f"note: {line}", err=True)
 

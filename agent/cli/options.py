@@ -122,6 +122,14 @@ def choice_of(options: dict[str, Any]) -> Choice:
     return Choice(newest=newest, id=None if newest else resume, fork=options["fork"])
 
 
+def check_choice(choice: Choice, project: "Project") -> None:
+    """Raises SessionError for a session that is not there."""
+    if choice.id is not None:
+        project.find(choice.id)
+    elif choice.newest:
+        project.newest()
+
+
 def load(options: dict[str, Any]) -> "Loaded":
     """All settings. Raises ConfigError."""
     from ..config import load as load_settings

@@ -1,7 +1,8 @@
 """The acts: what compaction has done to a session, folded from its log, so that it holds after a
-resume as it did live. An act is one result moved to a file, one pass of masks, or one summary; a
-mark is what else a reader of the compression log needs: checkpoints, drift, phases, what was taken
-back. Nothing here prints, and nothing looks at the disk."""
+resume as it did live. An act is one result moved to a file, that of a person's own command too, one
+pass of masks, or one summary; a mark is what else a reader of the compression log needs:
+checkpoints, drift, phases, what was taken back. Nothing here prints, and nothing looks at the
+disk."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -159,7 +160,7 @@ def _drifted(entries: Iterable[Entry]) -> set[int]:
 
 
 def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
-    if isinstance(entry, ToolResult) and entry.offloaded:
+    if isinstance(entry, ToolResult | User) and entry.offloaded:
         after = tokens.of_content(entry.content)
         before = after + count(entry.details, "tokens_saved")
         return Act(

@@ -213,6 +213,8 @@ class Engine:
             return
         if self.host.measured().level in FULL:
             with suppress(CompactionFailed):
+                self._cut()  # or there is none to write
+                self.host.emit(Notice("info", "writing a summary of the session …"))
                 await self.compact(trigger="end of the session")
                 return
         await self.host.checkpoint("end of the session")

@@ -27,6 +27,8 @@ Kind = Literal[
     "pinned",
     "notices",
     "words",
+    "commands",
+    "notes",
     "text",
     "thinking",
     "calls",
@@ -40,6 +42,7 @@ _SOURCES: dict[str, Kind] = {
     "environment": "environment",
     "instructions": "instructions",
     "notice": "notices",
+    "note": "notes",
     SUMMARY: "summary",
 }
 _TAILS: dict[Kind, tuple[str, Kind]] = {  # what may stand at the end of such a text
@@ -137,12 +140,13 @@ def _weights(view: View) -> Iterator[tuple[Kind, str, int, int]]:
         yield "tools", "", tokens.of_block(tool), 0
     results = {result.item.seq: result for result in view.results()}
     for item in view.items:
-        result = results.get(item.seq)
-        if result is None:
+        result, (details, offloaded) = results.get(item.seq), view.facts(item)
+        saved = count(details, "tokens_saved") if offloaded else 0
+        if item.source == "shell":
+            yield "commands", "", item.size, saved
+        elif result is None:
             yield from _of_item(item)
-            continue
-        saved = count(result.details, "tokens_saved") if result.offloaded else 0
-        if result.masked:
+        elif result.masked:
             cut = max(0, tokens.of_block(result.block) - item.size)
             yield "stubs", "", item.size, cut + saved
         else:
@@ -182,11 +186,10 @@ def _largest(view: View, factor: float) -> Iterator[Large]:
     results = {result.item.seq: result for result in view.results()}
     for item in sorted(view.items, key=lambda item: -item.size)[:LARGEST]:
         result = results.get(item.seq)
-        size = round(item.size * factor)
+        size, offloaded = round(item.size * factor), view.facts(item)[1] is not None
         if result is not None:
-            offloaded = result.offloaded is not None
             yield Large(item, size, (result.call,), result.masked, offloaded)
         else:
             used = (str(b.get("id")) for b in item.blocks if b.get("type") == "tool_use")
             calls = tuple(view.calls[id] for id in used if id in view.calls)
-            yield Large(item, size, calls, masked=False, offloaded=False)
+            yield Large(item, size, calls, masked=False, offloaded=offloaded)

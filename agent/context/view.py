@@ -120,6 +120,8 @@ class View:
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
             self._append(entry.seq, "user", _blocks(entry.content)).source = entry.source
+            if entry.details or entry.offloaded:
+                self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, ToolResult):
             self._append(entry.seq, "user", [_result(entry)])
             self._facts[entry.seq] = (entry.details, entry.offloaded)
@@ -140,9 +142,13 @@ class View:
             block = item.blocks[0] if item.role == "user" and item.blocks else {}
             call = self.calls.get(str(block.get("tool_use_id")))
             if block.get("type") == "tool_result" and call is not None:
-                details, offloaded = self._facts.get(item.seq, ({}, None))
+                details, offloaded = self.facts(item)
                 masked = call.id in item.stubs
                 yield Result(item, block, call, item.size, masked, details, offloaded)
+
+    def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
+        """The details of an item's entry, and the file that its text went to."""
+        return self._facts.get(item.seq, ({}, None))
 
     def position(self, seq: int) -> int | None:
         """The index of an entry's item, None when it does not stand in the view."""

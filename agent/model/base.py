@@ -18,6 +18,7 @@ __all__ = [
     "Usage",
     "cost",
     "known",
+    "supposed",
 ]
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -105,6 +106,12 @@ def known(model: str) -> tuple[Limits, Price] | None:
         return MODELS[model]
     base, _, date = model.rpartition("-")
     return MODELS.get(base) if len(date) == 8 and date.isdigit() else None
+
+
+def supposed(model: str) -> Limits:
+    """What is taken for the limits of a model id until the model was asked for them."""
+    row = known(model)
+    return row[0] if row else UNKNOWN
 
 
 def cost(model: str, usage: Usage) -> float | None:

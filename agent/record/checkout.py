@@ -1,6 +1,10 @@
 """What is checked out in a work tree, read from the files of git: at no cost, and without git."""
 
+import os
+import stat
 from pathlib import Path
+
+LARGEST = 8_192  # bytes read of a file
 
 
 def branch(cwd: Path) -> str:
@@ -10,10 +14,21 @@ def branch(cwd: Path) -> str:
         git = folder / ".git"
         try:
             if git.is_file():  # a worktree: the file names the directory
-                named = git.read_text(encoding="utf-8", errors="replace").partition("gitdir:")[2]
+                named = _beginning(git).partition("gitdir:")[2]
                 git = folder / named.strip()
-            head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
+            head = _beginning(git / "HEAD").strip()
+        except (OSError, ValueError):  # anyone may have written what is named there
             continue
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
     return ""
+
+
+def _beginning(path: Path) -> str:
+    """How a regular file begins; "" for a pipe or a device, which is not waited for. Raises
+    OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        regular = stat.S_ISREG(os.fstat(file).st_mode)
+        return os.read(file, LARGEST).decode("utf-8", "replace") if regular else ""
+    finally:
+        os.close(file)

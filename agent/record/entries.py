@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 VERSION = 1
+SAID = "[What it said:]\n"  # before the output of a command that the person ran
 
 Block = dict[str, Any]
 Content = str | list[Block]
@@ -143,6 +144,22 @@ class ToolResult(Entry):
     is_error: bool = False
     details: dict[str, Any] = field(default_factory=dict)
     offloaded: str | None = None
+
+
+def by_hand(entry: User) -> ToolResult:
+    """What came of a command that the person ran, as the result of a call."""
+    said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
+    if isinstance(said, list) and said and said[0].get("type") == "text":
+        said = str(said[0].get("text", "")).removeprefix(SAID)
+    return ToolResult(
+        seq=entry.seq,
+        at=entry.at,
+        tool_use_id="",
+        content=said,
+        is_error=entry.details.get("exit_code") != 0,
+        details=entry.details,
+        offloaded=entry.offloaded,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

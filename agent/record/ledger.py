@@ -24,6 +24,7 @@ from .entries import (
     ToolResult,
     Unpin,
     User,
+    by_hand,
     taken_back,
 )
 from .sessions import plain
@@ -281,12 +282,9 @@ class Ledger:
             self._add_seen(details)
 
     def _add_by_hand(self, entry: User) -> None:
-        """A command that the person ran tells the same as one of the agent's, but for whose it is.
-        What it said is the last block."""
-        said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
-        failed = entry.details.get("exit_code") != 0
-        ended = ToolResult(tool_use_id="", content=said, is_error=failed, details=entry.details)
-        self._add_facts(replace(ended, seq=entry.seq, offloaded=entry.offloaded), "Bash", "user")
+        """A command that the person ran tells the same as one of the agent's, but for whose it
+        is."""
+        self._add_facts(by_hand(entry), "Bash", "user")
 
     def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
         for row in _changes(details):

@@ -90,9 +90,6 @@ class Totals:
                 own.cost_usd = None if entry.cost_usd is None else own.cost_usd + entry.cost_usd
         elif isinstance(entry, ToolResult):
             own.tool_calls += 1
-            if entry.offloaded:
-                own.compaction["demoted"] += 1
-                own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
         elif isinstance(entry, Mask):
             name = {"demote": "demoted", "truncate": "truncated"}.get(entry.layer, "microcompacted")
             own.compaction[name] += len(entry.targets)
@@ -100,6 +97,9 @@ class Totals:
         elif isinstance(entry, Summary):
             own.compaction["summaries"] += 1
             own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
+        if isinstance(entry, ToolResult | User) and entry.offloaded:
+            own.compaction["demoted"] += 1
+            own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
 
     @property
     def agents(self) -> Counts:

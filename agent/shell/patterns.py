@@ -17,8 +17,11 @@ def expand(pattern: str, base: str) -> list[str] | None:
     wild = re.findall(r"[*?\[][^/]*(?:/|$)", pattern)
     if len(wild) > _DEEPEST or re.search(r"\[[:.=]", pattern):
         return None
-    widened = _BRACKETS.sub(_widen, os.path.expanduser(pattern))  # noqa: PTH111
-    found = list(islice(glob.iglob(widened, root_dir=base), MOST + 1))  # noqa: PTH207
+    try:
+        widened = _BRACKETS.sub(_widen, os.path.expanduser(pattern))  # noqa: PTH111
+        found = list(islice(glob.iglob(widened, root_dir=base), MOST + 1))  # noqa: PTH207
+    except ValueError:  # no path is called so
+        return None
     return None if len(found) > MOST or any(path.startswith("-") for path in found) else found
 
 

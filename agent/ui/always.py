@@ -96,8 +96,9 @@ def _shown(where: str, path: str, rule: str) -> str:
     """What is said of a settings file."""
     if where == "project":
         return f"for all who work here: {path}"
-    relative = not rule.startswith("Bash") and "(" in rule and rule.partition("(")[2][0] not in "/~"
-    paths = ", its paths counted from each" if relative else ""
+    from ..approval import parse_rule
+
+    paths = ", its paths counted from each" if parse_rule(rule).relative else ""
     return f"for you, in every project{paths}: {path}"
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import CtxagentError
@@ -26,8 +28,9 @@ class Conversation:
         self._loop: Loop | None = None
         self._model = ""  # chosen here, for every one from then on
         self._mode_then: str = ""  # of the newest turn
-        self._opening, self._since = True, time.monotonic()
+        self._opening, self._since = True, time.monotonic()  # one is on its way
         self._branch = branch(backing.cwd)
+        self._unwanted: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -35,7 +38,7 @@ class Conversation:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the first one is on its way."""
+        """Whether one is on its way."""
         return self._opening
 
     @property
@@ -58,12 +61,24 @@ class Conversation:
 
         Raises CtxagentError; the one that was open stays so then.
         """
+        if not self._opening:
+            self._opening, self._since = True, time.monotonic()
         try:
-            opened = await self._backing.open(
-                self._emit, self._ask, resume=resume, fork=fork, prior=prior
-            )
+            return await self._go_over(resume, fork, prior)
         finally:
             self._opening = False
+
+    async def _go_over(
+        self, resume: str | None, fork: bool, prior: str | None
+    ) -> tuple[str, str] | None:
+        opening = asyncio.ensure_future(
+            self._backing.open(self._emit, self._ask, resume=resume, fork=fork, prior=prior)
+        )
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._unwanted = asyncio.create_task(_close(opening))
+            raise
         left, self._loop = self._loop, opened
         self._mode_then = opened.approval.mode
         if left is not None:
@@ -97,8 +112,10 @@ class Conversation:
         return self._loop.measured().share if self._loop else None
 
     def status(self, width: int) -> list[status.Fragment]:
+        if self._opening:
+            return [("", self._opening_for())]
         if self._loop is None:
-            return [("", self._opening_for() if self._opening else "no session is open")]
+            return [("", "no session is open")]
         window = self._loop.measured()
         now = status.Status(
             model=self._loop.model.id,
@@ -128,6 +145,26 @@ class Conversation:
         jobs = self._loop.context.jobs.values() if self._loop is not None else ()
         return sum(job.process.running for job in jobs)
 
+    def fault(self, error: Exception) -> CtxagentError:
+        """What is told of a fault of our own; where it came from is recorded."""
+        told = f"a fault of ctxagent's own: {type(error).__name__}: {error}"
+        if self._loop is not None and self._loop.log.last_seq:
+            from ..record.entries import Note
+
+            data = {"traceback": traceback.format_exception(error)}
+            with suppress(CtxagentError):
+                self._loop.record(Note(topic="warning", text=told, data=data))
+        return CtxagentError(told, hint="Nothing else has ended; /log shows where it came from.")
+
     async def close(self) -> None:
+        if self._unwanted is not None:
+            await self._unwanted
         if self._loop is not None:
             await self._loop.close()
+
+
+async def _close(opening: "asyncio.Future[Loop]") -> None:
+    """Close what is still being opened, once it is: nobody wants it any more."""
+    with suppress(CtxagentError):
+        opened = await opening
+        await opened.close()

@@ -43,6 +43,9 @@ class Folds:
         self._shown += 1
         return self._kept[-self._shown]
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def clear(self) -> None:
         self._kept.clear()
         self._shown = 0

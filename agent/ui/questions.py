@@ -7,11 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..events import Answer, Question
+from ..unseen import revealed
 from .screen.base import Screen
+from .visible import clean
 
 if TYPE_CHECKING:
     from ..keeping import RuleFiles
 
+LONG = 12  # lines from which on a question may have left the screen
+TITLE = 60  # characters of what it is about that are said again
 ANSWERS = "ya"  # characters that answer a question of permission at once
 
 
@@ -56,8 +60,9 @@ class Questions:
     async def _put(self, question: Question) -> Answer:
         from .always import ask_rule
 
+        shown = partial(choices, question, about=about(question))
         while True:
-            line = await self._screen.answer(partial(choices, question), keys(question))
+            line = await self._screen.answer(shown, keys(question))
             answer: Answer | None = None
             if line.strip().startswith("/") and self._at_once(line):
                 await asyncio.sleep(0)  # what it prints stands above the question
@@ -75,13 +80,32 @@ def keys(question: Question) -> str:
     return ANSWERS if question.offers else "y"
 
 
-def choices(question: Question, typed: str = "") -> str:
-    """The choices in one line; of a refusal that is being typed, what becomes of it."""
+def choices(question: Question, typed: str = "", *, about: str = "") -> str:
+    """The choices in one line; of a refusal that is being typed, what becomes of it. Below
+    them, what the question is `about`."""
+    return _choices(question, typed) + (f"\n{about}" if about else "")
+
+
+def _choices(question: Question, typed: str) -> str:
     given = None if typed.strip().startswith("/") else answer_of(typed)
     if given is None or given.allow:
         always = " · [a]lways …" if question.offers else ""
         return f"[y]es{always} · [n]o, or n and why"
     return "no, with these words to the model" if given.reason else "no · why? or enter alone"
+
+
+def about(question: Question) -> str:
+    """A long question in one short line; "" of a short one."""
+    lines = (question.diff or "\n".join(map(str, question.input.values()))).split("\n")
+    if sum(1 + len(line) // TITLE for line in lines) < LONG:
+        return ""
+    title = clean(revealed(" ".join(question.title.split())))
+    title = title if len(title) <= TITLE else f"{title[:TITLE]}…"
+    if not question.diff:
+        return f"{question.tool} {title}"
+    body = lines[2:]  # below the names of the two files
+    added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
+    return f"{question.tool} {title} (+{added:,} −{removed:,})"
 
 
 def answer_of(text: str) -> Answer | None:

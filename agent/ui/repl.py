@@ -8,8 +8,8 @@ concern.
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prompt_toolkit.input import Input
 
@@ -146,7 +146,7 @@ class Repl:
             self._background.start(leave_when_done())
 
     def unfold(self) -> None:
-        self._background.start(self._desk.unfold())
+        self._background.start(self._settled(self._desk.unfold()))
 
     def cycle_mode(self) -> None:
         self.conversation.cycle_mode()
@@ -159,8 +159,7 @@ class Repl:
         from .look import render
 
         shown = self._transcript().live()
-        above = [""] if words and not shown else []
-        return [*shown, *above, *map(render.waiting, words)]
+        return [*shown, *([""] if words else []), *map(render.waiting, words)]
 
     def status(self, width: int) -> list[status.Fragment]:
         return self.conversation.status(width)
@@ -203,11 +202,9 @@ class Repl:
             self._echo(words)
             self.tell(error)
             return
-        if found and found[0].slow:
+        if found:
             await self._work.run(self._command(words, *found))
             self._desk.doing("")
-        elif found:
-            await self._command(words, *found)
         else:
             self._sending = words
             await self._take_turn(words)
@@ -219,12 +216,14 @@ class Repl:
         """One turn, until it has ended by itself or by an interrupt."""
         try:
             if not self.conversation.is_open:
-                await self._desk.reopen()
+                async with self._work.beating():
+                    await self._desk.reopen()
             self.conversation.begin_turn()
             finished = await self._work.run(self.conversation.loop.turn(words))
             if finished is not None:
                 self._note(EXIT_CODES[finished.status])
         except CtxagentError as error:
+            self._transcript().abandon()
             self.tell(error)
         self.conversation.end_turn()
         if not self._watching:
@@ -252,12 +251,28 @@ class Repl:
     async def _command(self, words: str, command: Command, argument: str) -> None:
         self._echo(words)
         try:
-            await command.run(self._desk, argument)
-        except CtxagentError as error:
-            self.tell(error)
+            await self._settled(command.run(self._desk, argument))
         except asyncio.CancelledError:
             self._transcript().show(Notice("info", "interrupted; nothing has changed"))
             raise
+
+    async def _settled(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let it come to its end. What goes wrong in it is told, and ends nothing else."""
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            if task.cancelled():
+                raise
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, CtxagentError):
+            self.tell(error)
+        elif isinstance(error, Exception):
+            self.tell(self.conversation.fault(error))
+        elif error is not None:
+            raise error
 
     def _echo(self, words: str) -> None:
         from .look import render

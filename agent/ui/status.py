@@ -6,6 +6,8 @@ from pathlib import Path
 
 from prompt_toolkit.utils import get_cwidth
 
+from .visible import clean
+
 Fragment = tuple[str, str]  # a style of prompt_toolkit, and text
 
 BAR = 8  # cells of the context bar
@@ -67,7 +69,7 @@ def _parts(status: Status) -> list[_Part]:
         name = BYPASS if status.mode == BYPASS else "mode"
         parts.append(_Part(name, [(f"class:mode.{status.mode}", status.mode)]))
     if status.branch:
-        parts.append(_Part("branch", [("", _cut(status.branch, LONGEST))]))
+        parts.append(_Part("branch", [("", _cut(clean(status.branch), LONGEST))]))
     if status.share is not None:
         filled = min(BAR, round(share * BAR))
         parts.append(_Part("bar", [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))

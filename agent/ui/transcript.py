@@ -181,7 +181,8 @@ class Transcript:
         `whole` gives the text of an entry of the log."""
         fold = self._folds.next()
         if fold is None:
-            self.put("notice", render.notice("info", "nothing else is folded"))
+            more = " else" if len(self._folds) else ""
+            self.put("notice", render.notice("info", f"nothing{more} is folded"))
             return
         text: str | None = fold.text
         if fold.ref and not text:
@@ -254,8 +255,8 @@ class Transcript:
         if self._said:
             self.put("notice", render.notice("info", "the reply was cut off; it starts again"))
             self._said = False
-        failed = f"{event.reason} · attempt {event.attempt} of {event.of} failed"
-        self._waits.again(failed, event.seconds)
+        failed = f"attempt {event.attempt} of {event.of} failed"
+        self._waits.again(failed, event.reason, event.seconds)
 
     def _result(self, event: ToolFinished) -> None:
         self._running.pop(event.id, None)
@@ -294,7 +295,8 @@ class Transcript:
             self._spent.add(event)
             self._spent.tools += about.tools
 
-    def _finish(self, event: TurnFinished) -> None:
+    def abandon(self) -> None:
+        """Nothing of the turn runs any more; what stood in the live region is finished."""
         self._settle()
         self._running.clear()
         for agent in self._ended.values():
@@ -302,6 +304,9 @@ class Transcript:
         self._ended.clear()
         self._between = ""
         self._waits.enter("")
+
+    def _finish(self, event: TurnFinished) -> None:
+        self.abandon()
         if event.error:
             message, _, hint = event.error.get("message", "").partition("\n")
             self.put("error", render.failure(message, hint))

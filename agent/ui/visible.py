@@ -15,13 +15,6 @@ _VISIBLE = {
     ord("\r"): None,
 }
 
-# Printable, as the tables have it, and yet not to be seen: fillers, and selectors of variants but
-# for the one that emoji have.
-_UNSEEN = {
-    *"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0",
-    *map(chr, (*range(0x180B, 0x180E), *range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0))),
-}
-
 # For each mark of ours, and the usual ones of models, a character of ASCII that takes as much room.
 _STAND_INS = str.maketrans(
     {
@@ -52,20 +45,6 @@ def clean(text: str) -> str:
     """The text without anything that would act on a terminal: control characters, marks that turn
     the direction of writing, lone surrogates."""
     return text.translate(_VISIBLE)
-
-
-def revealed(text: str) -> str:
-    """The text with every character that cannot be seen, or that acts, written out: for what a
-    person is to judge."""
-    return "".join(c if c in "\n\t" or _is_seen(c) else _escape(c) for c in text)
-
-
-def _is_seen(character: str) -> bool:
-    return character.isprintable() and character not in _UNSEEN
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def fit(text: str, stream: TextIO | None) -> str:

@@ -13,6 +13,7 @@ class Waits:
         self._clock = clock
         self._what = ""
         self._more = ""
+        self._why = ""  # may be long: it stands last, where a line is cut
         self._since = self._heard = clock()
         self._streams = False
         self._again_at: float | None = None
@@ -24,10 +25,12 @@ class Waits:
         if what != self._what or self._again_at is not None:
             self._since = self._heard
         self._what, self._more, self._streams, self._again_at = what, more, streams, None
+        self._why = ""
 
-    def again(self, what: str, seconds: float) -> None:
-        """An attempt failed; the next begins in so many seconds."""
+    def again(self, what: str, why: str, seconds: float) -> None:
+        """An attempt failed, and why; the next begins in so many seconds."""
         self.enter(what)
+        self._why = why
         self._again_at = self._clock() + seconds
 
     def line(self) -> str:
@@ -39,5 +42,6 @@ class Waits:
         if self._streams and now - self._heard >= SILENT:
             what, since = "the model is silent", now - self._heard
         if self._again_at is not None and self._again_at > now:
-            return f"{what} · again in {self._again_at - now:.0f} s · esc to stop"
-        return f"{what} · {since:.0f} s · esc to stop" if since >= 1 else f"{what} · esc to stop"
+            return f"again in {self._again_at - now:.0f} s · esc to stop · {what}: {self._why}"
+        parts = [what, f"{since:.0f} s" if since >= 1 else "", "esc to stop", self._why]
+        return " · ".join(filter(None, parts))

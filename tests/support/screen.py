@@ -78,6 +78,17 @@ class Terminal:
             self._read()
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
+    def keys(self, choices: str = "[y]es") -> str:
+        """Wait until a question takes keys for answers: its choices are not dim any more."""
+
+        def bold(_: str) -> bool:
+            for y, row in enumerate(self.screen.display):
+                if choices in row:
+                    return bool(self.screen.buffer[y][row.index(choices)].bold)
+            return False
+
+        return self.see(bold)
+
     def hear(self, wanted: bytes, times: int = 1) -> None:
         """Read until some bytes have come so many times; quicker than a look at the screen."""
         until = time.monotonic() + SECONDS

@@ -209,6 +209,11 @@ class Seat:
         except TimeoutError:
             pytest.fail(f"never {'gone' if gone else 'seen'}: {seen}\n{self.glass.all()}")
 
+    async def keys(self, seen: str = "[y]es") -> None:
+        """Wait until a question takes keys for answers."""
+        await self.until(seen)
+        await self.until(lambda: bool(self.repl.screen.instant))  # type: ignore[attr-defined]
+
     async def idle(self) -> None:
         await self.until(lambda: self.repl._waiting.is_idle and not self.repl.working)
 

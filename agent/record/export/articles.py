@@ -29,13 +29,18 @@ from ..entries import (
 )
 from ..log import NAME, read
 from ..sessions import AGENTS, plain
-from .calls import call, facts, media, offloaded, passage, result
+from .calls import call, facts, media, offloaded, passage, ran, result
 from .markup import Html, element, folded, html, joined
 from .prose import prose
 from .story import Story, cut, data, lines, more
 
 _DEEPEST = 3  # logs within logs
-_TITLES = {"environment": "Environment", "instructions": "Instructions", "notice": "Notice"}
+_TITLES = {
+    "environment": "Environment",
+    "instructions": "Instructions",
+    "notice": "Notice",
+    "note": "Your note",
+}
 _REFERENCE = re.compile(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
 _ID = re.compile(r"[\w-]+")
 _EXPECTED = (None, "end_turn", "tool_use", "stop_sequence")  # ways to stop that say nothing
@@ -107,6 +112,8 @@ def _row(story: Story, entry: Entry, kind: str, text: str, *inside: str) -> Html
 
 
 def _words(story: Story, entry: User) -> Html:
+    if entry.source == "shell":
+        return _article(story, entry, "You ran", "user", ran(story, entry))
     text = words_of(entry.content)
     pictures = tuple(media(entry.content))
     if entry.source != "person":

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..entries import Block, Content, ToolResult
+from ..entries import Block, Content, ToolResult, User, by_hand
 from ..sessions import plain
 from .markup import Html, element, folded, joined
 from .story import Story, cut, data, lines
@@ -45,6 +45,22 @@ def call(story: Story, block: Block, answer: ToolResult | None, raw: str | None)
         *inside,
         class_="call failed" if failed else "call",
     )
+
+
+def ran(story: Story, entry: User) -> Html:
+    """A command that the person ran, what the model was told of it, and what it said."""
+    answer, told = by_hand(entry), entry.content[:-1] if isinstance(entry.content, list) else ""
+    said = _subject({"command": entry.details.get("command")})[1]
+    head = element(
+        "div",
+        element("code", said),
+        element("span", " · ".join(_facts(answer)), class_="facts"),
+        class_="head",
+    )
+    before = passage("As the model was told", cut(plain(told), "the log has it"), closed=True)
+    inside = _texts(story, answer, closed=False)
+    failed = " failed" if answer.is_error else ""
+    return element("section", head, before, *inside, class_=f"call{failed}")
 
 
 def facts(story: Story, entry: ToolResult) -> Html:

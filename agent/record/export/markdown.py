@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from ..entries import Assistant, Entry, ToolResult, User
+from ..entries import Assistant, Entry, ToolResult, User, by_hand
 from ..sessions import plain
 
 
@@ -15,6 +15,8 @@ def markdown(name: str, entries: Sequence[Entry]) -> str:
 
 
 def _section(entry: Entry) -> str:
+    if isinstance(entry, User) and entry.source == "shell":
+        return _ran(entry)
     if isinstance(entry, User):
         whose = "User" if entry.source == "person" else entry.source.capitalize()
         return f"## {whose} · #{entry.seq}\n\n{plain(entry.content)}"
@@ -27,10 +29,18 @@ def _section(entry: Entry) -> str:
                 given = json.dumps(block.get("input"), ensure_ascii=False, indent=1)
                 parts.append(f"**{block.get('name')}**\n\n{_fenced(given, 'json')}")
         return "\n\n".join(parts)
-    if isinstance(entry, ToolResult):
-        head = f"### Result · #{entry.seq}" + (" · error" if entry.is_error else "")
-        return f"{head}\n\n{_fenced(plain(entry.content))}"
-    return ""
+    return _result(entry) if isinstance(entry, ToolResult) else ""
+
+
+def _ran(entry: User) -> str:
+    """A command that the person ran, with what it said."""
+    told = plain(entry.content[:-1]) if isinstance(entry.content, list) else ""
+    return f"## The user ran · #{entry.seq}\n\n{_fenced(told)}\n\n{_result(by_hand(entry))}"
+
+
+def _result(entry: ToolResult) -> str:
+    head = f"### Result · #{entry.seq}" + (" · error" if entry.is_error else "")
+    return f"{head}\n\n{_fenced(plain(entry.content))}"
 
 
 def _fenced(text: str, language: str = "") -> str:

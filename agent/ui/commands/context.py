@@ -26,18 +26,21 @@ CHOICES = "[y]es, apply it · [e]dit · [n]o"
 NAMES = {
     "system": "system prompt",
     "words": "your words",
+    "commands": "your commands",
     "text": "answers",
     "calls": "tool calls",
     "stubs": "masked results",
     "other": "other results",
 }
+BY_HAND = {"shell": "your command: ", "note": "your note: "}
+WHOSE = {"": "agent: ", "person": "you: ", "notice": "notice: ", **BY_HAND}
 STYLES = {  # roles of the theme
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(
         ("instructions", "environment", "preserved", "summary", "pinned", "notices"),
         "filling.again",
     ),
-    "words": "filling.person",
+    **dict.fromkeys(("words", "commands", "notes"), "filling.person"),
     **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
     **dict.fromkeys(("results", "stubs", "other"), "filling.tools"),
 }
@@ -47,7 +50,6 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 @command(
     "put a summary in the place of what is old",
     argument="[--dry-run|--show|…] [TEXT]",
-    slow=True,
     complete=offers.among(("--dry-run", "--show", "--probe-model")),
 )
 async def _compact(desk: Desk, argument: str) -> None:
@@ -146,7 +148,7 @@ async def _context(desk: Desk, argument: str) -> None:
     from ...compaction import filling
     from ...compaction.acts import acts, marks
     from .. import report
-    from ..look import render
+    from ..look import markdown, render
 
     loop = desk.loop
     if argument not in ("", "status"):
@@ -158,7 +160,7 @@ async def _context(desk: Desk, argument: str) -> None:
     if argument == "status":
         counts, now = loop.totals.compaction, datetime.now(UTC)
         text = report.status(window, done, marks(entries), counts, now)
-        desk.put(render.verbatim(text))
+        desk.put(render.inset(markdown.report(text)))
         return
     filled = await asyncio.to_thread(filling.fill, view, window, reply)
     facts = [*_cache(loop, entries), *_outlook(loop, window)]
@@ -207,14 +209,16 @@ def _what(large: "Large") -> str:
     """What a large item is, in a few words: of calls and results, the tool and its main argument,
     of anything else how it begins."""
     item = large.item
+    notes = [" · masked"] * large.masked + [" · in a file"] * large.offloaded
     if large.calls:
         what = "result" if item.role == "user" else "calls" if len(large.calls) > 1 else "call"
         named = ", ".join(f"{call.name} {call.argument[:SAID]}".rstrip() for call in large.calls)
-        notes = [" · masked"] * large.masked + [" · in a file"] * large.offloaded
         return f"{what}: {named}{''.join(notes)}"
-    whose = {"": "agent: ", "person": "you: ", "notice": "notice: "}.get(item.source, "")
-    texts = (str(b.get("text", ""))[:SAID] for b in item.blocks if b.get("type") == "text")
-    return f"{whose}{' '.join(' '.join(texts).split())}"
+    texts = [str(b.get("text", "")) for b in item.blocks if b.get("type") == "text"]
+    if item.source in BY_HAND:  # the first line of such a text only says what it is
+        texts = [text.partition("\n")[2] for text in texts]
+    said = " ".join(" ".join(text[:SAID] for text in texts).split())
+    return f"{WHOSE.get(item.source, '')}{said}{''.join(notes)}"
 
 
 def _saved(done: "list[Act]") -> "list[RenderableType]":

@@ -24,7 +24,7 @@ LOGGED = 20  # entries that are shown
 async def _log(desk: Desk, argument: str) -> None:
     from ...compaction import acts, metrics
     from .. import report
-    from ..look import render
+    from ..look import markdown, render
 
     log = desk.loop.log
     if argument and argument not in ("compaction", "stats"):
@@ -33,9 +33,11 @@ async def _log(desk: Desk, argument: str) -> None:
     entries = await everything(desk.loop)
     if argument == "compaction":
         done, others = acts.acts(entries), acts.marks(entries)
-        desk.put(render.verbatim(report.events(done, others, limit=report.RECENT)))
+        text = report.events(done, others, limit=report.RECENT)
+        desk.put(render.inset(markdown.report(text)))
     elif argument == "stats":
-        desk.put(render.verbatim(report.metrics(metrics.measure(entries))))
+        text = report.metrics(metrics.measure(entries))
+        desk.put(render.inset(markdown.report(text)))
     else:
         rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in entries[-LOGGED:]]
         desk.put(render.table(rows, wrap=False), render.dim(str(log.path)))

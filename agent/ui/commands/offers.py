@@ -73,6 +73,14 @@ async def paths(desk: Desk) -> Sequence[Offer]:
     return list(islice(inside, FILES))
 
 
+async def allowing(desk: Desk) -> Sequence[Offer]:
+    """The rules that allow something and can be forgotten."""
+    rules = desk.loop.approval.rules()
+    found = dict.fromkeys([*rules["session"], *rules["allow"]])
+    asked = [("forget", "a rule that allows something")] if found else []
+    return [*asked, *((f"forget {rule}", "allow it no longer") for rule in found)]
+
+
 async def models(desk: Desk) -> Sequence[Offer]:
     return [(row[0], row[1]) for row in desk.models()]
 

@@ -49,9 +49,11 @@ async def _unpin(desk: Desk, argument: str) -> None:
     from ...manual import unpin
     from ..look import render
 
+    if not argument:
+        raise UsageError("say which: /unpin REF", hint="/pin lists what is pinned.")
     found = _REF.fullmatch(argument)
     if found is None or int(found[1]) not in desk.loop.ledger.pins:
-        raise UsageError(f"{argument or 'nothing'} is not pinned", hint="/pin lists what is.")
+        raise UsageError(f"{argument} is not pinned", hint="/pin lists what is.")
     unpin(desk.loop, int(found[1]))
     desk.put(render.dim(f"#{found[1]} is no longer pinned"))
 

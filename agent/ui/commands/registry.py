@@ -7,10 +7,10 @@ name. It prints through the desk and raises CtxagentError for what cannot be don
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import UsageError
 
@@ -132,15 +132,13 @@ Complete = Callable[[Desk], Awaitable[Sequence[Offer]]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`argument` shows what may follow the name, e.g. `[ID]`, `complete` gives what that can be;
-    `slow` ones can be interrupted."""
+    """`argument` shows what may follow the name, e.g. `[ID]`, `complete` gives what that can be."""
 
     name: str
     help: str
-    run: Callable[[Desk, str], Awaitable[None]]
+    run: Callable[[Desk, str], Coroutine[Any, Any, None]]
     argument: str = ""
     anytime: bool = False
-    slow: bool = False
     complete: Complete | None = None
 
 
@@ -180,13 +178,12 @@ def command(
     *,
     argument: str = "",
     anytime: bool = False,
-    slow: bool = False,
     complete: Complete | None = None,
-) -> Callable[[Callable[[Desk, str], Awaitable[None]]], None]:
+) -> Callable[[Callable[[Desk, str], Coroutine[Any, Any, None]]], None]:
     """Register the function `_name` as the command `/name`."""
 
-    def register(run: Callable[[Desk, str], Awaitable[None]]) -> None:
+    def register(run: Callable[[Desk, str], Coroutine[Any, Any, None]]) -> None:
         name = run.__name__.strip("_")
-        COMMANDS[name] = Command(name, help, run, argument, anytime, slow, complete)
+        COMMANDS[name] = Command(name, help, run, argument, anytime, complete)
 
     return register

@@ -29,7 +29,7 @@ LOOKING = "looking at the files"
 UNTOUCHED = "Ignored files and those over 10 MB are not kept and never touched."
 
 
-@command("keep how things stand now, to come back to", argument="[WORDS]", slow=True)
+@command("keep how things stand now, to come back to", argument="[WORDS]")
 async def _checkpoint(desk: Desk, argument: str) -> None:
     from ..look import render
 
@@ -74,7 +74,6 @@ class _Way:
 @command(
     "go back: conversation, files, or both",
     argument="[N [WHAT]]",
-    slow=True,
     complete=offers.points,
 )
 async def _rewind(desk: Desk, argument: str) -> None:

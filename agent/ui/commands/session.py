@@ -19,28 +19,31 @@ _DIFF = (
 _FORMATS: dict[str, "Format"] = {".html": "html", ".htm": "html", ".json": "json"}
 
 
+KEYS = (
+    ("Enter", "send; while the agent works, the words wait for its answer"),
+    ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
+    ("Up  Down", "in the text, in the words that wait (to change them), in what you typed"),
+    ("Esc  Ctrl-C", "stop what runs; Esc in a question goes back"),
+    ("Shift-Tab", "next permission mode"),
+    ("Ctrl-O", "show the last folded result in full; again: the one before"),
+    ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
+    ("Ctrl-X Ctrl-E", "go on in your editor; with vi keys: v"),
+    ("Ctrl-_", "undo"),
+    ("Tab", "complete; the menu comes by itself"),
+    ("!command", "run a shell command yourself; the agent sees it with your next words"),
+    ("#words", "note what is to be kept in mind, through every summary"),
+    ("@path  #ref", "name a file, or an entry of the log, with completion"),
+    ("Ctrl-Z", "to the shell; fg comes back"),
+    ("Ctrl-D", "leave; so does Ctrl-C twice"),
+)
+
+
 @command("what you can do here", anytime=True)
 async def _help(desk: Desk, argument: str) -> None:
     from ..look import render
 
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
-    keys = [
-        ("Enter", "send; while the agent works, the words wait for its answer"),
-        ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
-        ("Up  Down", "in the text, in the words that wait (to change them), in what you typed"),
-        ("Esc  Ctrl-C", "stop what runs"),
-        ("Shift-Tab", "next permission mode"),
-        ("Ctrl-O", "show the last folded result in full; again: the one before"),
-        ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
-        ("Ctrl-X Ctrl-E", "go on in your editor; with vi keys: v"),
-        ("Ctrl-_", "undo"),
-        ("Tab", "complete; the menu comes by itself"),
-        ("!command", "run a shell command yourself; the agent sees it with your next words"),
-        ("#words", "note what is to be kept in mind, through every summary"),
-        ("@path  #ref", "name a file, or an entry of the log, with completion"),
-        ("Ctrl-D", "leave"),
-    ]
-    desk.put(render.table(rows), "", render.table(keys))
+    desk.put(render.table(rows), "", render.table(KEYS))
 
 
 @command("a fresh session, told where this one stood")
@@ -75,8 +78,8 @@ async def _export(desk: Desk, argument: str) -> None:
         raise UsageError("there is nothing to export yet: this session is empty")
     name = Path(argument or f"ctxagent-{desk.session}.md")
     format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
+    desk.doing(f"writing {name}")
     if format == "html":
-        desk.doing(f"writing {name}")
         scale = Scale((await desk.loop.window()).size, LEVELS)
     text = await asyncio.to_thread(export, log, format, scale=scale)
     path = await asyncio.to_thread(_write_new, desk.cwd, name, text)

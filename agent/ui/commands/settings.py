@@ -1,6 +1,7 @@
 """Commands that show and change what the session runs with."""
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from ...approval import Mode
 
 MODES: "tuple[Mode, ...]" = ("ask", "accept-edits", "plan", "bypass")
+_DATE = re.compile(r"-\d{8}$")  # of a model
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
@@ -24,6 +26,21 @@ async def _model(desk: Desk, argument: str) -> None:
     limits = desk.loop.limits
     source = f", by {limits.source}" if limits else ""
     desk.put(render.dim(f"{desk.loop.model.id} · window {window.size:,} tokens{source}"))
+    asked = limits is not None and limits.source == "server"  # which knows the model then
+    if argument and not asked and (unheard := _unheard_of(desk, argument)):
+        desk.put(render.notice("warning", unheard))
+
+
+def _unheard_of(desk: Desk, id: str) -> str:
+    """What is said of a model that is not in the table: servers may have others."""
+    from difflib import get_close_matches
+
+    known = [row[0] for row in desk.models()]
+    if _DATE.sub("", id) in known or id.startswith("scripted:"):
+        return ""
+    near = get_close_matches(id, known, 1)
+    meant = f": did you mean {near[0]}?" if near else "."
+    return f"{id} is not a model that is known here{meant} It is used all the same."
 
 
 @command(
@@ -43,7 +60,7 @@ async def _effort(desk: Desk, argument: str) -> None:
     "show the rules, or set the mode",
     argument="[MODE | forget RULE]",
     anytime=True,
-    complete=offers.among(MODES),
+    complete=offers.among(MODES, also=offers.allowing),
 )
 async def _permissions(desk: Desk, argument: str) -> None:
     from ..look import render
@@ -51,27 +68,41 @@ async def _permissions(desk: Desk, argument: str) -> None:
     approval = desk.loop.approval
     word, _, rule = argument.partition(" ")
     if word == "forget":
-        await _forget(desk, rule)
+        await _forget(desk, rule.strip())
         return
     if argument:
         mode = next((mode for mode in MODES if mode == argument), None)
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
         approval.mode = mode
-    rows: list[tuple[str, str, str]] = [("mode", approval.mode, "")]
-    for kind, rules in approval.rules().items():
-        for rule in rules:
-            origin = desk.rules.origin(kind, rule) if desk.rules else ""
-            rows.append(("allow" if kind == "session" else kind, rule, origin))
-    desk.put(render.table(rows))
+    desk.put(render.table([("mode", approval.mode, ""), *_rules(desk)]))
+
+
+def _rules(desk: Desk) -> list[tuple[str, str, str]]:
+    """What each rule does, the rule, and where it comes from."""
+    return [
+        (
+            "allow" if kind == "session" else kind,
+            rule,
+            desk.rules.origin(kind, rule) if desk.rules else "",
+        )
+        for kind, rules in desk.loop.approval.rules().items()
+        for rule in rules
+    ]
 
 
 async def _forget(desk: Desk, text: str) -> None:
-    """Allow it no longer, here and where it is kept."""
+    """Allow it no longer, here and where it is kept; of no rule, say which can be forgotten."""
     from ...approval import parse_rule
     from ...record.entries import Note
     from ..look import render
 
+    if not text:
+        found = [(rule, origin) for kind, rule, origin in _rules(desk) if kind == "allow"]
+        if not found:
+            raise UsageError("there is no rule to forget", hint="None allows anything.")
+        desk.put(render.dim("/permissions forget RULE, one of these:"), render.table(found))
+        return
     rule = str(parse_rule(text))
     known = desk.loop.approval.forget(rule)
     files = await asyncio.to_thread(desk.rules.forget, rule) if desk.rules else []

@@ -29,7 +29,6 @@ async def _intent(desk: Desk, argument: str) -> None:
 @command(
     "the phase of the work; a new one compresses what is done",
     argument="[NAME]",
-    slow=True,
     complete=offers.phases,
 )
 async def _phase(desk: Desk, argument: str) -> None:

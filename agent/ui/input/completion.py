@@ -6,6 +6,7 @@ a listing serves while the next one is made. What is looked for is given up with
 """
 
 import asyncio
+import contextlib
 import re
 import threading
 import time
@@ -17,6 +18,7 @@ from prompt_toolkit.document import Document
 
 from ..commands import COMMANDS, Offer
 from ..screen.base import Host
+from ..visible import clean
 from .paths import Paths, around, worth
 
 FILES = 200_000  # paths that a completion looks at
@@ -54,19 +56,18 @@ class WordsCompleter(Completer):
         if found := _COMMAND.fullmatch(document.text):
             commands = [(command.name, command.help) for command in COMMANDS.values()]
             for name, help in _matching(commands, found[1]):
-                yield Completion(f"/{name}", -len(typed), display_meta=help)
+                yield _completion(f"/{name}", typed, help)
         elif found := _ARGUMENT.fullmatch(typed):
             for text, what in _matching(await self._offered(f"/{found[1]}"), found[2]):
-                yield Completion(text, -len(found[2]), display_meta=what)
+                yield _completion(text, found[2], what)
         elif found := _REF.search(typed):
             for ref, what in _matching(await self._offered("#"), found[1]):
-                yield Completion(f"#{ref}", -len(found[0]), display_meta=what)
+                yield _completion(f"#{ref}", found[0], what)
         if found := _MENTION.search(typed):
             name = _unquoted(found[1])
             async for path, what in self._find(name, wanted):
                 if path != name:
-                    start = -len(found[0])
-                    yield Completion(_mention(path), start, display=path, display_meta=what)
+                    yield _completion(_mention(path), found[0], what, shown=path)
 
     def give_up(self) -> None:
         """What is being looked for is no longer wanted."""
@@ -112,16 +113,18 @@ class WordsCompleter(Completer):
             loop, began = asyncio.get_running_loop(), time.monotonic()
             listing = self._listing = loop.create_future()
 
-            def finish(paths: Paths) -> None:
+            def finish(paths: Paths | None) -> None:
                 now = time.monotonic()
-                self._paths, self._listing = paths, None
+                self._paths, self._listing = paths or self._paths or Paths([]), None
                 self._stale_at = now + max(FRESH, SHARE * (now - began))
                 listing.set_result(None)
 
             def make() -> None:
                 from ....tools.listing import survey
 
-                paths = Paths(asyncio.run(survey(self._cwd, FILES)).paths)
+                paths = None
+                with contextlib.suppress(OSError):  # a folder that is gone, or not ours to read
+                    paths = Paths(asyncio.run(survey(self._cwd, FILES)).paths)
                 try:
                     loop.call_soon_threadsafe(finish, paths)
                 except RuntimeError:  # the REPL has ended meanwhile
@@ -129,6 +132,11 @@ class WordsCompleter(Completer):
 
             threading.Thread(target=make, daemon=True).start()
         return self._listing
+
+
+def _completion(text: str, typed: str, what: str, *, shown: str = "") -> Completion:
+    """The text in place of what is typed."""
+    return Completion(text, -len(typed), display=clean(shown or text), display_meta=clean(what))
 
 
 def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:

@@ -5,12 +5,12 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import CtxagentError
 
-COMMON = ("sensible-editor", "nano", "vi")
+COMMON = ("nano", "vim", "vi", "sensible-editor")  # the last one may ask which it shall be
 
 
 class EditorKilled(CtxagentError):
@@ -22,7 +22,15 @@ async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
     Raises CtxagentError when there is no editor, or it ends with a failure: the text is as before.
     """
-    command = _command(environ)
+    try:
+        return await _edited(text, _command(environ))
+    except OSError as error:
+        raise CtxagentError(
+            f"the text could not be edited: {error.strerror}", hint="It is as before."
+        ) from error
+
+
+async def _edited(text: str, command: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="ctxagent-") as folder:
         path = Path(folder) / "summary.md"
         path.write_text(text, "utf-8", errors="replace")

@@ -5,6 +5,7 @@ what runs; at rest Ctrl-C clears the input, and twice in an empty one it leaves,
 Up in an empty input takes out words that wait to be sent, the newest first, Down puts them back.
 """
 
+import asyncio
 import time
 from typing import Any, Protocol
 
@@ -48,6 +49,15 @@ class Editor(Protocol):
 
     @property
     def asking(self) -> bool: ...
+
+    @property
+    def drafting(self) -> bool:
+        """Whether words of their own are still typed while a question stands there."""
+        ...
+
+    def take_keys(self) -> None:
+        """Give the keyboard to the open question."""
+        ...
 
     @property
     def instant(self) -> str: ...
@@ -95,6 +105,10 @@ def _typing_keys(editor: Editor) -> KeyBindings:
     @keys.add("c-j", filter=typing)
     def _(event: KeyPressEvent) -> None:
         words.insert_text("\n")
+
+    @keys.add("tab", filter=Condition(lambda: editor.drafting and not words.complete_state))
+    def _(event: KeyPressEvent) -> None:
+        editor.take_keys()
 
     @keys.add("c-d", filter=typing & waiting)
     def _(event: KeyPressEvent) -> None:
@@ -189,7 +203,7 @@ def answer_keys(editor: Editor) -> KeyBindings:
     several = Condition(lambda: editor.asked.several)
     vi = Condition(lambda: editor.app.editing_mode == EditingMode.VI)
 
-    @keys.add("escape", filter=replying & returnable(editor) & empty, eager=True)
+    @keys.add("escape", filter=replying & returnable(editor) & empty)
     @keys.add("escape", filter=replying & returnable(editor) & (~vi | vi_navigation_mode))
     def _(event: KeyPressEvent) -> None:
         if editor.asked.back:
@@ -220,6 +234,20 @@ def _put_in(buffer: Buffer, text: str) -> None:
     buffer.document = Document(text)
 
 
+def _hint_until_a_key(editor: Editor, text: str) -> None:
+    """A hint that goes by itself too, as the status line has its place."""
+    pressed = editor.app.key_processor.before_key_press
+
+    def drop(_: object = None) -> None:
+        timer.cancel()
+        pressed.remove_handler(drop)
+        editor.hint("")
+
+    timer = asyncio.get_running_loop().call_later(LEAVING, drop)
+    pressed.add_handler(drop)
+    editor.hint(text)
+
+
 def session_keys(editor: Editor, *others: KeyBindingsBase) -> KeyBindingsBase:
     """Keys that mean the same wherever the focus is, merged with `others`."""
     keys = KeyBindings()
@@ -230,8 +258,8 @@ def session_keys(editor: Editor, *others: KeyBindingsBase) -> KeyBindingsBase:
     back = returnable(editor)
     asked_at = -LEAVING
 
-    @keys.add("escape", filter=working & ~back & empty & ~is_searching, eager=True)
-    @keys.add("escape", filter=working & ~back & ~vi & ~is_searching)
+    @keys.add("escape", filter=working & ~back & empty & ~is_searching)
+    @keys.add("escape", filter=working & ~back & (~vi | vi_navigation_mode) & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         editor.host.interrupt()
 
@@ -243,16 +271,22 @@ def session_keys(editor: Editor, *others: KeyBindingsBase) -> KeyBindingsBase:
             editor.host.interrupt()
         elif words.text:
             words.reset()
-        elif time.monotonic() - asked_at < LEAVING:
+            editor.host.drop()
+            asked_at = -LEAVING
+        elif event.is_repeat and time.monotonic() - asked_at < LEAVING:
             editor.host.leave()
         else:
             asked_at = time.monotonic()
-            editor.hint("Press Ctrl-C again to leave.")
-            event.app.loop.call_later(LEAVING, editor.hint, "")  # type: ignore[union-attr]
+            _hint_until_a_key(editor, "Press Ctrl-C again to leave.")
 
     @keys.add("s-tab")
     def _(event: KeyPressEvent) -> None:
         editor.host.cycle_mode()
+
+    @keys.add("c-l")
+    def _(event: KeyPressEvent) -> None:
+        event.app.renderer.erase()  # what stands above is nobody's to clear
+        event.app.invalidate()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:

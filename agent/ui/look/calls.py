@@ -13,9 +13,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ...events import Answer, Question, ToolFinished
+from ...unseen import revealed
 from ..status import short
 from ..subagents import Subagent
-from ..visible import clean, revealed
+from ..visible import clean
 from .diffs import diff
 from .lines import Headline
 from .render import Either, duration, one_line
@@ -215,6 +216,8 @@ def _facts(event: ToolFinished) -> str:
         parts.append(f"exit {details['exit_code']}")
     if details.get("denied") is True:  # a list: calls of a subagent
         parts.append("not run")
+    elif event.is_error and not parts:
+        parts.append("failed")
     if event.seconds >= 1:
         parts.append(duration(event.seconds))
     return " · ".join(parts)

@@ -15,14 +15,16 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.segment import Segment
 from rich.text import Text
 
+from ..visible import clean
 from . import tables
-from .blocks import SAMPLE, Piece
+from .blocks import SAMPLE, Blocks, Piece
 from .code import Code, folded, lexer_named
 
 INSET = 2  # cells that code is set in
 LEAST = 20  # cells left to a text, however deep it stands in lists
 _FORMULA = re.compile(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
 _SPOKEN = str.maketrans({"▌": ">", "•": "-", "☐": "to do:", "☑": "done:"})
+_LABEL = re.compile(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
@@ -74,6 +76,12 @@ class Prose:
             return tables.Rows(self._layout, self._layout.sample[1:], first=True)
         found = tables.rows(lines, len(self._layout.head), inline)
         return tables.Rows(self._layout, found, first=False)
+
+
+def report(text: str) -> RenderableType:
+    """A whole report, in which a line that begins with a label stays a line."""
+    cutter = Blocks()
+    return Prose().preview([*cutter.feed(_LABEL.sub("  \n", clean(text))), *cutter.finish()])
 
 
 def inline(text: str) -> Text:

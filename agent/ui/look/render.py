@@ -168,7 +168,11 @@ def dim(text: str) -> RenderableType:
 
 def verbatim(text: str) -> RenderableType:
     """A text as it stands, wrapped and set in."""
-    return Padding(Text(clean(text)), (0, 0, 0, 2), expand=False)
+    return inset(Text(clean(text)))
+
+
+def inset(what: RenderableType) -> RenderableType:
+    return Padding(what, (0, 0, 0, 2), expand=False)
 
 
 def compacted(event: Compacted, agent: str = "") -> RenderableType:

@@ -47,11 +47,14 @@ class Asked:
         self._at = min(max(self._at + step, 0), len(self._texts) - 1)
         return self.text
 
-    def shown(self, typed: str, width: int) -> str:
-        """The choices, with the keys that a terminal has for them, in lines of `width`."""
-        keys = ["enter: take it"] if self.texts else []
+    def shown(self, typed: str, width: int, *, drafting: bool = False) -> str:
+        """The choices, with the keys that a terminal has for them, in lines of `width`. With
+        `drafting` the keyboard is not the question's yet."""
+        takes = self.texts or (typed and typed in self.keys)
+        keys = ["enter: take it"] if takes else []
         keys += ["↑↓: others"] if self.several else []
         keys += ["esc: back"] if self.back or typed else []
+        keys = ["tab: answer"] if drafting else keys
         lines = _with(self.choices(typed), keys).split("\n")
         return "\n".join(_wrapped(line, width) for line in lines)
 

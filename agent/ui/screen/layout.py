@@ -5,12 +5,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_width
 from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding.key_processor import KeyProcessor
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -31,7 +33,8 @@ from .output import Inline, SteadyOutput
 from .picker import Picker, keys_of
 
 ROOMY = 12  # rows from which on blank lines set the input apart
-ESCAPE = 0.05  # seconds until an escape byte is the Esc key
+ESCAPE = 0.05  # seconds until an escape byte is the Esc key, and once more until it stands alone
+CHORD = 1.0  # seconds between two keys that mean something together
 
 # What prompt_toolkit's own parts look like: as little as can be seen on any background.
 _PARTS = {
@@ -70,10 +73,19 @@ class Surface(Editor, Protocol):
         """Those of the open question."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether the choices wait to be read before a key alone takes one."""
+        ...
+
     def status(self) -> StyleAndTextTuples: ...
 
     def paintable(self) -> bool:
         """Whether the terminal can be painted on now."""
+        ...
+
+    def painted(self) -> None:
+        """It has been painted on."""
         ...
 
     def resized(self) -> None: ...
@@ -93,8 +105,9 @@ def application(surface: Surface, *, input: Input, vi: bool) -> "Application[Non
         output=surface.output,
         terminal_size_polling_interval=None,
     )
-    app.ttimeoutlen, app.timeoutlen = ESCAPE, 10 * ESCAPE
-    app.renderer = Inline(app.renderer.style, surface.output, surface.paintable)
+    app.ttimeoutlen = ESCAPE
+    app.key_processor.after_key_press += _wait_for_more
+    app.renderer = Inline(app.renderer.style, surface.output, surface.paintable, surface.painted)
     app.resized = surface.resized
     return app
 
@@ -108,9 +121,17 @@ class _Application(Application[None]):
         self.resized()
 
 
+def _wait_for_more(keys: KeyProcessor) -> None:
+    """Esc is a key of its own, and what is typed after it is not Alt with a letter: a terminal
+    sends those together. Other keys that begin a sequence are pressed one by one."""
+    escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
+    get_app().timeoutlen = ESCAPE if escaped else CHORD
+
+
 def _layout(surface: Surface) -> Layout:
     asking = Condition(lambda: surface.asking)
     picking = Condition(lambda: surface.picker.is_open)
+    drafting = Condition(lambda: surface.drafting)
     roomy = Condition(lambda: surface.output.get_size().rows >= ROOMY)
     gap = ConditionalContainer(Window(height=1), roomy)
     live = FormattedTextControl(lambda: surface.unfinished)
@@ -125,7 +146,7 @@ def _layout(surface: Surface) -> Layout:
             gap,
             ConditionalContainer(_question(surface), asking),
             ConditionalContainer(surface.picker.container(), picking),
-            ConditionalContainer(words, ~asking & ~picking),
+            ConditionalContainer(words, (~asking | drafting) & ~picking),
             search,
             Window(FormattedTextControl(surface.status), height=1, style="class:status"),
             CompletionsMenu(max_height=8),
@@ -146,7 +167,10 @@ def _words(surface: Surface, search: SearchToolbar) -> Window:
 
 
 def _question(surface: Surface) -> Container:
-    choices = FormattedTextControl(lambda: [("class:choices", surface.choices)])
+    def said() -> StyleAndTextTuples:
+        return [("class:dim" if surface.waits else "class:choices", surface.choices)]
+
+    choices = FormattedTextControl(said)
     reply = Window(
         BufferControl(surface.reply),
         wrap_lines=True,

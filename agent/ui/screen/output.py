@@ -124,16 +124,24 @@ def steady(
 class Inline(Renderer):
     """Paints below what is finished, and erases no more than was painted. `may` says before each
     paint whether the terminal can take it; what is left out then is for the caller to bring up
-    again."""
+    again. `painted` is told of each paint that was not left out."""
 
-    def __init__(self, style: BaseStyle, output: SteadyOutput, may: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        style: BaseStyle,
+        output: SteadyOutput,
+        may: Callable[[], bool],
+        painted: Callable[[], None],
+    ) -> None:
         self._may = may
+        self._painted = painted
         self._steady = output
         super().__init__(style, output)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
         if self._may():
             super().render(app, layout, is_done)
+            self._painted()
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         self.output.cursor_up(self._folded())

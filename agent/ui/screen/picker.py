@@ -257,7 +257,7 @@ def keys_of(picker: Picker) -> KeyBindings:
     def add(*names: str, act: Callable[[], None]) -> None:
         for name in names:
 
-            @keys.add(name, filter=picking, eager=True)
+            @keys.add(name, filter=picking)
             def _(event: KeyPressEvent) -> None:
                 act()
 

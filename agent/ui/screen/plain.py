@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, TextIO
 
 from ...errors import CtxagentError
-from ..visible import spell
+from ..visible import clean, spell
 from .asked import BACK, Choices, in_lines, of_line
 from .outlet import Outlet
 from .signals import heard
@@ -57,7 +57,7 @@ class Plain:
         self._outlet = Outlet(stream)
 
     def greet(self, line: str) -> None:
-        self._write(line + "\n")
+        self._write(clean(line) + "\n")
 
     async def run(self, ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -83,7 +83,7 @@ class Plain:
 
     async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
         back = BACK in keys
-        asked = in_lines(choices, texts, back=back)
+        asked = clean(in_lines(choices, texts, back=back))
         self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
         nobody = BACK if back else NOBODY
         if self._over or self.source is None:
@@ -128,10 +128,10 @@ class Plain:
         """The words are printed when they are sent."""
 
     def restore(self, words: str) -> None:
-        self._write(f"Not sent: {words}\n")
+        self._write(f"Not sent: {clean(words)}\n")
 
     def hint(self, text: str) -> None:
-        self._write(text + "\n")
+        self._write(clean(text) + "\n")
         self.rest()
 
     def rest(self) -> None:
@@ -167,7 +167,10 @@ class Plain:
             self.host.leave()
         else:
             self._asked_at = now
-            self.hint("\nPress Ctrl-C again to leave.")
+            try:
+                self.hint("\nPress Ctrl-C again to leave.")
+            except OSError as error:  # the same Ctrl-C has ended who reads this
+                self.exit(error)
 
     def _write(self, text: str) -> None:
         self._outlet.write(text if self.unicode else spell(text, self.stream.encoding or "utf-8"))

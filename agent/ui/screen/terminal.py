@@ -15,20 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.search import stop_search
 
 from ..input.completion import WordsCompleter
 from ..input.editor import EditorKilled, edit
 from ..input.history import history_of
 from ..input.pasted import Pasted
 from ..look.theme import Palette, choose
+from ..visible import clean
 from . import signals
-from .asked import Asked, Choices
+from .asked import BACK, Asked, Choices
 from .background import QUESTION, SiftedInput
 from .base import Host
 from .capabilities import Background
@@ -36,6 +39,7 @@ from .layout import ROOMY, application, style_of
 from .modes import Modes
 from .output import SteadyOutput
 from .picker import Picker
+from .readiness import Readiness
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -95,6 +99,8 @@ class Terminal:
         self._answers = input.answers if isinstance(input, SiftedInput) else None
         self._asked_at = -PATIENCE
         self.app = application(self, input=input, vi=vi)
+        self._ready = Readiness(lambda: output.busy, self.app.invalidate)
+        self.app.key_processor.after_key_press += lambda _: self._ready.pressed()
 
     @property
     def away(self) -> bool:
@@ -105,13 +111,26 @@ class Terminal:
         return self._question is not None
 
     @property
+    def drafting(self) -> bool:
+        return self.asking and self.app.layout.current_buffer is self.words
+
+    def take_keys(self) -> None:
+        self._focus(self.reply)
+
+    @property
     def instant(self) -> str:
-        """The keys that answer at once: those of the question, while nothing else is typed."""
-        return "" if self.reply.text else self._instant
+        """Those of the question, once it has been seen, while nothing else is typed."""
+        return "" if self.reply.text or not self._ready.by_key else self._instant
+
+    @property
+    def waits(self) -> bool:
+        """Whether keys will answer at once, and do not yet."""
+        return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
 
     @property
     def choices(self) -> str:
-        return self.asked.shown(self.reply.text, self.output.get_size().columns)
+        columns = self.output.get_size().columns
+        return self.asked.shown(self.reply.text, columns, drafting=self.drafting)
 
     def status(self) -> StyleAndTextTuples:
         if self._hint:
@@ -122,7 +141,7 @@ class Terminal:
     def greet(self, line: str) -> None:
         quiet = style_of(self.palette).get_attrs_for_style_str("class:dim")
         self.output.set_attributes(quiet, self.app.color_depth)
-        self.output.write(line)
+        self.output.write(clean(line))
         self.output.reset_attributes()
         self.output.write_raw("\r\n")
         self.output.drain()
@@ -154,7 +173,7 @@ class Terminal:
             self.host.leave()
         finally:
             loop.set_exception_handler(None)
-            if self.words.text.strip():
+            if self.words.text.strip() and not self.words.text[0].isspace():
                 self.words.append_to_history()  # it is not lost by leaving
             if self._scheduled:
                 self._scheduled.cancel()
@@ -178,6 +197,11 @@ class Terminal:
             self.touch()
             return False
         return True
+
+    def painted(self) -> None:
+        layout = self.app.layout
+        if self.asking and not self._pending and layout.current_window in layout.visible_windows:
+            self._ready.painted()
 
     def suspend(self) -> None:
         """Stop until the shell lets us go on."""
@@ -213,17 +237,19 @@ class Terminal:
 
     async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
         self.asked = Asked(choices, keys, texts)
-        # Words that are being typed must not answer a question that pops up under the fingers.
+        # Words that are being typed must not answer a question that pops up under the fingers:
+        # the keyboard stays with them until they are sent, or left by Tab.
         self._instant = "" if self.words.text else keys
         self._question = asyncio.get_running_loop().create_future()
         self.reply.reset(Document(self.asked.text))
-        self.app.vi_state.reset()
-        self.app.layout.focus(self.reply)
-        self._paint()  # what is asked must be seen before it can be answered
+        self._focus(self.words if self.words.text else self.reply)
+        self._ready.ask(follows=BACK in keys)
+        self._paint()
         try:
             return await self._question
         finally:
             self._question = None
+            self._ready.end()
             self.app.layout.focus(self.words)
             self.touch()
 
@@ -231,8 +257,8 @@ class Terminal:
         typed = "" if "\n" in self.words.text else self.words.text
         if typed:  # ahead of the menu, or under the fingers when it came: it must open nothing
             self.words.reset()
-        self.app.vi_state.reset()
-        self.app.layout.focus(self.picker.search)
+            self.host.drop()
+        self._focus(self.picker.search)
         self.touch()
         return await self.picker.pick(menu, typed)
 
@@ -241,6 +267,13 @@ class Terminal:
         if left:
             self.restore(left)
         self.touch()
+
+    def _focus(self, buffer: Buffer) -> None:
+        """As at the beginning: a search in the history ends, or its line would stay."""
+        with set_app(self.app):
+            stop_search()
+        self.app.vi_state.reset()
+        self.app.layout.focus(buffer)
 
     async def edit(self, text: str) -> str:
         async with in_terminal():
@@ -317,6 +350,8 @@ class Terminal:
             self.host.drop()
 
     def _answered(self, buffer: Buffer) -> bool:
+        if not self._ready.seen:  # what is typed stays, for when it is
+            return True
         self.give(buffer.text)
         return False
 
@@ -325,6 +360,8 @@ class Terminal:
         if self._away or not self.app.is_running or self.app.is_done or not self.paintable():
             return
         self._modes.mend()
+        if self.drafting and not self.words.text:
+            self.take_keys()
         self.unfinished = self._render_live()
         size = self.output.get_size()
         if not self._pending and size == self._painted_for:
