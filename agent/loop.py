@@ -34,7 +34,7 @@ from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
 from .execution import Denial, Execution, denied
-from .model.base import CACHE_WRITE, Limits, Model, Reply, cost, known, supposed
+from .model.base import CACHE_WRITE, Limits, Model, Reply, cost, known
 from .record.archive import offload
 from .record.checkpoints import Checkpoints
 from .record.entries import (
@@ -233,12 +233,12 @@ class Loop:
 
     def measured(self) -> Window:
         """As `window`, from what is known without asking."""
-        window = measure(self.view, (self.limits or supposed(self.model.id)).window)
+        window = measure(self.view, (self.limits or self.model.supposed()).window)
         return Window(round(window.tokens * self._short), window.size)
 
     def reply_room(self) -> int:
         """Tokens that the next reply may have; 0 when nothing fits."""
-        limits, wanted = self.limits or supposed(self.model.id), self.max_tokens or OUTPUT
+        limits, wanted = self.limits or self.model.supposed(), self.max_tokens or OUTPUT
         if limits.source == "server" or known(self.model.id):  # no mere supposition
             wanted = min(wanted, limits.output)
         return self.measured().output(wanted)
@@ -333,7 +333,7 @@ class Loop:
         """What the server says of its window, and of our count, is true."""
         window = self.measured()
         if error.maximum:
-            before = self.limits or supposed(self.model.id)
+            before = self.limits or self.model.supposed()
             self.limits = replace(before, window=error.maximum, source="server")
         # Without figures all that is known is that this prompt was too much.
         true = error.tokens or (0 if error.maximum else window.size + 1)

@@ -420,6 +420,8 @@ def test_limits_come_from_settings_table_server_or_default() -> None:
         assert limits(connect(server.url)) == Limits(1_000_000, 128_000, "table")
         assert limits(connect(server.url, context_window=9_000)) == Limits(9_000, 9_000, "setting")
         assert limits(connect(server.url, "own", context_window=90_000)).output == 32_000
+        assert connect(server.url, context_window=9_000).supposed().window == 9_000
+        assert connect(server.url, "house/model").supposed() == UNKNOWN
         assert server.paths == []
         assert limits(connect(server.url, "house/model")) == Limits(50_000, 4_000, "server")
         assert limits(connect(server.url, "house/model", max_output=5)).output == 5

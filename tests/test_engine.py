@@ -19,7 +19,7 @@ from ctxagent.agent.context.view import fold
 from ctxagent.agent.context.wire import Request, messages
 from ctxagent.agent.errors import CompactionFailed, ModelUnavailable, PromptTooLong
 from ctxagent.agent.events import CallStarted, Compacted, Notice, TurnFinished
-from ctxagent.agent.model.base import Limits
+from ctxagent.agent.model.base import UNKNOWN, Limits
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.entries import Assistant, Mask, Pin, Summary, ToolResult, Unpin
 from ctxagent.agent.record.log import Log
@@ -545,9 +545,12 @@ def test_a_long_turn_keeps_no_old_summaries_and_renewals(project: Path) -> None:
 class Shy(ScriptedModel):
     """Does not say how large its window is before it is asked."""
 
+    def supposed(self) -> Limits:
+        return UNKNOWN
+
     async def limits(self) -> Limits:
         await asyncio.sleep(0)
-        return await super().limits()
+        return super().supposed()
 
 
 def test_the_first_words_may_be_larger_than_the_window(project: Path) -> None:

@@ -70,8 +70,11 @@ class Charging:
         }  # fmt: skip
         yield Reply([{"type": "text", "text": "Next."}, call], "tool_use", usage, "scripted")
 
-    async def limits(self) -> Limits:
+    def supposed(self) -> Limits:
         return Limits(self.window, min(8_000, self.window // 8), "setting")
+
+    async def limits(self) -> Limits:
+        return self.supposed()
 
     async def close(self) -> None:
         pass

@@ -99,6 +99,20 @@ def test_nothing_stands_there_after_a_turn_that_cannot_be_recorded(tmp_path: Pat
     drive(desk, act)
 
 
+def test_nothing_stands_there_after_a_command(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("Hello.")
+        for shown in ("written to", "exists"):
+            seat.say("/export page.html")
+            await seat.until(shown)
+            await seat.until("esc to stop", gone=True)
+
+    drive(desk, act)
+
+
 def test_an_editor_that_takes_the_file_away(tmp_path: Path) -> None:
     with pytest.raises(CtxagentError, match="could not be edited"):
         asyncio.run(edit("words", {"EDITOR": "rm", "PATH": "/usr/bin:/bin"}))

@@ -145,16 +145,18 @@ class AnthropicModel:
             yield retrying
             await asyncio.sleep(retrying.seconds)
 
-    async def limits(self) -> Limits:
-        """Settings before the table before the server (asked only of models that are not in the
-        table) before the stated default."""
+    def supposed(self) -> Limits:
+        """Settings before the table before the stated default."""
         row = known(self.id)
-        if row is not None:
-            found = row[0]
-        elif self.context_window is None:
-            found = await self._ask_limits()
-        else:
-            found = UNKNOWN
+        return self._within(UNKNOWN if row is None else row[0])
+
+    async def limits(self) -> Limits:
+        """As `supposed`; a model that is in neither is asked of the server."""
+        if known(self.id) is None and self.context_window is None:
+            return self._within(await self._ask_limits())
+        return self.supposed()
+
+    def _within(self, found: Limits) -> Limits:
         window = self.context_window or found.window
         return Limits(
             window,

@@ -18,7 +18,6 @@ __all__ = [
     "Usage",
     "cost",
     "known",
-    "supposed",
 ]
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -59,6 +58,10 @@ class Model(Protocol):
     id: str
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]: ...
+
+    def supposed(self) -> Limits:
+        """As `limits`, from what is known without asking."""
+        ...
 
     async def limits(self) -> Limits:
         """Asked once a session, at the first call."""
@@ -106,12 +109,6 @@ def known(model: str) -> tuple[Limits, Price] | None:
         return MODELS[model]
     base, _, date = model.rpartition("-")
     return MODELS.get(base) if len(date) == 8 and date.isdigit() else None
-
-
-def supposed(model: str) -> Limits:
-    """What is taken for the limits of a model id until the model was asked for them."""
-    row = known(model)
-    return row[0] if row else UNKNOWN
 
 
 def cost(model: str, usage: Usage) -> float | None:

@@ -101,8 +101,11 @@ class ScriptedModel:
             yield ToolDraft(name, len(raw))
         yield _reply(step, number, self.id, prompt)
 
-    async def limits(self) -> Limits:
+    def supposed(self) -> Limits:
         return Limits(self.window, min(_OUTPUT, self.window), "setting")
+
+    async def limits(self) -> Limits:
+        return self.supposed()
 
     async def close(self) -> None:
         pass
