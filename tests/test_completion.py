@@ -139,7 +139,7 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
         await seat.until(lambda: "with blank" in menu(seat))
         seat.press(CTRL_C + "mail@need")
         await seat.until(lambda: typed(seat) == "mail@need")
-        assert menu(seat).strip() == ""
+        await seat.until(lambda: menu(seat).strip() == "")
         seat.press(CTRL_C)
 
     drive(desk, act)
