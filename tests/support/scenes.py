@@ -127,7 +127,7 @@ class Stage:
                 env=self.environ(server.url), columns=columns, rows=rows,
             )  # fmt: skip
             try:
-                terminal.see("GREEN")  # the session is open
+                terminal.see("sonnet-5-5")  # the session is open
                 yield terminal
                 assert server.rejected == []
             finally:
