@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from . import toml
 from .errors import ConfigError, UsageError, conceal
 from .keys import ENV_PREFIX, Key, show
-from .settings import KEYS, RULES, SECTIONS, Settings, build, by_key
+from .settings import KEYS, SECTIONS, Settings, build, by_key
+from .settings.values import RULES
 from .trust import is_trusted, reach, trust
 
 __all__ = [

@@ -19,7 +19,8 @@ from .context.wire import Request
 from .events import Ask, Emit
 from .loop import Loop
 from .model.scripted import ScriptedModel, Step
-from .settings import PermissionSettings, Settings, UiSettings
+from .settings import Settings, UiSettings
+from .settings.effects import PermissionSettings
 
 BANNER = """\
 This is a demo. The model is scripted: its replies were written beforehand, nobody thinks here.

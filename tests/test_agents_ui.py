@@ -36,7 +36,8 @@ from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.entries import Assistant
 from ctxagent.agent.record.log import read
-from ctxagent.agent.settings import PermissionSettings, Settings
+from ctxagent.agent.settings import Settings
+from ctxagent.agent.settings.effects import PermissionSettings
 from ctxagent.agent.ui import status
 from ctxagent.agent.ui.headless import Format, Headless
 from ctxagent.agent.ui.transcript import Transcript

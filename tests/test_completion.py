@@ -101,10 +101,10 @@ def typed(seat: Seat) -> str:
 
 
 def menu(seat: Seat) -> str:
-    """What stands below the status line."""
+    """What stands below the status line; nothing, while that is being painted."""
     lines = seat.glass.lines()
-    status = max(n for n, line in enumerate(lines) if "GREEN" in line)
-    return "\n".join(lines[status + 1 :])
+    status = [n for n, line in enumerate(lines) if "GREEN" in line]
+    return "\n".join(lines[status[-1] + 1 :]) if status else ""
 
 
 def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from ctxagent.agent.config import Loaded, config_home, explain, load, state_dir,
 from ctxagent.agent.errors import ConfigError, UsageError
 from ctxagent.agent.keys import show
 from ctxagent.agent.model.base import DEFAULT_MODEL
-from ctxagent.agent.settings import KEYS, SECTIONS, PresetName, Settings, build, by_key
+from ctxagent.agent.settings import KEYS, SECTIONS, Settings, build, by_key
+from ctxagent.agent.settings.values import PresetName
 from ctxagent.tools.process import MARK
 
 ROOT = Path(__file__).parent.parent
@@ -137,7 +138,9 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "preserve.always": "run_state", "preserve.compactable": "thinking-blocks",
         "preserve.strict": "1", "preserve.notes": "docs/STATE.md", "preserve.run_state": "run.json",
         "hooks.before_compact": "true | false",
-        "hooks.after_compact": '["a b", "c"]',
+        "hooks.after_compact": '["a b", "c"]', "hooks.before_tool": "a", "hooks.after_tool": "b",
+        "hooks.session_start": "c", "hooks.session_end": "d", "sandbox.mode": "require",
+        "sandbox.network": "false", "sandbox.write": "/srv/cache", "state.redact": "true",
     }  # fmt: skip
     assert texts.keys() == KEYS.keys()
     loaded = place.load(**{KEYS[name].env: text for name, text in texts.items()})

@@ -14,7 +14,8 @@ from ctxagent.agent.record.entries import Agent, Note, ToolResult, User
 from ctxagent.agent.record.handover import outward
 from ctxagent.agent.record.log import read
 from ctxagent.agent.record.totals import Totals
-from ctxagent.agent.settings import PermissionSettings, Settings
+from ctxagent.agent.settings import Settings
+from ctxagent.agent.settings.effects import PermissionSettings
 
 from .support.command import Place
 from .support.server import Say, Server

@@ -23,7 +23,8 @@ from ctxagent.agent.record.checkpoints import load
 from ctxagent.agent.record.entries import Checkpoint, Entry, Note, Summary, User
 from ctxagent.agent.record.log import read
 from ctxagent.agent.record.sessions import Project
-from ctxagent.agent.settings import PermissionSettings, Settings
+from ctxagent.agent.settings import Settings
+from ctxagent.agent.settings.effects import PermissionSettings
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.backing import Backing
 from ctxagent.agent.ui.look import render

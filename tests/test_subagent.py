@@ -34,7 +34,8 @@ from ctxagent.agent.record.entries import Agent, Assistant, Entry, Summary, Tool
 from ctxagent.agent.record.log import read
 from ctxagent.agent.record.sessions import Project
 from ctxagent.agent.record.totals import Counts, Totals
-from ctxagent.agent.settings import PermissionSettings, Settings
+from ctxagent.agent.settings import Settings
+from ctxagent.agent.settings.effects import PermissionSettings
 from ctxagent.agent.subagent import MOST
 from ctxagent.agent.trust import trust
 

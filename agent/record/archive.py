@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from ..errors import RecordError
-from .log import make_private
+from .lock import make_private
 
 SUMMARY = "summary.md"
 FILES = "files.md"

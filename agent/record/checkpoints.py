@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RecordError, SessionError
 from .entries import Checkpoint, Entry, User
-from .log import make_private, read
+from .lock import make_private
+from .log import read
 from .sessions import plain
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ the kernel) when `append` returns; `sync` puts it on the medium. A torn last lin
 in mid-write, is cut off on opening; any other line that is no entry is skipped, and said so.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -15,14 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import RecordError, SessionError
+from ..errors import SessionError
 from .entries import VERSION, Entry, decode, encode
+from .lock import acquire, unwritable
 
 NAME = "log.jsonl"
 _NEAR = 32 * 1024  # bytes worth reading through
 _HEAD = 64  # bytes that hold a line's number
 _NUMBERED = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
-_NO_LOCKS = "this file system has no locks: make sure that no other process uses the session"
 
 
 @dataclass(slots=True)
@@ -134,7 +133,7 @@ class Log:
             raise SessionError(
                 f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
             )
-        log._acquire()
+        log._lock = acquire(path, log.warnings)
         reading = read(path)
         log.warnings += reading.warnings
         log.last_seq = max((e.seq for e in reading.entries), default=0)
@@ -151,7 +150,7 @@ class Log:
         Raises RecordError, with the file as it was, when it cannot be written.
         """
         if self._fd is None:
-            self._acquire()
+            self._lock = acquire(self.path, self.warnings)
             self._attach()
         assert self._fd is not None
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -163,7 +162,7 @@ class Log:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
             os.ftruncate(self._fd, size)
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
         self.last_seq += 1
         return decode(json.loads(line))
 
@@ -173,7 +172,7 @@ class Log:
             try:
                 os.fsync(self._fd)
             except OSError as error:
-                raise _unwritable(self.path, error) from error
+                raise unwritable(self.path, error) from error
 
     def entries(self) -> Iterator[Entry]:
         """Everything appended so far, read again from disk."""
@@ -189,46 +188,7 @@ class Log:
         try:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as error:
-            raise _unwritable(self.path, error) from error
-
-    def _acquire(self) -> None:
-        """Take the lock: a file beside the log that names the holder's pid. The kernel frees it
-        when the holder ends, however it ends."""
-        lock = self.path.with_name("lock")
-        try:
-            make_private(self.path.parent)
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise _unwritable(lock, error) from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
-            raise SessionError(
-                f"session {self.path.parent.name} is open in another process (pid {holder})",
-                hint="End that process, or go on with a copy: `ctxagent --resume "
-                f"{self.path.parent.name} --fork`.",
-            ) from None
-        except OSError:
-            self.warnings.append(f"{lock}: {_NO_LOCKS}")
-        try:
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            os.close(fd)
-            raise _unwritable(lock, error) from error
-        self._lock = fd
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents, open to their owner alone. Raises OSError."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+            raise unwritable(self.path, error) from error
 
 
 def _line(entry: Entry) -> bytes:
@@ -237,11 +197,3 @@ def _line(entry: Entry) -> bytes:
         return json.dumps(data, ensure_ascii=False, default=str).encode() + b"\n"
     except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON can escape them
         return json.dumps(data, default=str).encode() + b"\n"
-
-
-def _unwritable(path: Path, error: OSError) -> RecordError:
-    return RecordError(
-        f"cannot record the session: {path}: {error.strerror}",
-        hint="Nothing more is done until it can be recorded. Free the disk or set state.dir "
-        "(CTXAGENT_STATE_DIR) to a folder that can be written.",
-    )

@@ -31,7 +31,8 @@ from .entries import (
     ToolResult,
     User,
 )
-from .log import NAME, find, make_private, parse_line, read
+from .lock import make_private
+from .log import NAME, find, parse_line, read
 
 AGENTS = "agents"
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"

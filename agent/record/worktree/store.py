@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..log import make_private
+from ..lock import make_private
 
 if TYPE_CHECKING:
     from git import Git

@@ -13,7 +13,7 @@ from ..screen.capabilities import Background, Colours
 if TYPE_CHECKING:
     from rich.theme import Theme
 
-    from ...settings import Theme as Setting
+    from ...settings.values import Theme as Setting
 
 Palette = Literal["ansi", "dark", "light"]
 
