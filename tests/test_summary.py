@@ -611,7 +611,7 @@ LONGER = st.lists(LONG.filter(bool), max_size=12).map(tuple)
     ),
     st.sampled_from([200, 300, 600, 1_600, 8_000]),
 )
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 def test_every_document_fits_in_the_end_and_keeps_an_intent(document: Document, cap: int) -> None:
     fitted = bounded(document, cap)
     assert size(fitted) <= cap

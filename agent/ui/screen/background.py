@@ -2,8 +2,9 @@
 
 The question goes out after the first paint and nobody waits. A terminal answers at once, late, with
 something else, or never; so each read is sifted, for as long as the program runs, and an answer
-never counts as keys. After the question for the colour stands one that every terminal answers: when
-that answer is there, no other will come.
+never counts as keys; nor does any other sequence that is none (`sequences.py`). After the question
+for the colour stands one that every terminal answers: when that answer is there, no other will
+come.
 """
 
 import re
@@ -15,6 +16,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 
 from .capabilities import Background
+from .sequences import BEGUN, PASTE, PASTED, translated
 
 QUESTION = "\x1b]11;?\x1b\\\x1b[c"
 # Relative luminance. What lies between is left to the colours that the person has chosen for it.
@@ -23,7 +25,7 @@ DARKEST, LIGHTEST = 0.05, 0.8
 _END = r"(?:\x07|\x1b\\)"
 _COLOUR = r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 _ANSWER = re.compile(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*c")
-_BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[(?:\?[\d;]*)?)?\Z")
+_BEGUN = re.compile(rf"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{{0,64}}\x1b?)?)?)?|{BEGUN})?\Z")
 _REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|c|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
 _NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
 
@@ -37,6 +39,7 @@ class Sieve:
         self.told: Callable[[Background], None] = lambda background: None
         self._held = ""  # what may be the beginning of an answer
         self._stale = False  # whether the rest of it did not come at once
+        self._pasting = False
 
     def feed(self, data: str) -> str:
         """What of the data is typed."""
@@ -48,12 +51,24 @@ class Sieve:
         if begun := _BEGUN.search(typed):
             self._held = begun[0]
             typed = typed[: begun.start()]
-        return typed
+        return self._translated(typed)
+
+    def _translated(self, typed: str) -> str:
+        """What is typed in sequences that are known; what is pasted, as it is."""
+        done = ""
+        while typed:
+            mark = PASTED if self._pasting else PASTE
+            part, found, typed = typed.partition(mark)
+            done += (part if self._pasting else translated(part)) + found
+            self._pasting ^= bool(found)
+        return done
 
     def flush(self) -> str:
         """Nothing more has come for a while: what was held back, if it was typed."""
         if self._held.startswith(_NO_KEY):
             self._stale = True
+            return ""
+        if self._pasting:
             return ""
         typed, self._held = self._held, ""
         return typed
