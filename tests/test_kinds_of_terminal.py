@@ -187,7 +187,8 @@ def test_forty_columns(place: Place) -> None:
     with Server([*SCRIPT[:1], Say(f"{wide}See {address} there.\n\nThat is all.")]) as server:
         env = place.server(server.url)
         terminal = Terminal(cwd=place.project, env=env, columns=40, rows=30)
-        terminal.see("❯")
+        greeting = terminal.see("❯").split()
+        assert {"ctxagent", "/help"} <= set(greeting), "broken in the middle of a word"
         terminal.type("look\r")
         terminal.keys()
         terminal.type("y")

@@ -162,8 +162,12 @@ def _words(surface: Surface, search: SearchToolbar) -> Window:
         wrap_lines=True,
         dont_extend_height=True,
         get_line_prefix=_prefix("❯ "),
-        height=lambda: Dimension(min=1, max=max(1, surface.output.get_size().rows // 2)),
+        height=lambda: _half(surface),
     )
+
+
+def _half(surface: Surface) -> Dimension:
+    return Dimension(min=1, max=max(1, surface.output.get_size().rows // 2))
 
 
 def _question(surface: Surface) -> Container:
@@ -176,6 +180,7 @@ def _question(surface: Surface) -> Container:
         wrap_lines=True,
         dont_extend_height=True,
         get_line_prefix=_prefix("? "),
+        height=lambda: _half(surface),
     )
     return HSplit([Window(choices, wrap_lines=True, dont_extend_height=True), reply])
 

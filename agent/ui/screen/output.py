@@ -5,6 +5,7 @@ away all of it, where the terminal has folded rows that no longer fit."""
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
@@ -14,7 +15,7 @@ from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
-from prompt_toolkit.styles import BaseStyle
+from prompt_toolkit.styles import Attrs, BaseStyle
 
 from ..visible import spell
 from .capabilities import Capabilities, Colours
@@ -65,6 +66,16 @@ class SteadyOutput(Vt100_Output):
             text = "".join(self._buffer)
             self._buffer.clear()
             self._outlet.write(text if self.unicode else spell(text, self.encoding()))
+
+    def say(self, line: str, look: Attrs, depth: ColorDepth) -> None:
+        """Write a line that is broken between words where there is no room, and wait for the
+        terminal to take it."""
+        for part in wrap(line, max(self.get_size().columns, 2), break_on_hyphens=False):
+            self.set_attributes(look, depth)
+            self.write(part)
+            self.reset_attributes()
+            self.write_raw("\r\n")
+        self.drain()
 
     def drain(self) -> None:
         """Wait for the terminal to take it all, if it takes any."""

@@ -140,11 +140,7 @@ class Terminal:
 
     def greet(self, line: str) -> None:
         quiet = style_of(self.palette).get_attrs_for_style_str("class:dim")
-        self.output.set_attributes(quiet, self.app.color_depth)
-        self.output.write(clean(line))
-        self.output.reset_attributes()
-        self.output.write_raw("\r\n")
-        self.output.drain()
+        self.output.say(clean(line), quiet, self.app.color_depth)
 
     async def run(self, ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
