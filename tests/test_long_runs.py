@@ -1,5 +1,6 @@
 """Four hundred calls with large outputs: the context never runs out, and it pays."""
 
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from ctxagent.agent.context.wire import Request
 from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.model.base import Limits, Reply
 from ctxagent.agent.model.body import body
-from ctxagent.agent.record.entries import Summary, Usage
+from ctxagent.agent.record.entries import Block, Summary, Usage
 from ctxagent.tools.base import Context, Output, Params, Tool
 
 from .support.conversation import Conversation
@@ -45,14 +46,20 @@ class Charging:
 
     def __init__(self, window: int) -> None:
         self.window, self.cache, self.dollars, self.done, self.peak = window, Cache(), 0.0, 0, 0
+        self._sizes: dict[str, int] = {}
+
+    def _size(self, block: Block) -> int:
+        text = json.dumps(block)
+        if text not in self._sizes:  # counting is most of the work of a long session
+            self._sizes[text] = tokens.of_block(block)
+        return self._sizes[text]
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         sent = body(request)
         validate(sent)
-        size = tokens.of_content(
-            [*request.system, *request.tools]
-            + [block for message in request.messages for block in message["content"]]
-        )
+        blocks = [*request.system, *request.tools]
+        blocks += [block for message in request.messages for block in message["content"]]
+        size = sum(map(self._size, blocks))
         assert size + request.max_tokens <= self.window * 1.02
         self.peak = max(self.peak, size)
         self.dollars += self.cache.charge(sent).dollars_relative
