@@ -71,5 +71,5 @@ def show(key: Key, value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, tuple):
-        return conceal(json.dumps(value, ensure_ascii=False))
+        return conceal(json.dumps(value, ensure_ascii=False, default=str))
     return conceal(json.dumps(str(value), ensure_ascii=False))
