@@ -107,6 +107,14 @@ def menu(seat: Seat) -> str:
     return "\n".join(lines[status[-1] + 1 :]) if status else ""
 
 
+def offers(seat: Seat, text: str) -> bool:
+    """Whether this is among what Tab would take now, for what is typed now."""
+    state = seat.repl.screen.words.complete_state  # type: ignore[attr-defined]
+    if state is None or state.original_document.text != typed(seat):
+        return False
+    return text in menu(seat) and any(text in c.display_text for c in state.completions)
+
+
 def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for name in (
@@ -123,16 +131,16 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         await seat.until("GREEN")
         seat.press("see @need")
-        await seat.until("src/deep/needle.py")
+        await seat.until(lambda: offers(seat, "src/deep/needle.py"))
         assert "built" not in menu(seat)
         seat.press("\t" + ENTER)
         await seat.until(lambda: typed(seat) == "see @src/deep/needle.py")
         seat.press(" and @dee")
-        await seat.until(lambda: "src/deep/" in menu(seat))
+        await seat.until(lambda: offers(seat, "src/deep/"))
         seat.press("\t" + ENTER)
         await seat.until(lambda: typed(seat).endswith("and @src/deep/"))
         seat.press("wi")
-        await seat.until(lambda: "with blank" in menu(seat) and "needle" not in menu(seat))
+        await seat.until(lambda: offers(seat, "with blank") and "needle" not in menu(seat))
         seat.press("\t" + ENTER)
         await seat.until(lambda: typed(seat).endswith('and @"src/deep/with blank.txt"'))
         seat.press(' or @"src/deep/with b')
@@ -192,7 +200,7 @@ def test_commands_and_what_they_take(tmp_path: Path) -> None:
         await offered("/resume ", desk.loops[0].log.path.parent.name, "the first words")
         await offered("/resume first", "the first words")
         seat.press("/effort hi")
-        await seat.until(lambda: "xhigh" in menu(seat))
+        await seat.until(lambda: offers(seat, "xhigh"))
         seat.press("\t" + ENTER)
         await seat.until(lambda: typed(seat) == "/effort high")
         seat.press(ENTER)
