@@ -31,6 +31,7 @@ REFUSED = "refusal"
 SUMMARY = "summary"  # the source of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
 RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
+ENOUGH = 1_000  # tokens of a prompt whose usage teaches how its text is counted
 CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
 
 # The first of these arguments that a call has is its main one.
@@ -176,7 +177,8 @@ class View:
         usage = Usage.from_json(entry.usage)
         if 1 / CREDIBLE <= usage.prompt / before <= CREDIBLE:
             self.used, self.size_then, self._based = usage, self.size, len(self.items)
-            self.ratio = (self.ratio + usage.prompt / before) / 2
+            weight = min(before / ENOUGH, 1) / 2  # of a small prompt the frame is the most
+            self.ratio += weight * (usage.prompt / before - self.ratio)
 
     def _add_session(self, entry: Session) -> None:
         changed = bool(self.model) and entry.model != self.model  # thinking is its model's own
@@ -241,19 +243,54 @@ class View:
         self.size += item.size - before
 
 
+@dataclass(slots=True)
+class Folding:
+    """A view that entries are still added to, and what of those before decides how: `gone` is what
+    their reverts take back, `renewing` that the last of them is a summary that was taken back, or
+    was said again because of it."""
+
+    view: View = field(default_factory=View)
+    gone: set[int] = field(default_factory=set)
+    renewing: bool = False
+
+    def add(self, entry: Entry) -> bool:
+        """Fold one more entry. False for one that changes what was folded before it: then `folded`
+        must go through the log."""
+        act = isinstance(entry, Mask | Summary)
+        if isinstance(entry, Revert) or (act and entry.seq in self.gone):
+            return False
+        self.renewing = self.renewing and _renews(entry)
+        if self.renewing:
+            self.view.last_seq = max(self.view.last_seq, entry.seq)
+        else:
+            self.view.add(entry)
+        return True
+
+
 def fold(entries: Iterable[Entry]) -> View:
     """The view of a log: every entry folded in order, reverted ones left out. With a summary goes
     what was said again because of it: the words right after it that are no person's. A reply that
-    was given while other acts stood than do now loses what was true only then."""
-    listed = list(entries)
-    acts = {e.seq for e in listed if isinstance(e, Mask | Summary)}
-    reverted = acts & taken_back(listed)
+    was given while other acts stood than do now loses what was true only then. The entries are
+    gone through twice."""
+    return folded(entries).view
+
+
+def folded(entries: Iterable[Entry]) -> Folding:
+    """As `fold`, to go on with."""
+    acts, reverts = set[int](), list[Revert]()
+    for entry in entries:
+        if isinstance(entry, Mask | Summary):
+            acts.add(entry.seq)
+        elif isinstance(entry, Revert):
+            reverts.append(entry)
+    folding = Folding(gone=taken_back(reverts))
+    reverted = acts & folding.gone
     passed: list[Revert] = []
     changed = min(reverted, default=None)  # the first act that stood then and not now, or reverse
-    view, renewing = View(), False
-    for entry in listed:
+    view, renewing = folding.view, False
+    for entry in entries:
         undone = isinstance(entry, (Mask, Summary)) and entry.seq in reverted
-        renewal = renewing and isinstance(entry, User) and entry.source in RENEWED
+        renewal = renewing and _renews(entry)
         renewing = renewal or (undone and isinstance(entry, Summary))
         if isinstance(entry, Revert):
             passed.append(entry)
@@ -268,7 +305,12 @@ def fold(entries: Iterable[Entry]) -> View:
             view.add(_outdated(entry))
         else:
             view.add(entry)
-    return view
+    folding.renewing = renewing
+    return folding
+
+
+def _renews(entry: Entry) -> bool:
+    return isinstance(entry, User) and entry.source in RENEWED
 
 
 def _outdated(entry: Assistant) -> Assistant:
