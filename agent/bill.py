@@ -11,7 +11,12 @@ from .model.base import cost, known
 from .record.entries import Agent, Assistant, Entry, Session, Usage
 from .record.totals import Counts, Totals
 
-PURPOSES = {"turn": "conversation", "summary": "compaction", "verify": "verification"}
+PURPOSES = {
+    "turn": "conversation",
+    "summary": "compaction",
+    "verify": "verification",
+    "attempt": "broken attempts",
+}
 
 
 @dataclass(frozen=True, slots=True)

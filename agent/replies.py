@@ -2,43 +2,57 @@
 the end of a turn."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from .context.view import Item
 from .context.wire import Request
 from .errors import CtxagentError, LimitReached, ModelError
 from .events import Accepted, Emit, Retrying, TextDelta
 from .model.base import Model, Reply, Usage
 
 PATIENCE = 3  # replies in a row that are neither an answer nor a call
+ATTEMPT = "attempt"  # the purpose of a call that broke off: nothing of it counts but its price
 
 CUT = "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
 stopped. If you were writing a file, write it in smaller pieces."
 EMPTY = "Your reply was empty. Go on with the task; if it is done, say what you did."
 
 
-async def heard(model: Model, request: Request, tell: Emit, keep: Callable[[Reply], None]) -> Reply:
-    """The reply to a request, its deltas told as they come; `keep` is given it at once or, when
-    this is cancelled, what there was of it."""
+async def heard(
+    model: Model, request: Request, tell: Emit, keep: Callable[[Reply, str], None], purpose: str
+) -> Reply:
+    """The reply to a request, its deltas told as they come; `keep` is given it at once with its
+    purpose or, when this is cancelled, what there was of it. Of an attempt that broke off after
+    the server had taken the request, it is given what that has cost."""
     usage, said = Usage(), ""
+
+    def broken_off() -> None:
+        if usage.prompt:
+            keep(Reply([], None, usage, model.id), ATTEMPT)
+
     try:
         async with aclosing(model.stream(request)) as stream:
             async for delta in stream:
                 if isinstance(delta, Reply):
-                    keep(delta)
+                    keep(delta, purpose)
                     return delta
                 if isinstance(delta, Accepted):
                     usage = Usage.from_json(delta.usage)
                 elif isinstance(delta, TextDelta):
                     said += delta.text
                 elif isinstance(delta, Retrying):
-                    said = ""
+                    broken_off()
+                    usage, said = Usage(), ""
                 tell(delta)
     except asyncio.CancelledError:
         if said or usage.prompt:
             content = [{"type": "text", "text": said}] if said else []
-            keep(Reply(content, "interrupted", usage, model.id))
+            keep(Reply(content, "interrupted", usage, model.id), purpose)
+        raise
+    except ModelError:
+        broken_off()
         raise
     raise ModelError("the model ended its stream without a reply", hint="Try again.")
 
@@ -70,6 +84,17 @@ def check_ending(reply: Reply) -> None:
 
 def text_of(blocks: list[dict[str, Any]]) -> str:
     return "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
+
+
+def last_text(items: Sequence[Item]) -> str:
+    """The newest words of the model since the last ones that were said to it."""
+    for item in reversed(items):
+        if item.role == "assistant" and (text := text_of(item.blocks)):
+            return text
+        words = item.role == "user" and item.source != "notice"
+        if words and any(b.get("type") == "text" for b in item.blocks):
+            break
+    return ""
 
 
 def gave_up(reply: Reply) -> CtxagentError:

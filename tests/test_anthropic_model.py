@@ -290,6 +290,11 @@ def test_waits_grow_and_have_a_limit() -> None:
         ({"retry-after": "2", "retry-after-ms": "1500"}, 1.5),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Wed, 01 Jan 2020 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 01 Jan 10000000000000000000000 00:00:00 GMT"}, None),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "2", "retry-after-ms": "nan"}, 2.0),
+        ({"retry-after": "1e9"}, 1e9),
     ],
 )
 def test_forms_of_retry_after(headers: dict[str, str], seconds: float | None) -> None:

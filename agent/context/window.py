@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .view import View
+from .view import CREDIBLE, View
 
 Level = Literal["GREEN", "YELLOW", "ORANGE", "RED", "CRITICAL"]
 
@@ -45,3 +45,13 @@ def measure(view: View, size: int) -> Window:
         grown = max(0, view.size - view.size_then)
         return Window(view.used.total + round(grown * view.ratio), size)
     return Window(round(view.size * view.ratio), size)
+
+
+def learned(window: Window, tokens: int | None, maximum: int | None) -> tuple[int | None, float]:
+    """What a refusal of a prompt as too long teaches: the window's true size, None when it is not
+    known, and how many times larger the prompt is than `window` has it. Figures for a prompt that
+    ours cannot have been are not believed; without any, it was too much, and no more is known."""
+    short = (tokens or 0) / max(window.tokens, 1)
+    if not maximum or (tokens and not 1 / CREDIBLE <= short <= CREDIBLE):
+        return None, max(1.0, (window.size + 1) / max(window.tokens, 1))
+    return maximum, max(1.0, short)

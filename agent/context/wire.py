@@ -272,10 +272,10 @@ def _clean(text: Any) -> str:
     return _SURROGATE.sub("\ufffd", text) if isinstance(text, str) else ""
 
 
-def is_deep(value: Any) -> bool:
-    """Whether a JSON value has more than `DEEPEST` levels."""
+def is_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Whether a JSON value has more than `deepest` levels."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(deepest + 1):
         nodes = [node for node in level if isinstance(node, dict | list)]
         if not nodes:
             return False

@@ -25,7 +25,7 @@ from ..events import Delta
 from .base import UNKNOWN, Limits, Reply, known
 from .body import body
 from .faults import Fault, Patience, Retry, judge
-from .stream import Draft, parse, watch
+from .stream import Draft, calls_of, parse, watch
 
 if TYPE_CHECKING:
     import anthropic
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 KEY, TOKEN, BASE_URL = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"
 _ELSEWHERE = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_SAID = 500  # characters of what is said of a failure
 _ASKING = 5.0  # seconds the server has to say what it knows of a model
 _LINGER = 0.5  # seconds to read on to the end of the stream: its connection is used again
 _SHORT = 0.001  # seconds for which the import keeps other threads waiting
@@ -173,7 +174,7 @@ class AnthropicModel:
         """One attempt. Raises Fault when another may succeed."""
         client = await self._connect()
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
-        draft = Draft(request.model)
+        draft = Draft(request.model, frozenset(calls_of(request)), request.max_tokens)
         with self._translated(draft):
             response = await self._open(client, request, deadline)
             try:
@@ -202,12 +203,10 @@ class AnthropicModel:
 
         key, token = self._environ.get(KEY) or None, self._environ.get(TOKEN) or None
         url = urlsplit(self.base_url or "")
-        http = None
+        options: dict[str, Any] = {"follow_redirects": False}  # the key would go along
         if url.scheme == "http" and url.hostname in _LOOPBACK:
             # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
-            http = anthropic.DefaultAsyncHttpxClient(
-                transport=httpx2.AsyncHTTPTransport(verify=False), follow_redirects=False
-            )
+            options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
         return anthropic.AsyncAnthropic(
             api_key=key,
             auth_token=None if key else token,
@@ -216,7 +215,7 @@ class AnthropicModel:
             timeout=httpx2.Timeout(
                 None, connect=self.timeouts.connect, write=self.timeouts.between
             ),
-            http_client=http,
+            http_client=anthropic.DefaultAsyncHttpxClient(**options),
         )
 
     async def _open(
@@ -246,7 +245,7 @@ class AnthropicModel:
                 async with aclosing(parse(chunks)) as events:
                     async for event in events:
                         if event.get("type") == "error":
-                            raise _judge_event(event, draft.model, response)
+                            raise self._judged(event, draft.model, response)
                         for delta in draft.take(event):
                             yield delta
                         if draft.stopped:
@@ -270,24 +269,44 @@ class AnthropicModel:
             raise judge(
                 error.status_code,
                 error.type,
-                (error.api_message or error.message)[:500],
+                self._words(error.api_message or error.message),
                 model=self.id,
                 headers=error.response.headers,
                 request_id=error.request_id,
             ) from error
         except anthropic.CredentialsError as error:
-            raise NoCredentials(f"The SDK found no credentials that work: {error}") from error
+            words = self._words(error)
+            raise NoCredentials(f"The SDK found no credentials that work: {words}") from error
         except (TimeoutError, anthropic.APIConnectionError, httpx2.HTTPError) as error:
             if not draft.complete:
                 raise Fault(self._describe(error, draft)) from error
+
+    def _words(self, said: object) -> str:
+        """What was said of a failure, without the key, which some say back."""
+        return conceal(str(said), self._environ.get(KEY), self._environ.get(TOKEN))[:_MOST_SAID]
 
     def _describe(self, error: Exception, draft: Draft) -> str:
         if isinstance(error, TimeoutError):
             silence = self.timeouts.between if draft.began else self.timeouts.first_byte
             return f"the server was silent for {silence:g} s"
         cause = error.__cause__ or error
-        what = str(cause) or type(cause).__name__
+        what = self._words(cause) or type(cause).__name__
         return f"the connection broke: {what}" if draft.began else f"no connection: {what}"
+
+    def _judged(
+        self, event: dict[str, Any], model: str, response: "httpx2.Response"
+    ) -> Fault | RequestRejected:
+        """An `error` event: the status was 200 long ago, so its type decides."""
+        error = event.get("error")
+        error = error if isinstance(error, dict) else {}
+        return judge(
+            200,
+            error.get("type"),
+            self._words(error.get("message", "")),
+            model=model,
+            headers={},
+            request_id=response.headers.get("request-id"),
+        )
 
     async def _ask_limits(self) -> Limits:
         """What the server knows of the model. Many servers know nothing: then the default."""
@@ -306,19 +325,3 @@ class AnthropicModel:
         if not isinstance(output, int) or output <= 0:
             output = UNKNOWN.output
         return Limits(window, output, "server")
-
-
-def _judge_event(
-    event: dict[str, Any], model: str, response: "httpx2.Response"
-) -> Fault | RequestRejected:
-    """An `error` event: the status was 200 long ago, so its type decides."""
-    error = event.get("error")
-    error = error if isinstance(error, dict) else {}
-    return judge(
-        200,
-        error.get("type"),
-        str(error.get("message", ""))[:500],
-        model=model,
-        headers={},
-        request_id=response.headers.get("request-id"),
-    )

@@ -5,6 +5,7 @@ typed `RequestRejected` that says what to do. `Patience` counts the faults of on
 how long to wait before the next attempt, or gives up.
 """
 
+import math
 import random
 import re
 from collections.abc import Mapping
@@ -25,11 +26,17 @@ _STATUS = {
     "request_too_large": 413,
 }
 _PASSING = (408, 409, 425, 429)
+_FINAL = (401, 402, 403, 404, 413)  # whatever the server's advice
 _TOO_LONG = (
     re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
     re.compile(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
-    re.compile(r"prompt is too long"),
+    re.compile(
+        r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
+    ),
+    re.compile(r"(?:prompt|input) is too long|context (?:length|window) (?:is )?exceeded", re.I),
 )
+_LEAST, _MOST = 1_000, 10**9  # tokens of a window; other figures are none
+_DAY = 86_400.0
 
 
 class Fault(Exception):
@@ -83,8 +90,10 @@ class Patience:
 
     def _unavailable(self, fault: Fault) -> ModelUnavailable:
         if self.overlong > 1:
+            asked = fault.wait or 0.0
+            long = "more than a day" if asked > _DAY else f"{asked:.0f} s"
             return ModelUnavailable(
-                f"{fault.reason}; the server asks to wait {fault.wait:.0f} s",
+                f"{fault.reason}; the server asks to wait {long}",
                 hint="Try again after that, or use another model (--model) or key.",
                 status=fault.status,
                 request_id=fault.request_id,
@@ -101,21 +110,24 @@ class Patience:
 
 def judge(
     status: int,
-    kind: str | None,
+    kind: object,
     words: str,
     *,
     model: str,
     headers: Mapping[str, str],
     request_id: str | None = None,
 ) -> Fault | RequestRejected:
-    """What an error answer means. `kind` is the `type` the server gave it; `status` is 200 for an
-    `error` event in mid-stream, where the kind alone decides."""
+    """What an error answer means. `kind` is the `type` the server gave it, if that is text;
+    `status` is 200 for an `error` event in mid-stream, where the kind alone decides."""
+    named, words = kind if isinstance(kind, str) else "", " ".join(words.split())
     if status == 200:
-        status = _STATUS.get(kind or "", 500)
+        status = _STATUS.get(named, 500)
     advice = headers.get("x-should-retry")
     passing = status in _PASSING or status >= 500
-    if advice == "true" or (passing and advice != "false"):
-        reason = f"{_plight(status, kind)}: {words}" if words else _plight(status, kind)
+    advised = advice == "true" and status not in _FINAL
+    if advised or (passing and advice != "false"):
+        plight = _plight(status, named)
+        reason = f"{plight}: {words}" if words else plight
         return Fault(reason, wait=asked_wait(headers), status=status, request_id=request_id)
     return _rejection(status, words, model=model, request_id=request_id)
 
@@ -124,16 +136,18 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait, None when it does not say."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
-            return max(0.0, float(headers[name]) / unit)
+            seconds = float(headers[name]) / unit
         except (KeyError, ValueError):
             continue
+        if not math.isnan(seconds):
+            return max(0.0, seconds)
     try:
         return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return None
 
 
-def _plight(status: int, kind: str | None) -> str:
+def _plight(status: int, kind: str) -> str:
     if status == 529 or kind == "overloaded_error":
         return "the model is overloaded"
     if status == 429 or kind == "rate_limit_error":
@@ -148,9 +162,11 @@ def _rejection(status: int, words: str, *, model: str, request_id: str | None) -
             status=status,
             request_id=request_id,
         )
-    found = next((m for p in _TOO_LONG if (m := p.search(words))), None)
+    found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
     if status == 400 and found:
         figures = {name: int(value) for name, value in found.groupdict().items()}
+        if not all(_LEAST <= value <= _MOST for value in figures.values()):
+            figures = {}
         return PromptTooLong(words, status=status, request_id=request_id, **figures)
     message, hint = _advice(status, words, model)
     return RequestRejected(message, hint=hint, status=status, request_id=request_id)
@@ -158,6 +174,11 @@ def _rejection(status: int, words: str, *, model: str, request_id: str | None) -
 
 def _advice(status: int, words: str, model: str) -> tuple[str, str]:
     """What happened, and the next step."""
+    if 300 <= status < 400:
+        return (
+            f"the server sends us to another address ({status}): {words}",
+            "The key does not go there by itself: if you trust it, set ANTHROPIC_BASE_URL to it.",
+        )
     if status == 401:
         return (
             f"the key was not accepted (401): {words}",

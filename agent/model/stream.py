@@ -4,18 +4,21 @@ Three steps, each a generator or a value of its own: `watch` bounds the silence 
 bytes, `parse` makes the JSON events of server-sent events from them, and a `Draft` gathers the
 events. Nothing is dropped that the API sent: unknown kinds of block are kept as they came, unknown
 kinds of event and delta are ignored. Arguments of a tool are parsed once, when they are complete.
-Text and calls that lack a field are made whole, since not every server sends all of them.
+Text and calls that lack a field are made whole, since not every server sends all of them. No
+server is trusted: what it sends is bounded in size and depth, its counts in what they can be, and
+ids that stand in the request already, or that could not go back, are replaced.
 """
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ..context.wire import is_deep
+from ..context.wire import DEEPEST, Request, is_deep
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ..record.entries import Block, Usage
 from .base import Reply
@@ -33,6 +36,9 @@ _GROWS = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("input", "partial_json"),
 }
+LARGEST = 128 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a tenth
+_MOST = 10**8  # tokens of a prompt that a usage is believed to have counted
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 async def watch(
@@ -53,7 +59,8 @@ async def watch(
 
 async def parse(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
     """The events of a `text/event-stream`, each as its JSON object; pings and comments included
-    as nothing at all. Raises ValueError for data that is not a JSON object in UTF-8."""
+    as nothing at all. Raises ValueError for data that is not a JSON object in UTF-8, or one that
+    could not be written down again, and for a stream that is too large."""
     data: list[bytes] = []
     async with aclosing(_lines(chunks)) as lines:
         async for line in lines:
@@ -69,14 +76,21 @@ async def parse(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], 
 
 def _event(data: bytes) -> Any:
     try:
-        return json.loads(data.decode(), parse_constant=_no_constant)
+        event = json.loads(data.decode(), parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("an event that is nested too deep") from None
+    if is_deep(event, 2 * DEEPEST):
+        raise ValueError("an event that is nested too deep")
+    return event
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     rest: list[bytes] = []  # a line in pieces, joined once
+    size = 0
     async for chunk in chunks:
+        size += len(chunk)
+        if size > LARGEST:
+            raise ValueError(f"a reply of more than {LARGEST >> 20} MB")
         head, *more = chunk.split(b"\n")
         rest.append(head)
         for tail in more:
@@ -95,9 +109,12 @@ class _Open:
 
 @dataclass(slots=True)
 class Draft:
-    """A reply under construction. `model` is the one asked for, until the server names it."""
+    """A reply under construction. `model` is the one asked for, until the server names it; `taken`
+    has the ids of the calls in the request, and `most` is what it allowed the reply, in tokens."""
 
     model: str
+    taken: frozenset[str] = frozenset()
+    most: int = _MOST
     began: bool = False
     stopped: bool = False
     stop_reason: str | None = None
@@ -106,6 +123,7 @@ class Draft:
     _content: dict[int, Block] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
+    _size: int = 0  # characters of content
 
     @property
     def complete(self) -> bool:
@@ -123,7 +141,7 @@ class Draft:
         elif kind == "content_block_delta":
             yield from self._grow(event)
         elif kind == "content_block_stop":
-            self._close(event.get("index"))
+            self._close(_index(event))
         elif kind == "message_delta":
             self._count(event.get("usage"))
             self.stop_reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
@@ -141,7 +159,7 @@ class Draft:
 
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
-        self.model = str(message.get("model") or self.model)
+        self.model = _text(message.get("model")) or self.model
         self.message_id = _text(message.get("id"))
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json())
@@ -150,30 +168,34 @@ class Draft:
         """Counts are cumulative: a later one takes the place of an earlier one."""
         if isinstance(usage, dict):
             counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
-            self.usage = replace(
-                self.usage, **{k: v for k, v in counts.items() if type(v) is int and v >= 0}
-            )
+            found = {k: v for k, v in counts.items() if type(v) is int and 0 <= v <= _MOST}
+            self.usage = replace(self.usage, **found)
+            said = max(self.most, self._size)  # no more tokens than characters, if not hidden ones
+            self.usage = replace(self.usage, output=min(self.usage.output, said))
 
     def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
-        index, block = event.get("index"), _object(event, "content_block")
-        if not isinstance(index, int) or index in self._open or index in self._content:
+        index, block = _index(event), _object(event, "content_block")
+        if index in self._open or index in self._content:
             _nonsense(event)
         self._open[index] = _Open(dict(block))
+        self._size += len(json.dumps(block))
         if block.get("type") == "tool_use":
             yield ToolDraft(_text(block.get("name")) or "", 0)
         elif block.get("type") == "text" and block.get("text"):
             yield TextDelta(str(block["text"]))
 
     def _grow(self, event: dict[str, Any]) -> Iterator[Delta]:
-        opened, delta = self._open.get(event.get("index", -1)), _object(event, "delta")
-        kind = delta.get("type")
+        delta = _object(event, "delta")
+        kind = _text(delta.get("type"))
         if kind not in _GROWS:
             return
+        opened = self._open.get(_index(event))
         name, source = _GROWS[kind]
         piece = delta.get(source)
         if opened is None or not isinstance(piece, str):
             _nonsense(event)
         opened.pieces.setdefault(name, []).append(piece)
+        self._size += len(piece)
         if kind == "text_delta":
             yield TextDelta(piece)
         elif kind == "thinking_delta":
@@ -182,10 +204,10 @@ class Draft:
             opened.size += len(piece)
             yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
 
-    def _close(self, index: Any) -> None:
+    def _close(self, index: int) -> None:
         opened = self._open.pop(index, None)
         if opened is None:
-            raise ValueError(f"the end of block {index!r}, which was not begun")
+            raise ValueError(f"the end of block {index}, which was not begun")
         block = opened.block
         for name, pieces in opened.pieces.items():
             if name != "input":
@@ -201,9 +223,10 @@ class Draft:
     def _complete(self, block: Block, raw: str) -> None:
         """Give a call its arguments, and what the server left out or gave twice: results are told
         apart by the ids of their calls."""
-        taken = {b.get("id") for b in self._content.values()}
-        id = _text(block.get("id"))
-        block["id"] = id if id and id not in taken else f"call_{secrets.token_hex(8)}"
+        taken = self.taken.union(str(b.get("id")) for b in self._content.values())
+        id = _text(block.get("id")) or ""
+        fresh = _ID.fullmatch(id) and id not in taken
+        block["id"] = id if fresh else f"call_{secrets.token_hex(8)}"
         block["name"] = _text(block.get("name")) or ""
         given = block.get("input")
         raw = raw or ("" if given in (None, {}) else json.dumps(given))
@@ -211,6 +234,12 @@ class Draft:
         block["input"] = found or {}
         if found is None:
             self._broken[block["id"]] = raw
+
+
+def calls_of(request: Request) -> Iterator[str]:
+    """The ids of the calls that a request holds."""
+    for message in request.messages:
+        yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
 
 
 def _text(value: Any) -> str | None:
@@ -229,6 +258,13 @@ def arguments(raw: str) -> dict[str, Any] | None:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    if type(index) is not int:
+        _nonsense(event)
+    return index
 
 
 def _object(event: dict[str, Any], name: str) -> dict[str, Any]:

@@ -15,7 +15,10 @@ in the middle sets `hung_up`.
 
 import hashlib
 import json
+import os
 import select
+import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,8 +61,10 @@ NOISE: tuple[Body, ...] = (
 )
 Fault = Literal[
     "mute",  # no answer at all
+    "hang up",  # the connection is reset instead of an answer
     "silence",  # the stream stands still
     "cut",  # the connection breaks
+    "reset",  # the same, with a reset
     "end",  # the stream ends properly, but too early
     "garbage",  # an event that is not JSON
 ]
@@ -74,7 +79,8 @@ class Say:
     `fault` happens after `after` events (all up to the end of the content when None); `error` is
     such a fault too: (type, message) of an `error` event. `pieces` is the size in bytes of what is
     written at once, `noise` adds events and blocks of unknown kinds, comments and pings. A block
-    comes in `deltas` parts, `pace` seconds apart.
+    comes in `deltas` parts, `pace` seconds apart. `edit` changes the events before they are sent; a
+    str among them goes out as the data of an event. `headers` are added to the answer's own.
     """
 
     text: str = ""
@@ -90,6 +96,8 @@ class Say:
     noise: bool = False
     deltas: int = 2
     pace: float = 0.0
+    edit: Callable[[list[Body]], Sequence[Body | str]] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,7 @@ class Server:
         self._lock = threading.Lock()
         self._paused = False
         self._before: list[str] = []
+        self._sizes: dict[str, int] = {}
         self._http = _Http(("127.0.0.1", 0), _Exchange)
         self._http.owner = self
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
@@ -193,8 +202,11 @@ class Server:
             same += 1
         caches = "cache_control" in json.dumps(body)
         self._before = plain if caches else []
-        read = sum(tokens.of_block(part[1]) for part in parts[:same])
-        rest = sum(tokens.of_block(part[1]) for part in parts[same:])
+        for text, (_, block) in zip(plain, parts, strict=True):
+            if text not in self._sizes:  # counting is most of the work of a long session
+                self._sizes[text] = tokens.of_block(block)
+        read = sum(self._sizes[text] for text in plain[:same])
+        rest = sum(self._sizes[text] for text in plain[same:])
         return {
             "input_tokens": 0 if caches else rest,
             "cache_read_input_tokens": read,
@@ -247,6 +259,18 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
     delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": delta, "usage": usage}
     yield {"type": "message_stop"}
+
+
+def data_of(event: Body | str) -> str:
+    """The data of an event, in UTF-8 where it can be."""
+    if isinstance(event, str):
+        return event
+    text = json.dumps(event, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(event)
+    return text
 
 
 def _pieces(block: Body, given: Body | str | None, count: int) -> tuple[Body, list[Body]]:
@@ -362,6 +386,8 @@ class _Exchange(BaseHTTPRequestHandler):
             self._fail(step)
         elif step.fault == "mute":
             self._stand_still()
+        elif step.fault == "hang up":
+            self._reset()
         elif body.get("stream"):
             self._stream(step, message(step, body, id, usage))
         else:
@@ -400,18 +426,22 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def _stream(self, say: Say, whole: Body) -> None:
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream; charset=utf-8")
-        self.send_header("transfer-encoding", "chunked")
-        self.send_header("request-id", "req_test")
+        kind = {"content-type": "text/event-stream; charset=utf-8"}
+        plain = {**kind, "transfer-encoding": "chunked", "request-id": "req_test"}
+        for name, value in {**plain, **say.headers}.items():
+            self.send_header(name, value)
         self.end_headers()
-        listed = list(events(say, whole))
+        listed: Sequence[Body | str] = list(events(say, whole))
+        if say.edit is not None:
+            listed = say.edit([event for event in listed if isinstance(event, dict)])
         broken = say.fault is not None or say.error is not None
         count = len(listed) if not broken else len(listed) - 2 if say.after is None else say.after
         for event in listed[:count]:
             if say.noise:
                 self._write(": a comment\r\n\r\n", say.pieces)
-            self._write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n", say.pieces)
-            if say.pace and event["type"] == "content_block_delta":
+            kind_of = event.get("type") if isinstance(event, dict) else "raw"
+            self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
+            if say.pace and kind_of == "content_block_delta":
                 self.server.owner.stopping.wait(say.pace)
         if say.error is not None:
             kind, words = say.error
@@ -425,14 +455,22 @@ class _Exchange(BaseHTTPRequestHandler):
         elif say.fault == "cut":
             self.close_connection = True  # and no last chunk
             return
+        elif say.fault == "reset":
+            self._reset()
+            return
         self.wfile.write(b"0\r\n\r\n")
 
     def _write(self, text: str, pieces: int | None) -> None:
-        data = text.encode()
+        data = text.encode(errors="surrogateescape")
         size = pieces or len(data)
         for start in range(0, len(data), size):
             piece = data[start : start + size]
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())
 
     def _stand_still(self) -> None:
         """Neither answer nor hang up, until the client does or the server stops."""
