@@ -11,14 +11,17 @@ by then raises `Interrupted` with it (instead of CancelledError), and leaves no 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 Effect = Literal["none", "read", "edit", "run"]
+
+VANISHED = "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
+the user, who can put it back or start where it is now."
 
 
 class Params(BaseModel):
@@ -111,6 +114,29 @@ class Errand:
     resume: str | None = None
 
 
+class Confinement(Protocol):
+    """How commands are kept from what is not theirs. `absent` says why they are not, "" where they
+    are; with `required` none may run then, and none outside of it."""
+
+    required: bool
+    network: bool
+
+    @property
+    def absent(self) -> str: ...
+
+    def bounds(self) -> str: ...
+
+    def describe(self) -> str: ...
+
+    def enclose(
+        self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
+    ) -> list[str]: ...
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]: ...
+
+    def set_aside(self) -> list[str]: ...
+
+
 async def _nobody(errand: Errand) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
@@ -125,7 +151,9 @@ class Context:
     whole text that a ref names (42, "#42", "SESSION#42", or a file of the session's folder), or
     None. `search` finds words in what a scope recorded: "session", "project" or a session's id.
     `spawn` has an errand done by a subagent; `agents` are those that run, by id, each with a way
-    to interrupt it alone.
+    to interrupt it alone. `sieve` puts something before a sink of output, and `redact` takes out of
+    an outcome, what must not be kept. `kept` tells of an absolute path whether a rule keeps it from
+    being read: what searches leaves it out.
     """
 
     cwd: Path
@@ -139,6 +167,10 @@ class Context:
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     spawn: Callable[[Errand], Awaitable[Output]] = _nobody
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
+    sandbox: Confinement | None = None
+    sieve: Callable[[Any], Any] = lambda sink: sink
+    redact: Callable[[Output], Output] = lambda output: output
+    kept: Callable[[str], bool] = lambda path: False
 
     def resolve(self, path: str) -> Path:
         """An absolute path for what the model wrote: `~` and relative paths are allowed. Symlinks
@@ -188,6 +220,10 @@ class Tool(ABC, Generic[P]):
         Never changes anything. Raises ToolError, as `run` would, for a call that must fail.
         """
         return {}
+
+    def exception(self, params: P, context: Context) -> str:
+        """Why the call is asked about although the rules allow it; "" for nothing."""
+        return ""
 
     def schema(self) -> dict[str, Any]:
         """The tool as the Messages API takes it: name, description, input_schema."""

@@ -1,23 +1,31 @@
 """Bash: one shell command, heard out to its end, its timeout or the person's interruption.
 
-On timeout and interruption the whole tree is killed. What a finished command leaves running with
-its output still open becomes a job; what it detached on purpose, output redirected, is left alone.
+On timeout and interruption the whole tree is killed. What a finished command leaves running ends
+with it in the sandbox. Outside of it, it becomes a job when its output is still open; what was
+detached on purpose, output redirected, is left alone.
 """
 
 import asyncio
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
 
-from .base import Context, Interrupted, Output, Params, Tool, ToolError
+from .base import Confinement, Context, Interrupted, Output, Params, Tool, ToolError
 from .capture import Capture
-from .job import BackgroundJob, adopt, start_job
+from .job import BackgroundJob, adopt, run_command, start_job
 from .process import Process, ending
 
 LONGEST = 600  # seconds
+# What programs say of what the sandbox forbids.
+SIGNS = ("Read-only file system", "Operation not permitted", "EROFS", "EPERM", "resource busy")
+NO_NETWORK = (
+    "Network is unreachable", "Could not resolve", "name resolution", "Name or service not known",
+    "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN", "Failed to connect", "Connection refused",
+)  # fmt: skip
 LINGER = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
 
@@ -29,6 +37,11 @@ class BashParams(Params):
     )
     run_in_background: bool = Field(
         False, description="Return at once with a job id; the Job tool reads, waits and ends."
+    )
+    unsandboxed: bool = Field(
+        False,
+        description="Run it outside of the sandbox, which the user is asked about: only for a "
+        "command that cannot work inside, such as one that failed there.",
     )
     description: str | None = Field(
         None, description="What it does, in a few words, for the person watching."
@@ -55,21 +68,30 @@ class Bash(Tool[BashParams]):
         first, _, rest = params.command.strip().partition("\n")
         return f"{first} …" if rest else first
 
+    def exception(self, params: BashParams, context: Context) -> str:
+        sandbox = context.sandbox
+        leaves = params.unsandboxed and sandbox is not None and not sandbox.absent
+        return "it is to run outside of the sandbox" if leaves else ""
+
+    async def preview(self, params: BashParams, context: Context) -> dict[str, Any]:
+        confined(params.unsandboxed, context)
+        return {}
+
     async def run(self, params: BashParams, context: Context) -> Output:
+        sandbox = confined(params.unsandboxed, context)
         if params.run_in_background:
-            return _started(await start_job(params.command, context))
+            return _started(await start_job(params.command, context, sandbox))
         capture = Capture(context.progress)
-        process = await Process.start(
-            params.command, cwd=context.cwd, env=context.env, sink=capture
-        )
-        outcome = _Outcome(params, process, capture)
+        process = await run_command(params.command, context, sandbox, sink=capture)
+        outcome = _Outcome(params, process, capture, sandbox)
         try:
             if not await process.exited(params.timeout):
                 outcome.timed_out = True
                 await process.end()
+            elif sandbox and process.left():
+                await process.end()
             elif not await process.finished(LINGER):
                 outcome.job = adopt(process, params.command, context)
-                capture.close()
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
                 await process.end()
@@ -88,6 +110,7 @@ class _Outcome:
     params: BashParams
     process: Process
     capture: Capture
+    sandbox: Confinement | None
     began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     interrupted: bool = False
@@ -95,11 +118,26 @@ class _Outcome:
 
     def output(self) -> Output:
         text = self.capture.text(ADVICE).strip("\n").rstrip()
-        note = self.note()
-        if not text and not note:
-            note = "[no output; exit 0]"
         failed = self.timed_out or self.interrupted or self.process.exit_code != 0
-        return Output("\n".join(filter(None, (text, note))), self.details(), is_error=failed)
+        notes = [self.note(), *self.about_sandbox(text if failed else "")]
+        if not text and not any(notes):
+            notes = ["[no output; exit 0]"]
+        return Output("\n".join(filter(None, (text, *notes))), self.details(), is_error=failed)
+
+    def about_sandbox(self, complaint: str) -> Iterator[str]:
+        """What the model must know of the sandbox, when it may be why the command failed with this
+        complaint, and when it ended or undid what the command left behind."""
+        if self.sandbox is None:
+            return
+        if self.process.left():
+            yield "[what it left running was ended with it; run_in_background keeps such things]"
+        if renamed := self.sandbox.set_aside():
+            yield f"[it made what git or the agent would run; set aside as {', '.join(renamed)}]"
+        signs = SIGNS if self.sandbox.network else SIGNS + NO_NETWORK
+        if any(sign in complaint for sign in signs):
+            where = f"It ran in the sandbox: {self.sandbox.bounds()}."
+            move = "" if self.sandbox.required else " If that is why, unsandboxed may be asked for"
+            yield f"[{where}{move}]"
 
     def note(self) -> str:
         """What the model must know beyond the output; "" after a plain success."""
@@ -125,7 +163,23 @@ class _Outcome:
             "interrupted": self.interrupted,
             "truncated": self.capture.dropped,
             **({"job": self.job.id} if self.job else {}),
+            **({"sandboxed": True} if self.sandbox else {}),
         }
+
+
+def confined(unsandboxed: bool, context: Context) -> Confinement | None:
+    """What a command runs in; None for nothing. Raises ToolError when it may not run so."""
+    sandbox = context.sandbox
+    if sandbox is None:
+        return None
+    if sandbox.required and sandbox.absent:
+        raise ToolError(
+            f"Commands run in a sandbox only here, and there is none: {sandbox.absent} The user "
+            'can do that, or set sandbox.mode to "auto". Go on without commands.'
+        )
+    if sandbox.required and unsandboxed:
+        raise ToolError('No command runs outside of the sandbox here: sandbox.mode is "require".')
+    return None if unsandboxed or sandbox.absent else sandbox
 
 
 def _started(job: BackgroundJob) -> Output:

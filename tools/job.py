@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .base import Context, Output, Params, Tool, ToolError
+from .base import Confinement, Context, Output, Params, Tool, ToolError
 from .capture import excerpt, whole
-from .process import Process, ending
+from .process import Process, Sink, ending
 
 SPOOLED = 256 << 20  # bytes a job's file may grow to; what comes after is counted and dropped
 PART = 16_384  # bytes of new output given from its beginning, and as many from its end
@@ -31,8 +31,8 @@ class Spool:
         self.path = path
         self.dropped = 0
         self._room = limit
-        self._file = path.open("xb", buffering=0)
-        os.fchmod(self._file.fileno(), 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
 
     def feed(self, data: bytes) -> None:
         try:
@@ -106,11 +106,13 @@ class BackgroundJob:
         }
 
 
-async def start_job(command: str, context: Context) -> BackgroundJob:
+async def start_job(
+    command: str, context: Context, sandbox: Confinement | None = None
+) -> BackgroundJob:
     """Start `command` in the background. Raises ToolError when that cannot be done."""
     id, spool = _new_spool(context)
     try:
-        process = await Process.start(command, cwd=context.cwd, env=context.env, sink=spool)
+        process = await run_command(command, context, sandbox, sink=spool, lasting=True)
     except (ToolError, asyncio.CancelledError):
         spool.close()
         spool.path.unlink()
@@ -119,11 +121,35 @@ async def start_job(command: str, context: Context) -> BackgroundJob:
     return job
 
 
+async def run_command(
+    command: str,
+    context: Context,
+    sandbox: Confinement | None,
+    *,
+    sink: Sink,
+    lasting: bool = False,
+) -> Process:
+    """Start `command`, in the sandbox if there is one. There it sees the sockets of the jobs. One
+    that is `lasting` goes on as long as anything it started. Raises ToolError."""
+    sink = context.sieve(sink)
+    if sandbox is None:
+        return await Process.start(command, cwd=context.cwd, env=context.env, sink=sink)
+
+    def enclose(argv: list[str]) -> list[str]:
+        running = [job.process for job in context.jobs.values() if job.process.running]
+        own = (pid for process in running for pid in process.survivors())
+        return sandbox.enclose(argv, lasting=lasting, own=own)
+
+    env = sandbox.environment(context.env)
+    return await Process.start(command, cwd=context.cwd, env=env, sink=sink, enclose=enclose)
+
+
 def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
     """Make a job of what a command has left running: from now on its output goes to a file.
     Raises ToolError when there can be no file."""
     id, spool = _new_spool(context)
-    process.sink = spool
+    process.sink.close()
+    process.sink = context.sieve(spool)
     job = context.jobs[id] = BackgroundJob(id, command, process, spool)
     return job
 
@@ -141,7 +167,8 @@ def _new_spool(context: Context) -> tuple[str, Spool]:
             folder = Path(tempfile.mkdtemp(prefix="ctxagent-job-"))
         else:
             folder = context.session_dir / "jobs"
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for each in (context.session_dir, folder):
+                each.mkdir(mode=0o700, exist_ok=True)
         paths = (folder / f"job-{number}.log" for number in count(len(context.jobs) + 1))
         path = next(path for path in paths if not path.exists())
         return path.stem, Spool(path)

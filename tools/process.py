@@ -15,12 +15,12 @@ import subprocess
 import tempfile
 import time
 from asyncio.subprocess import Process as Child
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
-from .base import ToolError
+from .base import VANISHED, ToolError
 
 MARK = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: those are settings, also for one of us inside
 GRACE = 20  # hundredths of a second between asking a tree to end and killing it
@@ -40,22 +40,37 @@ class Sink(Protocol):
 class Process:
     """A running command. `sink` may be exchanged while it runs."""
 
-    def __init__(self, child: Child, mark: str, pipe: int, sink: Sink) -> None:
+    def __init__(
+        self, child: Child, mark: str, pipe: int, sink: Sink, report: int | None = None
+    ) -> None:
         self.sink = sink
         self._child = child
+        self._boxed = report is not None
+        self._left = False
         self._tree = Tree(mark, child.pid, birth(child.pid))
         self._pipe = pipe
         self._closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(pipe, self._read)
+        self._report = report
+        if report is not None:
+            self._loop.add_reader(report, self._heed)
 
     @classmethod
     async def start(
-        cls, command: str, *, cwd: Path, env: Mapping[str, str], sink: Sink, given: bytes = b""
+        cls,
+        command: str,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        sink: Sink,
+        given: bytes = b"",
+        enclose: Callable[[list[str]], list[str]] | None = None,
     ) -> "Process":
         """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
-        its own. Raises ToolError when that cannot be done. Cancelled, it leaves nothing behind."""
-        spawning = asyncio.ensure_future(cls._spawn(command, cwd, env, sink, given))
+        its own. `enclose` puts the command line into a sandbox, where stdin is empty. Raises
+        ToolError when that cannot be done. Cancelled, it leaves nothing behind."""
+        spawning = asyncio.ensure_future(cls._spawn(command, cwd, env, sink, given, enclose))
         try:
             return await asyncio.shield(spawning)
         except asyncio.CancelledError:
@@ -65,18 +80,26 @@ class Process:
 
     @classmethod
     async def _spawn(
-        cls, command: str, cwd: Path, env: Mapping[str, str], sink: Sink, given: bytes
+        cls,
+        command: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        sink: Sink,
+        given: bytes,
+        enclose: Callable[[list[str]], list[str]] | None,
     ) -> "Process":
         mark = secrets.token_hex(8)
         marked = {**env, MARK: f"{env[MARK]}:{mark}" if MARK in env else mark}
-        shell = shutil.which("bash", path=env.get("PATH")) or "/bin/sh"
+        argv = [shutil.which("bash", path=env.get("PATH")) or "/bin/sh", "-c", "--", command]
         pipe, writer = os.pipe()
-        os.set_blocking(pipe, False)
+        report, told = os.pipe() if enclose else (None, None)
+        for end in filter(None, (pipe, report)):
+            os.set_blocking(end, False)
         try:
             with _input(given) as stdin:
                 child = await asyncio.create_subprocess_exec(
-                    *(shell, "-c", "--", command),
-                    stdin=stdin,
+                    *(enclose(argv) if enclose else argv),
+                    stdin=stdin if told is None else told,
                     stdout=writer,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
@@ -84,14 +107,14 @@ class Process:
                     start_new_session=True,
                 )
         except asyncio.CancelledError:
-            os.close(pipe)
+            _close(pipe, report)
             raise
         except (OSError, ValueError) as error:
-            os.close(pipe)
+            _close(pipe, report)
             raise ToolError(_refusal(error, command, cwd)) from error
         finally:
-            os.close(writer)
-        return cls(child, mark, pipe, sink)
+            _close(writer, told)
+        return cls(child, mark, pipe, sink, report)
 
     @property
     def pid(self) -> int:
@@ -104,7 +127,8 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether the shell runs, or something it started still holds its output open."""
+        """Whether the shell runs, or something it started still holds its output open. What a
+        sandbox holds ends with it."""
         return self.exit_code is None or not self._closed.is_set()
 
     async def exited(self, seconds: float | None = None) -> bool:
@@ -124,6 +148,11 @@ class Process:
             self._drain()  # a busy loop may not have come round to what is there
         return not self.running
 
+    def left(self) -> bool:
+        """Whether a command that has ended had left processes running, which its sandbox ended."""
+        self._heed()
+        return self._left
+
     def survivors(self) -> list[int]:
         """The processes of the tree that are alive, the shell first."""
         return sorted(self._tree.members(), key=lambda pid: (pid != self.pid, pid))
@@ -133,7 +162,8 @@ class Process:
         to the sink. When this is cancelled the moment is cut short, the tree is killed all the
         same."""
         try:
-            self._signal(signal.SIGTERM)
+            # With its first process a sandbox is gone at once, and the moment with it.
+            self._signal(signal.SIGTERM, spared=self.pid if self._boxed else None)
             for _ in range(GRACE):
                 if not (self._tree.stands() or self.survivors()):
                     break
@@ -142,6 +172,7 @@ class Process:
             self._kill()
             self._drain()
             self._close()
+            self._ignore()
         await self.exited(1)  # an exit that takes longer hangs in the kernel: nothing helps
 
     def _kill(self) -> None:
@@ -152,10 +183,10 @@ class Process:
                 return
             time.sleep(0.002)
 
-    def _signal(self, number: signal.Signals) -> bool:
-        """Send a signal to all of the tree; whether there was any of it."""
+    def _signal(self, number: signal.Signals, spared: int | None = None) -> bool:
+        """Send a signal to all of the tree but one; whether there was any of it."""
         pids = self.survivors()
-        _send(pids, number)
+        _send((pid for pid in pids if pid != spared), number)
         if self.running and not _PROC.is_dir():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
@@ -178,12 +209,34 @@ class Process:
             if self._closed.is_set() or not self._read():
                 return
 
+    def _heed(self) -> None:
+        """Take what the shell of the sandbox tells: that something was left, or nothing more."""
+        if self._report is None:
+            return
+        with suppress(BlockingIOError):
+            told = os.read(self._report, 64)
+            self._left = self._left or bool(told)
+            if not told:
+                self._ignore()
+
+    def _ignore(self) -> None:
+        if self._report is not None:
+            self._loop.remove_reader(self._report)
+            os.close(self._report)
+            self._report = None
+
     def _close(self) -> None:
         if not self._closed.is_set():
             self._loop.remove_reader(self._pipe)
             os.close(self._pipe)
             self._closed.set()
             self.sink.close()
+
+
+def _close(*files: int | None) -> None:
+    for file in files:
+        if file is not None:
+            os.close(file)
 
 
 @contextmanager
@@ -215,7 +268,7 @@ def _signal_name(number: int) -> str:
 
 def _refusal(error: OSError | ValueError, command: str, cwd: Path) -> str:
     if not cwd.is_dir():
-        return f"The working directory {cwd} does not exist any more: create it again, then retry."
+        return VANISHED.format(cwd=cwd)
     if isinstance(error, ValueError):
         return "The command holds a NUL character, which no command line can."
     if len(command) > 100_000:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ..keys import Key, differs
+from ..keys import Key, differs, on
 from ..shapes import SWITCH, one_of
 from .values import COMMANDS, FOLDERS, RULES, VARIABLES, Mode, Sandboxing, freer, laxer
 
@@ -59,7 +59,7 @@ class SandboxSettings:
     ] = "auto"
     network: Annotated[
         bool,
-        Key(SWITCH, "Whether commands in the sandbox reach the network.", loosens=differs),
+        Key(SWITCH, "Whether commands in the sandbox reach the network.", loosens=on),
     ] = True
     write: Annotated[
         tuple[Path, ...],
