@@ -10,11 +10,11 @@ shell command is judged by its parts: each must be allowed or only look, any may
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .places import forms, protected, within
 from .rules import (
     Match,
     Place,
@@ -29,10 +29,12 @@ from .rules import (
     parse_rule,
 )
 from .shell.patterns import expand
-from .shell.readonly import follows_links, is_read_only, paths, searched
+from .shell.readonly import follows_links, is_read_only, paths, reads_files, searched
+from .shell.repository import runs
 from .shell.syntax import Part, Script, Word, parse
 from .shell.touched import only_looks
 from .shell.wrappers import names
+from .verdicts import Verdict, ruled, short, worse
 
 if TYPE_CHECKING:
     from ..tools.base import Params, Tool
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Approval", "Mode", "Rule", "Verdict", "parse_rule"]
 
 Mode = Literal["ask", "accept-edits", "plan", "bypass"]
-Action = Literal["allow", "ask", "deny"]
 Kind = Literal["deny", "ask", "allow", "session"]
 
 _PLAN = (
@@ -48,28 +49,10 @@ _PLAN = (
     "and present it"
 )
 _LOOKS = "this subagent only looks: it edits nothing and runs only commands that plainly read"
-_WEIGHT = {"allow": 0, "ask": 1, "deny": 2}
-# What a file of these names does when something else runs; compared without case, since some
-# file systems know none.
-PROTECTED = names(
-    ".git .ctxagent .agentrc .ssh .envrc .gitconfig .gitmodules .bashrc .bash_profile .bash_login "
-    ".bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout "
-    ".inputrc"
-)
+MOST = 131_071  # bytes: Linux starts no program with a longer argument
 _WRITERS = names(
     "cp mv rm rmdir mkdir touch tee truncate ln install dd sed chmod chown shred unlink patch"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`reason` says why, for people and for the model. `rule` is the rule that decided or, when
-    the call is asked about or the plan mode stands against it, the narrowest that would allow
-    it."""
-
-    action: Action
-    reason: str
-    rule: str = ""
 
 
 class Approval:
@@ -156,6 +139,14 @@ class Approval:
             return Verdict("allow", "bypass mode: no deny rule forbids it")
         return verdict
 
+    def keeps(self, path: str) -> bool:
+        """Whether a deny rule keeps what is at an absolute path from being read, found or listed,
+        whatever a person answers."""
+        if not self._keeps("Read", "deny"):
+            return False
+        there = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+        return self._matching("Read", (path, there), "deny") is not None
+
     def _add(self, kind: Kind, text: str) -> None:
         rule = parse_rule(text)
         widely = kind in ("deny", "ask")
@@ -170,13 +161,13 @@ class Approval:
         part = Part((Word(subject),), subject)
         shown = f"{tool} {subject}".strip()
         if rule := self._allowing(tool, part, "deny"):
-            return _ruled("deny", shown, rule)
+            return ruled("deny", shown, rule)
         if self.mode == "plan" and not harmless:
             return Verdict("deny", _PLAN, tool)
         if rule := self._allowing(tool, part, "ask"):
-            return _ruled("ask", shown, rule)
+            return ruled("ask", shown, rule)
         if rule := self._allowing(tool, part, "allow", "session"):
-            return _ruled("allow", shown, rule)
+            return ruled("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
         return Verdict("ask", f"{tool} may change things", tool)
@@ -187,75 +178,75 @@ class Approval:
     # Paths
 
     def _judge_path(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
-        forms = self._forms(text or ".", base or self._cwd)
+        found = forms(text or ".", base or self._cwd)
         verb = "editing" if edits else "reading"
-        if not forms:
+        if not found:
             return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
-        if rule := self._matching(tool, forms, "deny"):
-            return _ruled("deny", f"{verb} {text}", rule)
-        wanted = self._path_rule(tool, forms[0], edits)
+        if rule := self._matching(tool, found, "deny"):
+            return ruled("deny", f"{verb} {text}", rule)
+        wanted = self._path_rule(tool, found[0], edits)
         if edits and self.mode == "plan":
             return Verdict("deny", _PLAN, wanted)
-        if rule := self._matching(tool, forms, "ask"):
-            return _ruled("ask", f"{verb} {text}", rule)
-        if tool == "Grep" and (rule := self._hidden_below(forms)):
+        if rule := self._matching(tool, found, "ask"):
+            return ruled("ask", f"{verb} {text}", rule)
+        if tool == "Grep" and (rule := self._hidden_below(found, "ask")):
             own = self._covering("Grep", "allow", "session")
-            if not any(r.tool == "Grep" and (r.any or p.matches(forms[-1])) for r, p in own):
+            if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
                 reason = f"{text or '.'} may hold files that {rule} keeps from being read"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
-        for form in reversed(forms):
-            rule = self._matching(tool, [form], "allow", "session")
-            if rule:
+        for form in reversed(found):
+            if rule := self._letting(tool, form, edits):
                 deciding = str(rule)
             elif why := self._against(form, edits):
                 return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
         return Verdict("allow", f"{verb} {text} is allowed", deciding)
 
-    def _forms(self, text: str, base: str) -> list[str]:
-        """The path as written and, when links lead elsewhere, as it really is. Empty when no such
-        path can exist."""
-        try:
-            path = os.path.join(base, os.path.expanduser(text))  # noqa: PTH111, PTH118
-            return list(dict.fromkeys((os.path.normpath(path), os.path.realpath(path))))
-        except (ValueError, OSError):
-            return []
-
-    def _matching(self, tool: str, forms: Iterable[str], *kinds: Kind) -> Rule | None:
+    def _matching(self, tool: str, paths: Iterable[str], *kinds: Kind) -> Rule | None:
         for rule, place in self._covering(tool, *kinds):
-            if rule.any or any(place.matches(form) for form in forms):
+            if rule.any or any(place.matches(path) for path in paths):
                 return rule
         return None
 
-    def _hidden_below(self, forms: Iterable[str]) -> Rule | None:
+    def _letting(self, tool: str, form: str, edits: bool) -> Rule | None:
+        """The rule that allows this path. A pattern reaches what runs by itself later only where
+        it says its name."""
+        for rule, place in self._covering(tool, "allow", "session"):
+            if rule.any or (
+                place.matches(form) and not (edits and protected(form, self._project, rule.path))
+            ):
+                return rule
+        return None
+
+    def _hidden_below(self, folders: Iterable[str], *kinds: Kind) -> Rule | None:
         """A rule that keeps files below these folders from being read."""
-        for rule, place in self._covering("Read", "deny", "ask"):
-            if not rule.any and any(os.path.isdir(f) and place.below(f) for f in forms):  # noqa: PTH112
+        for rule, place in self._covering("Read", *kinds):
+            if not rule.any and any(os.path.isdir(f) and place.below(f) for f in folders):  # noqa: PTH112
                 return rule
         return None
 
     def _against(self, form: str, edits: bool) -> str:
         """What the mode has against reading or editing this path; "" when nothing."""
         if not edits:
-            return "" if _within(form, self._readable) else "it is outside the project"
-        if not _within(form, self._project):
+            return "" if within(form, self._readable) else "it is outside the project"
+        if not within(form, self._project):
             return "it is outside the project"
         if self.mode != "accept-edits":
             return "edits are asked about"
-        root = next(root for root in self._project if _within(form, (root,)))
-        names = form[len(root) :].casefold().split("/")
-        protected = next((name for name in names if name in PROTECTED), "")
-        return f"{protected} is protected" if protected else ""
+        name = protected(form, self._project)
+        return f"{name} is protected" if name else ""
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:
         family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"
-        root = next((root for root in self._project if _within(form, (root,))), "")
+        root = next((root for root in self._project if within(form, (root,))), "")
         path = os.path.relpath(form, root) if root else form
         return f"{family}({'./' * path.startswith('~')}{exact_path(path)})"
 
     # Commands
 
     def _judge_command(self, text: str) -> Verdict:
+        if len(text) > MOST or len(text.encode("utf-8", "replace")) > MOST:
+            return Verdict("deny", f"no shell takes a command of more than {MOST:,} bytes")
         script = parse(text)
         bases = self._bases(script)
         verdicts = [self._judge_part(part, script, bases) for part in script.parts]
@@ -263,14 +254,14 @@ class Approval:
         verdicts += [self._judge_file(w, script, bases, edits=False) for w in script.reads]
         if script.doubt:
             verdicts.append(self._doubtful(script.doubt, script))
-        verdict = reduce(_worse, verdicts or [Verdict("allow", "it does nothing")])
+        verdict = reduce(worse, verdicts or [Verdict("allow", "it does nothing")])
         kept = {str(rule) for rule, _ in self._rules["ask"]}
         if verdict.action != "ask" or any(v.action == "ask" and v.rule in kept for v in verdicts):
             return verdict
         guarded = any(self._answers(part, "maybe") for part in script.parts)
         for rule, _ in self._covering("Bash", "allow", "session"):
             if allows_text(rule, text) and not (rule.any and guarded):
-                return _ruled("allow", "the command", rule)
+                return ruled("allow", "the command", rule)
         return verdict
 
     def _answers(self, part: Part, answer: Match, *kinds: Kind) -> Rule | None:
@@ -281,27 +272,32 @@ class Approval:
     def _bases(self, script: Script) -> list[str]:
         """The folders that relative paths may start from: a `cd` that opens the command counts."""
         if script.parts and _opens(script.parts[0], script) and len(script.parts[0].words) == 2:
-            return [self._cwd, *self._forms(script.parts[0].words[1].text, self._cwd)[:1]]
+            return [self._cwd, *forms(script.parts[0].words[1].text, self._cwd)[:1]]
         return [self._cwd]
 
     def _judge_part(self, part: Part, script: Script, bases: Sequence[str]) -> Verdict:
-        shown, wanted = _short(part.source), f"Bash({narrowest(part, script)})"
+        shown, wanted = short(part.source), f"Bash({narrowest(part, script)})"
         if rule := self._forbidding(part, bases):
-            return _ruled("deny", shown, rule)
+            return ruled("deny", shown, rule)
         looks = part.wrapper or (is_read_only(part) and _stays(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", _PLAN, wanted)
         if rule := self._answers(part, "yes", "ask"):
-            return _ruled("ask", shown, rule)
+            return ruled("ask", shown, rule)
         if rule := self._answers(part, "maybe"):
             return self._doubtful(f"{shown} may come to what {rule} is for", script)
         if part.wrapper:
             return Verdict("allow", f"{shown} is as good as what it starts")
         if part.doubt:
             return Verdict("ask", f"{shown}: {part.doubt}", wanted)
+        git_looks = part.name == "git" and is_read_only(part)
+        if git_looks and (named := next(filter(None, map(runs, bases)), "")):
+            return self._doubtful(f"the repository has git run {named}", script)
         # Where a command goes is a matter of paths, so that what follows is judged from there.
         if part.name != "cd" and (rule := self._allowing("Bash", part, "allow", "session")):
-            return _ruled("allow", shown, rule)
+            if hidden := self._unseen_file(part, bases):
+                return self._doubtful(f"what {hidden} stands for may be kept by a rule", script)
+            return ruled("allow", shown, rule)
         if not looks:
             return Verdict("ask", f"{shown} is not known to only look", wanted)
         return self._judge_looking(part, script, bases)
@@ -310,11 +306,37 @@ class Approval:
         """A deny rule for the command, or for a file that is seen among its arguments."""
         if rule := self._answers(part, "yes", "deny"):
             return rule
-        forms = [form for word in paths(part) for b in bases for form in self._forms(word.text, b)]
         writes = part.name.rpartition("/")[2] in _WRITERS
-        return self._matching("Read", forms, "deny") or (
-            self._matching("Write", forms, "deny") if writes else None
-        )
+        tools = [tool for tool in ("Read", "Write")[: 1 + writes] if self._keeps(tool, "deny")]
+        if not tools:
+            return None
+        texts = {word.text for word in paths(part)}
+        texts |= {
+            path
+            for word in paths(part)
+            if word.fixed and word.glob
+            for base in bases
+            for path in expand(word.text, base) or []
+            if not os.path.isdir(os.path.join(base, path))  # noqa: PTH112, PTH118
+        }
+        found = [form for text in texts for base in bases for form in forms(text, base)]
+        return next(filter(None, (self._matching(tool, found, "deny") for tool in tools)), None)
+
+    def _keeps(self, tool: str, *kinds: Kind) -> bool:
+        return any(True for _ in self._covering(tool, *kinds))
+
+    def _unseen_file(self, part: Part, bases: Sequence[str]) -> str:
+        """A word of a command that works on files which may stand for one that a rule keeps, and
+        does not show it; "" for none."""
+        name = part.name.rpartition("/")[2]
+        if name == "git":
+            return ""
+        if not (reads_files(name) or name in _WRITERS) or not self._keeps("Read", "deny", "ask"):
+            return ""
+        for word in paths(part):
+            if not word.fixed or (word.glob and any(expand(word.text, b) is None for b in bases)):
+                return word.text
+        return ""
 
     def _judge_looking(self, part: Part, script: Script, bases: Sequence[str]) -> Verdict:
         """A command that only looks, by what it looks at."""
@@ -324,7 +346,7 @@ class Approval:
         verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
         if follows_links(part):
             verdicts.append(self._doubtful("it follows links, wherever they lead", script))
-        return reduce(_worse, verdicts, Verdict("allow", f"{_short(part.source)} only looks"))
+        return reduce(worse, verdicts, Verdict("allow", f"{short(part.source)} only looks"))
 
     def _judge_file(
         self, word: Word, script: Script, bases: Sequence[str], *, edits: bool
@@ -341,13 +363,13 @@ class Approval:
                 verdicts.append(self._doubtful(reason, script))
             texts = [word.text, *(found or [])]
             verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
-        return reduce(_worse, verdicts)
+        return reduce(worse, verdicts)
 
     def _judge_folder(self, word: Word, script: Script, base: str) -> Verdict:
         """A folder whose files a command reads without naming them."""
         found = expand(word.text, base) if word.glob else []
-        forms = [form for text in (word.text, *(found or [])) for form in self._forms(text, base)]
-        if rule := self._hidden_below(forms):
+        folders = [form for text in (word.text, *(found or [])) for form in forms(text, base)]
+        if rule := self._hidden_below(folders, "deny", "ask"):
             return self._doubtful(f"it may read files that {rule} keeps from being read", script)
         return Verdict("allow", f"no rule keeps what is in {word.text}")
 
@@ -364,19 +386,6 @@ def _only_looks(tool: "Tool[Any]", subject: str) -> bool:
     return tool.effect not in ("edit", "run")
 
 
-def _ruled(action: Action, what: str, rule: Rule) -> Verdict:
-    done = {"deny": "denied", "ask": "to be asked about", "allow": "allowed"}[action]
-    return Verdict(action, f"{what} is {done} by the rule {rule}", str(rule))
-
-
-def _worse(one: Verdict, other: Verdict) -> Verdict:
-    return other if _WEIGHT[other.action] > _WEIGHT[one.action] else one
-
-
-def _within(path: str, roots: Iterable[str]) -> bool:
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
-
-
 def _opens(part: Part, script: Script) -> bool:
     """Whether the part is a `cd` that the whole command starts with."""
     return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
@@ -388,8 +397,3 @@ def _stays(part: Part, script: Script) -> bool:
     if part.name == "cd":
         return _opens(part, script)
     return part.name != "git" or not any(each.name == "cd" for each in script.parts)
-
-
-def _short(source: str) -> str:
-    line = " ".join(source.split())
-    return f"`{line if len(line) <= 80 else line[:79] + '…'}`"

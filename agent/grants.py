@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .approval import PROTECTED, Approval
+from .approval import Approval
 from .errors import UsageError
+from .places import PROTECTED
 from .rules import (
     BLANKS,
     BUILDERS,

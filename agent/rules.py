@@ -18,7 +18,9 @@ from functools import lru_cache
 from typing import Literal
 
 from .errors import UsageError
+from .shell.options import has_options, meets
 from .shell.readonly import may_look
+from .shell.straying import straying
 from .shell.syntax import Part, Script, Word
 from .shell.wrappers import names
 
@@ -52,6 +54,7 @@ _INTERPRETERS = names(
     "julia ipython ts-node tsx raku groovy scala elixir guile racket sbcl octave runghc jshell"
 )
 _VERSION = re.compile(r"-?\d[\d.]*$")
+_STAR = re.compile(r"(?<!\\)\*")
 _RUNS_ANYTHING = names("exec run dlx eval")
 _RUNNERS = {
     ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
@@ -139,7 +142,7 @@ def narrowest(part: Part, script: Script) -> str:
     if part.doubt or script.doubt or part.name == "cd":
         return exact_command(script.text)
     taken = _telling_words(part)
-    if not taken:
+    if not taken or straying(part, len(taken)):
         return exact_command(part.source)
     return exact_command(shlex.join(word.text for word in taken)) + ":*"
 
@@ -205,25 +208,32 @@ def allows_text(rule: Rule, command: str) -> bool:
 
 
 def allows_part(rule: Rule, part: Part) -> bool:
-    """Whether an allow rule matches this simple command, as it is written."""
+    """Whether an allow rule matches this simple command, as it is written. One for a kind of
+    command is not for what strays from it."""
     if rule.any:
         return True
-    command = _command(rule.subject or "")
+    subject = rule.subject or ""
+    command = _command(subject)
     if command.pattern:
-        return bool(command.pattern.fullmatch(part.source))
-    return _begins(command.words, part.words) == "yes"
+        matches = bool(command.pattern.fullmatch(part.source))
+        return matches and not (_STAR.search(subject) and straying(part, 1, subject))
+    begins = _begins(command.words, part.words) == "yes"
+    return begins and not straying(part, len(command.words))
 
 
 def forbids_part(rule: Rule, part: Part) -> Match:
     """Whether a deny or ask rule matches this simple command: the program by its last name
-    (`/bin/rm`), options before a subcommand left out (`git -C x push`). "maybe" when a word that
-    decides is known only when it runs."""
+    (`/bin/rm`), options before a subcommand left out (`git -C x push`), those of the rule in any
+    order (`rm x -fr`). "maybe" when a word that decides is known only when it runs."""
     if rule.any:
         return "yes"
     command = _command(rule.subject or "")
     answers: set[Match] = set()
+    anywhere = has_options(command.words) and not command.pattern
     for words in _spellings(part.words):
         answers.add(_begins(command.words, words) if not command.pattern else "no")
+        if anywhere:
+            answers.add(meets(command.words, words))
         if command.pattern:
             lines = (part.source, " ".join(word.text for word in words))
             if any(command.pattern.fullmatch(line) for line in lines):

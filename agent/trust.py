@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from .errors import ConfigError
+from .record.lock import make_private
 
 LARGEST = 100_000  # bytes of a file that can be trusted
 
@@ -92,7 +93,7 @@ def _accepted(state_dir: Path) -> dict[str, str]:
 def _write(state_dir: Path, accepted: dict[str, str]) -> None:
     import tempfile
 
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(state_dir)
     handle, temporary = tempfile.mkstemp(prefix=".trusted-", dir=state_dir)  # 0600 from the start
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -377,7 +377,8 @@ def test_ask_rules_stand_between(project: Path) -> None:
 
 def test_a_search_over_denied_files_is_asked_about(project: Path) -> None:
     (project / ".env").write_text("KEY=1")
-    approval = Approval(cwd=project, deny=["Read(.env)"])
+    assert judge(Approval(cwd=project, deny=["Read(.env)"]), "Grep", ".").action == "allow"
+    approval = Approval(cwd=project, ask=["Read(.env)"], deny=["Read(.e*)"])
     verdict = judge(approval, "Grep", ".")
     assert verdict.action == "ask"
     assert "Read(.env)" in verdict.reason

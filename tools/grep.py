@@ -8,6 +8,7 @@ quick whatever there is to find; what is cut says how to go on.
 import asyncio
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -77,7 +78,7 @@ class Grep(Tool[GrepParams]):
     async def run(self, params: GrepParams, context: Context) -> Output:
         place = locate(context, params.path)
         search = await asyncio.to_thread(_plan, params, context, place)
-        page = _Page(search, place.name, params.offset, params.limit)
+        page = _Page(search, place.name, params.offset, params.limit, context.kept)
         try:
             async with asyncio.timeout(self._seconds):
                 await self._search(search, page, context)
@@ -123,6 +124,8 @@ class _Page:
     name: str  # of the root, or of the one file
     offset: int
     limit: int
+    kept: Callable[[str], bool]
+    left_out: set[str] = field(default_factory=set)  # files that a rule keeps; never told of
     engine: Engine = "python"
     notes: list[str] = field(default_factory=list)  # on what was not searched
     seen: int = 0  # hits, with those before the offset
@@ -137,6 +140,8 @@ class _Page:
 
     def take(self, hit: Hit) -> bool:
         """Adds a hit; False when there is no room for it."""
+        if not self.search.only and self._is_kept(hit.path):
+            return True
         self.seen += 1
         if self.seen <= self.offset:
             return True
@@ -154,6 +159,13 @@ class _Page:
         self.files.add(hit.path)
         self.matches += hit.number if self.search.mode == "count" else hit.start is not None
         self.last = hit
+        return True
+
+    def _is_kept(self, path: str) -> bool:
+        if path not in self.left_out:
+            if not self.kept(f"{self.search.root}/{path}"):
+                return False
+            self.left_out.add(path)
         return True
 
     def _line(self, hit: Hit) -> str:

@@ -63,6 +63,10 @@ def _stores_nothing(arguments: Sequence[str]) -> bool:
     return not any(re.search(r"%[-+ #0'*.\d]*[hlLjztq]*n", word) for word in arguments)
 
 
+def _are_numbers(arguments: Sequence[str]) -> bool:
+    return all(word.isdecimal() for word in arguments)
+
+
 def _loads_no_module(arguments: Sequence[str]) -> bool:
     """jq reads a module from any folder that the program names."""
     return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
@@ -115,8 +119,11 @@ _GIT_LOOKS = names(
 )
 _GIT_RUNS = _Safe(
     short="O",
-    long=("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
-)
+    long=(
+        "--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec",
+        "--help",
+    ),
+)  # fmt: skip
 _LISTS = r"--(?:sort|format|points-at|contains|no-contains|merged|no-merged|column|color)(?:=.*)?"
 _BRANCH = re.compile(rf"-a|-r|-v|-vv|--list|--all|--remotes|--verbose|--show-current|{_LISTS}")
 _TAG = re.compile(rf"-l|--list|-n\d*|{_LISTS}")
@@ -186,6 +193,7 @@ _TABLE: dict[str, _Safe] = {
         "oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")
     ),
     "uniq": _Safe(check=_no_second_file),
+    **dict.fromkeys(("exit", "wait"), _Safe(paths=False, check=_are_numbers)),
     "sed": _Safe(check=_only_prints_lines),
     "jq": _Safe("Lf", ("--library-path", "--from-file"), check=_loads_no_module),
     "tree": _Safe("oR"),
@@ -203,6 +211,20 @@ _BEFORE_FILE = frozenset("fmSX")  # short options whose value is a file, with so
 def may_look(name: str) -> bool:
     """Whether a command only looks with some arguments."""
     return name in _TABLE
+
+
+def reads_files(name: str) -> bool:
+    """Whether a command is known to read the files that it is given."""
+    return name in _TABLE and _TABLE[name].paths
+
+
+_NEAR = names("rg sort tree file uniq")
+
+
+def goes_beyond_looking(name: str) -> Callable[[Sequence[str]], bool] | None:
+    """For a command that writes files or starts programs with few of its options only: whether
+    it does with these arguments."""
+    return (lambda arguments: not _TABLE[name].allows(arguments)) if name in _NEAR else None
 
 
 def is_read_only(part: Part) -> bool:

@@ -9,12 +9,16 @@ otherwise than bash does, the text is in doubt. Nothing is ever run here, and no
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from .evaluation import computes, hides_a_bracket, names_shell_folder, test_evaluates
-from .wrappers import HARMLESS_VARIABLE, Inner, inside, names
+from .grammar import NO_NAME, PLAIN, WORDS
+from .guessing import guess
+from .quoting import decode
+from .wrappers import HARMLESS_VARIABLE, Inner, inside, is_shell
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 LONGEST = 30_000  # bytes; beyond it a command is in doubt without being parsed
 DEEPEST = 4  # levels of `sh -c "sh -c …"`
 WRAPPED = 16  # levels of `sudo env nice …`
+NESTED = 200  # levels of one construct in another
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Script:
     doubt: str = ""
 
 
+@lru_cache(maxsize=64)
 def parse(text: str, depth: int = 0) -> Script:
     """Takes any text; never raises."""
     return _Reading(text, depth).script()
@@ -76,22 +82,7 @@ def _parser() -> "Parser":
 _LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 _GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
 _BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
-# What bash takes for syntax, or for an assignment, and not for the name of a command.
-_NO_NAME = re.compile(
-    r"\w+\+?=.*|.*[{}].*|!|\(|if|then|elif|else|fi|while|until|for|select|do|done|case|esac|in"
-    r"|function|\[\[|\]\]",
-    re.DOTALL,
-)
 _UNREAD = "it cannot be read with certainty"
-_PLAIN = names(
-    "program list pipeline redirected_statement subshell compound_statement if_statement "
-    "elif_clause else_clause while_statement do_group case_statement case_item negated_command "
-    "command_substitution process_substitution command_name word string string_content "
-    "raw_string ansi_c_string concatenation number simple_expansion variable_name "
-    "special_variable_name brace_expression variable_assignments heredoc_start heredoc_content "
-    "heredoc_end heredoc_body file_descriptor herestring_redirect test_operator "
-    "binary_expression unary_expression parenthesized_expression regex extglob_pattern"
-)
 _SEPARATORS = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")")
 _SINKS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -107,15 +98,19 @@ class _Reading:
     reads: list[Word] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    fed: list[str] = field(default_factory=list)
     source: bytes = b""
 
     def script(self) -> Script:
         self.source = self.text.encode("utf-8", "replace")
-        if len(self.source) > LONGEST:
+        open_ones = accumulate({"(": 1, ")": -1}.get(character, 0) for character in self.text)
+        if len(self.source) > LONGEST or max(open_ones, default=0) > NESTED:  # the grammar is slow
             self.doubts.append(_UNREAD)
         else:
             self._check_text()
             self._walk()
+        if any(is_shell(part.name) for part in self.parts) and self.depth < DEEPEST:
+            self._add_fed()
         if _UNREAD in self.doubts:
             self._guess()
         doubt = next(iter(self.doubts), "")
@@ -131,22 +126,26 @@ class _Reading:
     def _walk(self) -> None:
         # To bash, characters beyond ASCII are letters; the grammar's scanner crashes on some.
         shadow = re.sub(rb"[^\t\n -~]", b"x", self.source)
-        stack = [_parser().parse(shadow).root_node]
+        root = _parser().parse(shadow).root_node
+        stack = [(root, 0)]
         while stack:
-            node = stack.pop()
+            node, level = stack.pop()
             token = not node.is_named and node.type != "\n"
             if node.is_error or node.is_missing or (token and self.slice(node) != node.type):
                 self.doubts.append(_UNREAD)
             elif visit := _VISITS.get(node.type):
                 visit(self, node)
-            elif node.is_named and node.type not in _PLAIN:
+            elif node.is_named and node.type not in PLAIN:
                 self.doubts.append(f"it uses {node.type.replace('_', ' ')}")
-            self._check_gaps(node)
-            stack.extend(reversed(node.children))
+            self._check_gaps(node, whole=not level)
+            if level < NESTED:
+                stack.extend((child, level + 1) for child in reversed(node.children))
+            elif node.children:
+                self.doubts.append(_UNREAD)
 
-    def _check_gaps(self, node: "Node") -> None:
+    def _check_gaps(self, node: "Node", *, whole: bool) -> None:
         """Between the pieces of a command stand blanks, and nothing that the grammar skipped."""
-        whole, children = node.parent is None, node.children
+        children = node.children
         if node.type == "string" or not (children or whole):
             return
         commands = node.type in ("command", "negated_command")
@@ -161,15 +160,21 @@ class _Reading:
             if skipped or glued or (gap and node.type == "concatenation"):
                 self.doubts.append(_UNREAD)
 
+    def _add_fed(self) -> None:
+        """What a shell may be fed by texts that the command holds."""
+        echoed = [p for p in self.parts if p.name in ("echo", "printf")]
+        texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
+        texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
+        for text in texts:
+            self.parts += [
+                replace(part, doubt=part.doubt or "a shell may be fed it", wrapper=False)
+                for part in parse(text, self.depth + 1).parts
+            ]
+
     def _guess(self) -> None:
-        """What bash might make of a text that was not read for certain, so that deny rules see
-        something: quotes dropped, split at whatever may end a command."""
-        for piece in re.split(r"[;&|\n(){}`]+", self.text.replace("\\\n", "")):
-            bare = re.sub(r"""[\\'"]""", "", piece).split()
-            while bare and bare[0] in ("!", "do", "then", "else", "if", "while", "time"):
-                del bare[0]
-            if bare:
-                self.add([Word(text) for text in bare], piece.strip(), _UNREAD)
+        """Something for deny rules to see in a text that was not read for certain."""
+        for words, source in guess(self.text):
+            self.add([Word(text) for text in words], source, _UNREAD)
 
     def slice(self, node: "Node") -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
@@ -178,7 +183,7 @@ class _Reading:
         """One simple command, and what it starts in its turn."""
         if not words[0].fixed or words[0].glob:
             doubt = doubt or "the name of a command is known only when it runs"
-        if _NO_NAME.fullmatch(words[0].text):
+        if NO_NAME.fullmatch(words[0].text):
             self.doubts.append(_UNREAD)
         inner = inside([word.text for word in words])
         wrapper = inner.transparent and not doubt
@@ -224,7 +229,7 @@ class _Reading:
             if redirect.type == "file_redirect":
                 yield from redirect.children_by_field_name("destination")[1:]
             elif redirect.type == "heredoc_redirect":
-                yield from (c for c in redirect.children if c.type in _WORDS)
+                yield from (c for c in redirect.children if c.type in WORDS)
                 for nested in redirect.children:
                     if nested.type == "file_redirect":
                         yield from nested.children_by_field_name("destination")[1:]
@@ -312,6 +317,7 @@ class _Reading:
         self._check_descriptor(node)
         parts = {child.type: child for child in node.children}
         start, body, end = (parts.get(f"heredoc_{name}") for name in ("start", "body", "end"))
+        self.fed.append(self.slice(body) if body else "")
         if start is None or end is None:
             self.doubts.append(_UNREAD)
             return
@@ -328,6 +334,10 @@ class _Reading:
         elif not quoted and re.search(r"[`\\]|\$[({\[]", text):
             self.doubts.append("its here-document is filled in when it runs")
 
+    def herestring(self, node: "Node") -> None:
+        self._check_descriptor(node)
+        self.fed += [self.word(child).text for child in node.children if child.type in WORDS]
+
     def word(self, node: "Node") -> Word:
         """The value of one word. Whatever is not understood is not fixed."""
         raw = self.slice(node)
@@ -336,7 +346,8 @@ class _Reading:
         if node.type == "raw_string":
             return Word(raw[1:-1])
         if node.type == "ansi_c_string":
-            return Word(raw[2:-1]) if "\\" not in raw else Word(raw, fixed=False)
+            text = decode(raw[2:-1])
+            return Word(raw, fixed=False) if text is None else Word(text)
         if node.type == "string":
             literal = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw[1:-1])
             plain = re.sub(r"\\.", "", raw, flags=re.DOTALL)
@@ -361,10 +372,6 @@ class _Reading:
         return Word(text if fixed else raw, fixed, glob)
 
 
-_WORDS = frozenset(
-    ("word", "string", "raw_string", "ansi_c_string", "concatenation", "number",
-     "simple_expansion", "expansion", "command_substitution", "process_substitution")
-)  # fmt: skip
 _VISITS: dict[str, Callable[[_Reading, "Node"], None]] = {
     "command": _Reading.command,
     "variable_assignment": _Reading.assignment,
@@ -380,5 +387,5 @@ _VISITS: dict[str, Callable[[_Reading, "Node"], None]] = {
     "word": _Reading.plain,
     "file_redirect": _Reading.redirect,
     "heredoc_redirect": _Reading.heredoc,
-    "herestring_redirect": _Reading._check_descriptor,
+    "herestring_redirect": _Reading.herestring,
 }

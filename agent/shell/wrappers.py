@@ -67,7 +67,25 @@ _WRAPPERS = {
     "strace": _wrapper("-e -o -p -s -u"),
     "unshare": _wrapper(),
     "busybox": _wrapper(),
+    "toybox": _wrapper(),
     "parallel": _wrapper("-j -I --jobs"),
+    "ltrace": _wrapper("-e -o -p -s -u -n -l -a -A"),
+    "nsenter": _wrapper("-t -S -G --target --setuid --setgid"),
+    "prlimit": _wrapper("-p --pid"),
+    "setpriv": _wrapper("--reuid --regid --groups"),
+    "runuser": _wrapper("-u --user -g --group"),
+    "systemd-run": _wrapper("-p -u -E -M -H --property --unit --slice"),
+    "numactl": _wrapper("-C -m -N -i -p"),
+    "valgrind": _wrapper(),
+    "unbuffer": _wrapper(),
+    "rlwrap": _wrapper(),
+    "fakeroot": _wrapper(),
+    "proxychains": _wrapper("-f"),
+    "torsocks": _wrapper(),
+    "dbus-run-session": _wrapper(),
+    "xvfb-run": _wrapper("-e -f -n -p -s -w"),
+    "caffeinate": _wrapper("-t -w"),
+    "gosu": _wrapper(operands=1),
 }
 _TAKES_ASSIGNMENTS = ("env", "sudo", "doas", "time")
 # Own words of a transparent wrapper that do no more than set a limit or a priority.
@@ -81,6 +99,21 @@ _CHANGES_THE_SHELL = names(
     ". source alias unalias hash enable bind complete compgen declare typeset export readonly "
     "local unset read mapfile readarray getopts let shopt pushd popd coproc eval exec trap"
 )
+# What these are given behind their options and operands, a shell runs.
+_ALL_WORDS = {
+    "watch": (names("-n --interval"), 0),
+    "ssh": (names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), 1),
+    "hyperfine": (names("-w -r -m -M -p -c -n -N --warmup --runs"), 0),
+}
+# Options whose value they have a shell run.
+_TEXTS = {
+    "env": ("-S", "--split-string="),
+    "flock": ("-c", "--command"),
+    "runuser": ("-c", "--command="),
+    "rsync": ("-e", "--rsh="),
+    "tar": ("-I", "--to-command=", "--checkpoint-action=exec=", "--use-compress-program="),
+    "git": ("-x", "--exec", "--exec=", "--extcmd=", "--upload-pack=", "--receive-pack="),
+}
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
@@ -91,8 +124,10 @@ def inside(words: Sequence[str]) -> Inner:
         return _shell(words)
     if name == "find":
         return _find(words)
-    if name in ("eval", "trap", "watch"):
+    if name in ("eval", "trap"):
         text = words[1] if name == "trap" and len(words) > 1 else " ".join(words[1:])
+        return Inner(f"{name} runs a text as a command", script=text)
+    if text := _handed_on(words, name):
         return Inner(f"{name} runs a text as a command", script=text)
     if name == "coproc":
         start = words.index("{") + 1 if "{" in words else 1
@@ -100,6 +135,31 @@ def inside(words: Sequence[str]) -> Inner:
     if name in _WRAPPERS:
         return _wrapped(words, name, _WRAPPERS[name])
     return Inner(f"{name} changes the shell itself" if name in _CHANGES_THE_SHELL else "")
+
+
+def is_shell(name: str) -> bool:
+    """Whether a command runs what it is fed."""
+    return name.rpartition("/")[2] in _SHELLS or name in (".", "source", "eval")
+
+
+def _handed_on(words: Sequence[str], name: str) -> str:
+    """The text among its words that a command has a shell run; "" for none."""
+    if name in _ALL_WORDS:
+        valued, operands = _ALL_WORDS[name]
+        return " ".join(words[_command_place(words, name, valued, operands) :])
+    texts = []
+    for place, word in enumerate(words):
+        for option in _TEXTS.get(name, ()):
+            if word == option:
+                texts.append(" ".join(words[place + 1 :][: None if name == "env" else 1]))
+            elif word.startswith(option) and (option[-1] == "=" or option[:2] != "--"):
+                rest = words[place + 1 :] if name == "env" else []
+                texts.append(" ".join([word[len(option) :].lstrip("="), *rest]))
+    if name == "git" and "submodule" in words and "foreach" in words:
+        texts.append(" ".join(words[words.index("foreach") + 1 :]))
+    if name == "git" and "bisect" in words and "run" in words:
+        texts.append(" ".join(words[words.index("run") + 1 :]))
+    return "\n".join(texts)
 
 
 def _shell(words: Sequence[str]) -> Inner:
@@ -124,10 +184,22 @@ def _find(words: Sequence[str]) -> Inner:
 
 
 def _wrapped(words: Sequence[str], name: str, wrapper: _Wrapper) -> Inner:
-    place, operands = 1, wrapper.operands
+    place = _command_place(words, name, wrapper.valued, wrapper.operands)
+    own = words[1:place]
+    if name == "command" and any(re.fullmatch(r"-[pvV]*[vV][pvV]*", word) for word in own):
+        return Inner()
+    spans = ((place, len(words)),) if place < len(words) else ()
+    if wrapper.transparent and all(_harmless(word) for word in own):
+        return Inner(spans=spans, transparent=bool(spans))
+    return Inner(f"{name} runs another command", spans)
+
+
+def _command_place(words: Sequence[str], name: str, valued: frozenset[str], operands: int) -> int:
+    """Where the inner command begins, behind options, operands and assignments."""
+    place = 1
     while place < len(words):
         word = words[place]
-        if word in wrapper.valued:
+        if word in valued:
             place += 2
         elif word.startswith("-") or (name in _TAKES_ASSIGNMENTS and _ASSIGNMENT.match(word)):
             place += 1
@@ -136,13 +208,7 @@ def _wrapped(words: Sequence[str], name: str, wrapper: _Wrapper) -> Inner:
             place += 1
         else:
             break
-    own = words[1:place]
-    if name == "command" and any(re.fullmatch(r"-[pvV]*[vV][pvV]*", word) for word in own):
-        return Inner()
-    spans = ((place, len(words)),) if place < len(words) else ()
-    if wrapper.transparent and all(_harmless(word) for word in own):
-        return Inner(spans=spans, transparent=bool(spans))
-    return Inner(f"{name} runs another command", spans)
+    return place
 
 
 def _harmless(word: str) -> bool:

@@ -1,0 +1,176 @@
+"""Path rules hold however a file is spelled or reached, for each tool that names files; and what a
+deny rule keeps is neither found nor listed by a search."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.approval import Approval
+from ctxagent.agent.events import Answer, Question
+from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.record.entries import ToolResult
+from ctxagent.tools.base import Context, ToolError
+from ctxagent.tools.files import Place, opened
+from ctxagent.tools.glob import Glob, GlobParams
+from ctxagent.tools.grep import Grep, GrepParams
+
+from .support.conversation import Conversation
+from .test_approval import judge
+
+DENY = ["Read(secret/**)", "Read(.env)", "Edit(secret/**)", "Edit(.env)", "Read(*.pem)"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for folder in ("src", "secret/deep", "pub"):
+        (root / folder).mkdir(parents=True)
+    for file in ("secret/key", "secret/deep/key", ".env", "src/.env", "src/a.pem"):
+        (root / file).write_text("KEY=hidden\n")
+    (root / "src" / "app.py").write_text("KEY=shown\n")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "data").write_text("KEY=outside\n")
+    (root / "src" / "to-key").symlink_to("../secret/key")
+    (root / "src" / "to-secret").symlink_to("../secret")
+    (root / "src" / "twice").symlink_to("to-key")
+    (root / "src" / "round").symlink_to("round")
+    (root / "src" / "out").symlink_to(tmp_path / "outside")
+    (root / "secret" / "public").symlink_to("../src/app.py")
+    return root
+
+
+SPELLINGS = [
+    "secret/key", "./secret/key", "src/../secret/key", "src/../secret/./deep/../key", "secret//key",
+    "secret/key/", "secret/key/.", "secret", "secret/", "secret/nothing-there", "src/to-key",
+    "src/twice", "src/to-secret/key", "src/to-secret/deep/../key", "/proc/self/cwd/secret/key",
+    "/proc/thread-self/cwd/src/to-key", "/proc/self/root{root}/secret/key", "{root}/secret/key",
+    "/proc/self/root/proc/self/cwd/.env", "{root}/../project/.env", "{root}/./src/.env", ".env",
+    "src/.env", "src/none/../.env", "src/a.pem", "//{root}/secret/key", "secret/public",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["ask", "accept-edits", "bypass"])
+def test_a_denied_file_by_any_spelling(project: Path, mode: Any) -> None:
+    approval = Approval(cwd=project, mode=mode, allow=["Read", "Edit", "Grep", "Glob"], deny=DENY)
+    reached = [
+        (tool, spelling)
+        for spelling in SPELLINGS
+        for tool in ("Read", "Grep", "Glob", "Edit", "Write")
+        if judge(approval, tool, spelling.format(root=project)).action != "deny"
+        and not (spelling.endswith("pem") and tool in ("Edit", "Write"))
+    ]
+    assert reached == []
+
+
+ASKED = [
+    "src/out/data", "src/out", "../outside/data", "/etc/passwd", "~/x", "~root/x", "..", "/",
+    "/proc/self/environ", "/proc/1/root/etc/passwd", "/dev/fd/0", "/proc/self/fd/0", "a\0b",
+    "src/" + "../" * 40 + "etc/passwd", "\udcff/../../x",
+]  # fmt: skip
+
+
+def test_what_leads_out_is_asked_about(project: Path) -> None:
+    approval = Approval(cwd=project, allow=["Edit(**)", "Read(**)"], deny=DENY)
+    for path in ASKED:
+        for tool in ("Read", "Grep", "Glob", "Edit", "Write"):
+            assert judge(approval, tool, path).action == "ask", (tool, path)
+    assert judge(approval, "Read", "x" * 5_000).action == "allow"  # there can be no such file
+    assert judge(approval, "Read", "src/round").action == "allow"
+    assert judge(approval, "Read", "src/app.py").action == "allow"
+
+
+def test_capitals_count(project: Path) -> None:
+    """On Linux another case is another file; where it is the same, the link check sees it."""
+    approval = Approval(cwd=project, deny=DENY)
+    assert judge(approval, "Read", "SECRET/key").action == "allow"
+
+
+def test_a_pattern_does_not_reach_what_runs_by_itself(project: Path) -> None:
+    approval = Approval(cwd=project, mode="accept-edits", allow=["Edit(**)", "Edit(src/**)"])
+    for path in (".git/hooks/x", "src/.git/config", "src/.GIT/config", ".agentrc", ".ctxagent/x"):
+        assert judge(approval, "Write", path).action == "ask", path
+    approval.remember("Edit(src/.git/**)")
+    assert judge(approval, "Write", "src/.git/config").action == "allow"
+    assert judge(approval, "Write", ".git/config").action == "ask"
+
+
+@pytest.mark.parametrize("engine", ["ripgrep", "python"])
+def test_grep_does_not_find_what_is_kept(project: Path, engine: Any) -> None:
+    """Not by text, name or number; and no answer tells whether there is something."""
+    approval = Approval(cwd=project, mode="bypass", deny=DENY)
+    context = Context(cwd=project, env={"PATH": os.environ["PATH"]}, kept=approval.keeps)
+    for mode in ("content", "files", "count"):
+        for path in (".", "src", "src/../"):
+            params = GrepParams(pattern="KEY=", path=path, output_mode=mode, glob=None)
+            output = asyncio.run(Grep(engine).run(params, context))
+            assert "app.py" in output.text
+            assert not any(word in output.text for word in ("hidden", ".env", "pem", "secret"))
+    answers = [
+        asyncio.run(Grep(engine).run(GrepParams(pattern=pattern), context)).text
+        for pattern in ("KEY=hidden", "KEY=hiddex")
+    ]
+    assert answers[0].replace("hidden", "hiddex") == answers[1]
+
+
+def test_glob_does_not_list_what_is_kept(project: Path) -> None:
+    approval = Approval(cwd=project, mode="bypass", deny=DENY)
+    context = Context(cwd=project, env={"PATH": os.environ["PATH"]}, kept=approval.keeps)
+    for pattern in ("**", "**/.env", "*.pem", "src/*", "secret/**", "**/key"):
+        listed = asyncio.run(Glob().run(GlobParams(pattern=pattern), context)).text.split("\n")
+        found = {line for line in listed if not line.startswith(("[", "No files"))}
+        assert found <= {"src/app.py", "src/out", "src/round"}, pattern
+
+
+def test_a_search_says_nothing_of_what_is_kept_in_a_session(project: Path) -> None:
+    talk = Conversation(
+        project,
+        [Step(tools=[("Grep", {"pattern": "KEY", "output_mode": "content"}),
+                     ("Glob", {"pattern": "**"}),
+                     ("Read", {"path": "src/to-key"})]), Step(text="Done.")],
+        deny=DENY,
+    )  # fmt: skip
+    talk.say("Look.")
+    texts = [str(each.content) for each in talk.of(ToolResult)]
+    assert len(texts) == 3
+    assert any("KEY=shown" in text for text in texts)
+    assert not any("hidden" in text or "secret/key" in text for text in texts)
+    assert any("Not allowed: reading src/to-key" in text for text in texts)
+
+
+@pytest.mark.parametrize("tool", ["Read", "Write"])
+def test_a_link_made_while_a_person_thinks(project: Path, tool: str) -> None:
+    """What was asked about and what would be opened are the same file, or nothing is."""
+    link = project / "src" / ("out" if tool == "Read" else "new")
+    path = "src/out/data" if tool == "Read" else "src/new"
+    given = {"path": path} if tool == "Read" else {"path": path, "content": "x"}
+
+    async def swap(question: Question) -> Answer:
+        link.unlink(missing_ok=True)
+        link.symlink_to("/etc" if tool == "Read" else project.parent / "outside" / "data")
+        return Answer(True)
+
+    steps = [Step(tools=[(tool, given)]), Step(text="Done.")]
+    talk = Conversation(project, steps, mode="ask", ask=swap)
+    talk.say("Go on.")
+    (result,) = talk.of(ToolResult)
+    assert result.is_error
+    assert "since it was asked about" in str(result.content)
+    assert (project.parent / "outside" / "data").read_text() == "KEY=outside\n"
+
+
+def test_a_link_made_between_looking_and_opening(project: Path) -> None:
+    place = Place("src/app.py", project / "src" / "app.py")
+    with opened(place) as file:
+        assert file.read() == b"KEY=shown\n"
+    place.path.unlink()
+    place.path.symlink_to(project / ".env")
+    with pytest.raises(ToolError, match="Could not read"), opened(place):
+        pass
+    folder = Place("pub/key", project / "pub" / "key")
+    (project / "pub").rmdir()
+    (project / "pub").symlink_to("secret")
+    with pytest.raises(ToolError, match="leads elsewhere"), opened(folder):
+        pass
