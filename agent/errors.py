@@ -3,7 +3,8 @@
     CtxagentError                 1   the agent failed
     ├── UsageError                2   a wrong option, or a combination that means nothing
     │   └── ConfigError           2   a setting: its file, its line and the nearest known key
-    ├── SessionError              1   no such session, or another process holds it
+    ├── SessionError              1   no such session, or one that cannot be read
+    │   └── SessionBusy           1   another process has it; names the session and the process
     ├── CompactionFailed          1   nothing was changed; it says why
     ├── RecordError               1   the log could not be written: stop before the next effect
     ├── LimitReached              4   turns, budget, output, or a context that cannot be made to fit
@@ -20,6 +21,8 @@ Exit codes are those of the command line's contract.
 import re
 
 _CREDENTIALS = re.compile(r"(?<=//)\S*@|[^/\s\"'=]+:[^/\s\"']*@")
+
+_SHORTEST = 8  # characters of a key; less may be a word like any other
 
 
 class CtxagentError(Exception):
@@ -50,6 +53,19 @@ class ConfigError(UsageError):
 
 class SessionError(CtxagentError):
     pass
+
+
+class SessionBusy(SessionError):
+    """`session` is its id, `holder` the process that has it, as far as that is known."""
+
+    def __init__(self, session: str, holder: str) -> None:
+        super().__init__(
+            f"session {session} is open in another process (pid {holder})",
+            hint=f"End that process, or wait for it: `ctxagent --resume {session} --wait`. To go "
+            f"on in a copy: `--fork`. To read it: `ctxagent sessions show {session}`.",
+        )
+        self.session = session
+        self.holder = holder
 
 
 class RecordError(CtxagentError):
@@ -121,6 +137,9 @@ class ScriptExhausted(ModelError):
     pass
 
 
-def conceal(text: str) -> str:
-    """The text without the user name and password of an address in it."""
+def conceal(text: str, *keys: str | None) -> str:
+    """The text without these keys, and without the user name and password of an address in it."""
+    for key in filter(None, keys):
+        if len(key.strip()) >= _SHORTEST:
+            text = text.replace(key.strip(), "…")
     return _CREDENTIALS.sub("…@", text)

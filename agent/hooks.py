@@ -2,19 +2,23 @@
 
 Each command gets the event as one line of JSON on stdin. Before an event a command may veto it by
 exit code 2, and says why in the first lines it writes; any other failure is told as a warning and
-stops nothing. No command outlives its run: it is ended with all it started.
+stops nothing. No command outlives its run: it is ended with all it started. What an event says of
+a tool call is put together here, and only where a command is there to hear it.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..tools.base import ToolError
+from ..tools.base import Output, ToolError
 from ..tools.process import Process, ending
 
 TIMEOUT = 30.0  # seconds
 VETO = 2  # the exit code
+SAID = 16_384  # characters of what a tool said
+
+Hook = Callable[[str, Mapping[str, Any]], Awaitable[str | None]]
 
 _KEPT = 4_096  # bytes of output
 _TOLD = 5  # lines of them
@@ -36,6 +40,27 @@ class _Beginning:
     def lines(self) -> str:
         text = self._data.decode("utf-8", "replace").strip()
         return "\n".join(line.rstrip() for line in text.splitlines()[:_TOLD])
+
+
+def before_tool(tool: str, title: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
+    """What is told of a call that is about to be made: `given` is what the model sent."""
+    return {"tool": tool, "title": title, "input": given, "cwd": str(cwd)}
+
+
+def after_tool(before: Mapping[str, Any], output: Output, seconds: float) -> dict[str, Any]:
+    """What is told of a call that was made, besides what was told before it."""
+    details = output.details
+    changed = [row["path"] for row in details.get("changes", ())]
+    if "diff" in details and "path" in details:
+        changed.append(details["path"])
+    return {
+        **before,
+        "is_error": output.is_error,
+        "output": output.text[:SAID],
+        "characters": len(output.text),
+        "seconds": round(seconds, 3),
+        "changed": changed,
+    }
 
 
 async def run_hooks(

@@ -17,6 +17,7 @@ from . import text as texts
 from .base import Context, Output, Params, Tool, ToolError
 from .files import Change, apply, check_text, contents, decoded, draft, locate
 from .nearmiss import explain
+from .redacted import lost, not_found
 
 MOST_NAMED = 10  # line numbers listed in a message
 SNIPPET_HALF = 12  # lines shown at either end of a long replacement
@@ -73,7 +74,9 @@ def _plan(params: EditParams, context: Context) -> _Edited:
     text = texts.unix(before)
     found = _find(text, old, every=params.replace_all)
     if not found:
-        raise ToolError(explain(place.name, text, old))
+        raise ToolError(not_found(place.name, old) or explain(place.name, text, old))
+    if refusal := lost(place.name, new, text):
+        raise ToolError(refusal)
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
     after, start, end = _substitute(before, found, len(old), new)

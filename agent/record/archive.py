@@ -7,10 +7,12 @@ names every file that was changed, where that has too few rows for them.
 
 import errno
 import os
+from io import FileIO
 from pathlib import Path
 
 from ..errors import RecordError
 from .lock import make_private
+from .whole import put
 
 SUMMARY = "summary.md"
 FILES = "files.md"
@@ -24,34 +26,57 @@ def offload(path: Path, text: str) -> None:
     if sum(entry.stat().st_size for entry in os.scandir(path.parent)) > MOST_OFFLOADED:
         raise OSError(errno.EDQUOT, f"the session has offloaded {MOST_OFFLOADED >> 30} GiB already")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode("utf-8", "surrogatepass"))
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode("utf-8", "surrogatepass"))
+    except OSError:  # a part of it would pass for the whole
+        path.unlink(missing_ok=True)
+        raise
 
 
 def append_conversation(folder: Path, text: str) -> None:
     """Add a span to `conversation.md`. Raises RecordError: then the summary may not be applied."""
-    _write(folder / "conversation.md", f"{text}\n\n", os.O_APPEND)
+    path = folder / "conversation.md"
+    try:
+        make_private(folder)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            try:
+                _written(file, f"{text}\n\n")
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def write_summary(folder: Path, text: str) -> None:
     """Put `summary.md` in place. Raises RecordError."""
-    _write(folder / SUMMARY, f"{text}\n", os.O_TRUNC)
+    _replace(folder / SUMMARY, f"{text}\n")
 
 
 def write_files(folder: Path, text: str) -> None:
     """Put `files.md` in place. Raises RecordError."""
-    _write(folder / FILES, f"{text}\n", os.O_TRUNC)
+    _replace(folder / FILES, f"{text}\n")
 
 
-def _write(path: Path, text: str, how: int) -> None:
+def _replace(path: Path, text: str) -> None:
+    """Put a file in place whole, or leave the one that is there."""
     try:
         make_private(path.parent)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
+        put(path, text.encode("utf-8", "replace"))
     except OSError as error:
-        raise RecordError(
-            f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on."
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _written(file: FileIO, text: str) -> None:
+    """Write all of a text, down to the medium. Raises OSError."""
+    rest = memoryview(text.encode("utf-8", "replace"))
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on.")
