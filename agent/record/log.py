@@ -8,51 +8,90 @@ in mid-write, is cut off on opening; any other line that is no entry is skipped,
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Reversible
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
-from ..errors import SessionError
+from ..errors import CtxagentError, SessionError
 from .entries import VERSION, Entry, decode, encode
-from .lock import acquire, unwritable
+from .lines import backwards, whole
+from .tail import State, Tail
 
 NAME = "log.jsonl"
 _NEAR = 32 * 1024  # bytes worth reading through
 _HEAD = 64  # bytes that hold a line's number
 _NUMBERED = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
 
+E = TypeVar("E", bound=Entry)
+
 
 @dataclass(slots=True)
 class Reading:
-    """What a log holds: its entries, a warning for each line skipped, and the length in bytes of
-    its whole lines (what follows is a torn tail)."""
+    """What a log holds: its entries, and a warning for each line skipped."""
 
     entries: list[Entry] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    whole: int = 0
 
 
 def read(path: Path) -> Reading:
-    """Read a log. Raises SessionError when there is none or it cannot be read."""
-    reading = Reading()
-    try:
-        with path.open("rb") as file:
+    """All of a log, for one that is short or cannot be told in one pass. Raises SessionError when
+    there is none or it cannot be read."""
+    warnings: list[str] = []
+    return Reading(list(Entries(path, warnings)), warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a log, read from disk each time they are gone through, one at a time: a log
+    may be larger than the memory. Those after number `upto` are left out. Going through them adds
+    a warning for each line skipped, and raises SessionError when the log cannot be read."""
+
+    path: Path
+    warnings: list[str] | None = None
+    upto: float = inf
+
+    def __iter__(self) -> Iterator[Entry]:
+        with _opened(self.path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break
-                reading.whole += len(line)
                 try:
-                    data = json.loads(line)
-                    if not isinstance(data, dict):
-                        raise ValueError("not an object")
-                    reading.entries.append(decode(data))
-                except (ValueError, RecursionError) as error:
-                    reading.warnings.append(f"{path}:{number}: skipped, {error}")
+                    entry = parse(line)
+                    if entry.seq <= self.upto:
+                        yield entry
+                except ValueError as error:
+                    if self.warnings is not None:
+                        self.warnings.append(skipped(self.path, number, str(error)))
+
+    def __reversed__(self) -> Iterator[Entry]:
+        with _opened(self.path) as file:
+            for _, line in backwards(file, whole(file, file.seek(0, os.SEEK_END))):
+                if (entry := parse_line(line)) and entry.seq <= self.upto:
+                    yield entry
+
+
+def skipped(path: Path, number: int, why: str) -> str:
+    """The warning for a line that is no entry."""
+    return f"{path}:{number}: skipped, {why}"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
     except OSError as error:
         raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
-    return reading
+
+
+def through(path: Path) -> tuple[int, list[str]]:
+    """The highest number in a log and its warnings, from going through all of it."""
+    warnings: list[str] = []
+    return max((entry.seq for entry in Entries(path, warnings)), default=0), warnings
 
 
 def find(path: Path, seq: int) -> Entry | None:
@@ -69,19 +108,29 @@ def find(path: Path, seq: int) -> Entry | None:
                 for line in file:
                     if line.startswith(begins) and line.endswith(b"\n"):
                         return parse_line(line)
-                    if start and _number(line) > seq:
+                    if start and number(line) > seq:
                         break
     except OSError:
         return None
     return None
 
 
+def parse(line: bytes) -> Entry:
+    """The entry of a line. Raises ValueError, saying why, for a line that is none."""
+    try:
+        data = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
+    return decode(data)
+
+
 def parse_line(line: bytes) -> Entry | None:
     """The entry of a line; None for a line that is none."""
     try:
-        data = json.loads(line)
-        return decode(data) if isinstance(data, dict) else None
-    except (ValueError, RecursionError):
+        return parse(line)
+    except ValueError:
         return None
 
 
@@ -93,29 +142,41 @@ def _near(file: BinaryIO, seq: int) -> int:
         file.seek(middle)
         file.readline()
         start = file.tell()
-        number = _number(file.readline(_HEAD)) if start < high else seq
-        if 0 < number < seq:
+        found = number(file.readline(_HEAD)) if start < high else seq
+        if 0 < found < seq:
             low = start
         else:
             high = middle
     return low
 
 
-def _number(line: bytes) -> int:
+def number(line: bytes) -> int:
     """The number that a line of ours begins with; 0 for any other."""
     found = _NUMBERED.match(line)
     return int(found[1]) if found else 0
 
 
-class Log:
-    """A log open for appending. Nothing is on disk before the first entry of a new one."""
+class Redact(Protocol):
+    """Takes out of an entry what must not be kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __call__(self, entry: E, /) -> E: ...
+
+
+def as_it_is(entry: E) -> E:
+    return entry
+
+
+class Log:
+    """A log open for appending. Nothing is on disk before the first entry of a new one; `tell` is
+    given what there is to say when it is made; `redact` takes out of each what must not be kept."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self.warnings: list[str] = []
+        self.tell: Callable[[str], None] | None = None
+        self.redact: Redact = as_it_is
         self.last_seq = 0
-        self._fd: int | None = None
-        self._lock: int | None = None
+        self._tail = Tail(path, read_only=read_only)
 
     @classmethod
     def create(cls, path: Path) -> "Log":
@@ -123,75 +184,87 @@ class Log:
         return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> tuple["Log", list[Entry]]:
-        """An existing log, locked and repaired, with the entries it holds.
+    def open(
+        cls,
+        path: Path,
+        read: "Callable[[Log], tuple[int, list[str]]] | None" = None,
+        *,
+        read_only: bool = False,
+    ) -> "Log":
+        """An existing log, locked, its torn tail cut off. Under the lock `read` gives the highest
+        number in it and warnings; without one all of it is gone through for them. With `read_only`
+        nothing is locked, cut off or ever appended: another process may have it.
 
-        Raises SessionError when there is none, or another process has it.
+        Raises SessionError when there is none, SessionBusy when another process has it.
         """
-        log = cls(path)
+        log = cls(path, read_only=read_only)
         if not path.is_file():
             raise SessionError(
                 f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
             )
-        log._lock = acquire(path, log.warnings)
-        reading = read(path)
-        log.warnings += reading.warnings
-        log.last_seq = max((e.seq for e in reading.entries), default=0)
-        log._attach()
-        torn = path.stat().st_size - reading.whole
-        if torn and log._fd is not None:
-            os.ftruncate(log._fd, reading.whole)
-            log.warnings.append(f"{path}: a torn last line of {torn} bytes was cut off")
-        return log, reading.entries
+        if not read_only:
+            log.warnings += log._tail.hold()
+        try:
+            cut = [] if read_only else log._cut()
+            log.last_seq, warnings = read(log) if read else through(path)
+        except CtxagentError:
+            log.close()
+            raise
+        log.warnings += [*warnings, *cut]
+        return log
+
+    def _cut(self) -> list[str]:
+        """Cut off what follows the last whole line; a warning if there was something."""
+        with _opened(self.path) as file:
+            size = file.seek(0, os.SEEK_END)
+            end = whole(file, size)
+        self._tail.end_at(end)
+        if end == size:
+            return []
+        return [f"{self.path}: a torn last line of {size - end} bytes was cut off"]
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is appended any more; "" as long as it is."""
+        return self._tail.refusal
+
+    def check(self) -> None:
+        """Raises RecordError when nothing is appended any more."""
+        self._tail.check()
 
     def append(self, entry: Entry) -> Entry:
         """Write one entry; the answer is the entry as a reader of the file will see it.
 
         Raises RecordError, with the file as it was, when it cannot be written.
         """
-        if self._fd is None:
-            self._lock = acquire(self.path, self.warnings)
-            self._attach()
-        assert self._fd is not None
+        if not self._tail.is_held:
+            for warning in self._tail.hold():
+                (self.tell or self.warnings.append)(warning)
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = _line(replace(entry, seq=self.last_seq + 1, at=now))
-        size = os.fstat(self._fd).st_size
-        try:
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError as error:
-            os.ftruncate(self._fd, size)
-            raise unwritable(self.path, error) from error
+        line = line_of(replace(self.redact(entry), seq=self.last_seq + 1, at=now))
+        self._tail.add(line)
         self.last_seq += 1
         return decode(json.loads(line))
 
     def sync(self) -> None:
         """Put everything appended on the medium. Raises RecordError when that fails."""
-        if self._fd is not None:
-            try:
-                os.fsync(self._fd)
-            except OSError as error:
-                raise unwritable(self.path, error) from error
+        self._tail.sync()
 
-    def entries(self) -> Iterator[Entry]:
-        """Everything appended so far, read again from disk."""
-        return iter(read(self.path).entries if self.last_seq else ())
+    def left(self) -> State | None:
+        """What the file is like after the newest entry; None where something else has changed it
+        since it was opened."""
+        return self._tail.left
+
+    def entries(self) -> Reversible[Entry]:
+        """Everything appended so far, read again from disk each time it is gone through."""
+        return Entries(self.path) if self.last_seq else ()
 
     def close(self) -> None:
-        for fd in (self._fd, self._lock):
-            if fd is not None:
-                os.close(fd)
-        self._fd = self._lock = None
-
-    def _attach(self) -> None:
-        try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
+        self._tail.close()
 
 
-def _line(entry: Entry) -> bytes:
+def line_of(entry: Entry) -> bytes:
+    """An entry as its line, with its end."""
     data = encode(entry)
     try:
         return json.dumps(data, ensure_ascii=False, default=str).encode() + b"\n"
