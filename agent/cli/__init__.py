@@ -6,7 +6,6 @@ Imports of anything heavy stand inside the commands that need them, so that `--v
 
 import asyncio
 import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from ... import __version__
 from ..errors import UsageError
 from ..launch import Choice
 from .compact import compact
+from .doctor import doctor, look_over, row_of
 from .log import log
 from .options import (
     NEWEST,
@@ -40,10 +40,9 @@ from .options import (
 from .preserve import preserve, rules
 from .recover import recover
 from .sessions import sessions
+from .unreadable import close_memory
 
 if TYPE_CHECKING:
-    from ..config import Loaded
-    from ..doctor import Finding
     from ..events import Ask, Emit
     from ..loop import Loop
 
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     help="Go on with a session; without ID as --continue.",
 )
 @click.option("--fork", is_flag=True, help="Go on with a copy of it.")
+@click.option("--wait", is_flag=True, help="Wait for it, if another process has it open.")
 @click.option(
     "--from",
     "origin",
@@ -133,6 +133,7 @@ main.add_command(rules)
 main.add_command(preserve)
 main.add_command(log)
 main.add_command(recover)
+main.add_command(doctor)
 
 
 @main.command()
@@ -158,45 +159,6 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> None:
     guarded(run)
 
 
-@main.command()
-@click.argument("id", required=False)
-@click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
-@click.pass_obj
-def doctor(options: dict[str, Any], id: str | None, fetch_tokenizer: bool) -> None:
-    """Check the set-up, or one session's log."""
-
-    def run() -> int:
-        from ..doctor import check_session, fetch
-
-        project = project_of(options)
-        if fetch_tokenizer:
-            findings = [fetch()]
-        elif id is None:
-            findings = _look_over(load(options), project.state)
-        else:
-            findings = check_session(project.find(id))
-        for finding in findings:
-            verdict, what, found = _row(finding)
-            say(f"{verdict:<4}  {what}: {found}")
-        return 0 if all(f.ok for f in findings) else 1
-
-    guarded(run)
-
-
-def _row(finding: "Finding") -> tuple[str, str, str]:
-    return "ok" if finding.ok else "FAIL", finding.what, finding.found
-
-
-def _look_over(loaded: "Loaded", state: Path) -> "list[Finding]":
-    """What is found of the set-up, and of what the terminal can do."""
-    from ..doctor import Finding, check_setup
-    from ..ui.screen.capabilities import of_process, rows
-
-    ui = loaded.settings.ui
-    seen = rows(of_process(ui), shutil.get_terminal_size(), ui.theme)
-    return [*check_setup(loaded, state), *(Finding(*row) for row in seen)]
-
-
 def _is_headless(options: dict[str, Any]) -> bool:
     return options["task"] is not None or sys.stdin is None or not sys.stdin.isatty()
 
@@ -204,13 +166,23 @@ def _is_headless(options: dict[str, Any]) -> bool:
 def _headless(options: dict[str, Any]) -> NoReturn:
     from ..ui.headless import Headless
 
-    front = Headless(options["format"], sys.stdout, sys.stderr, verbose=options["verbose"])
+    front = Headless(
+        options["format"],
+        sys.stdout,
+        sys.stderr,
+        verbose=options["verbose"],
+        wait=options["wait"],
+    )
 
     def run() -> int:
         launch, choice = launch_of(options), choice_of(options)
         check_key(launch)
         task = task_of(options["task"])
         from ..compose import open_loop
+        from ..confinement import check_sandbox
+
+        check_sandbox(launch)
+        close_memory()
 
         return asyncio.run(
             front.run(lambda: open_loop(launch, choice, emit=front.emit, ask=None), task)
@@ -242,14 +214,17 @@ def _repl(options: dict[str, Any]) -> int:
         resume: str | None = None,
         fork: bool = False,
         prior: str | None = None,
+        read_only: bool = False,
     ) -> "Loop":
         def build() -> "Loop":
             from ..compose import open_loop
 
+            close_memory()
             now = with_rules(launch, rules.allow)
             if prior is not None:
                 return open_loop(replace(now, prior=prior), Choice(), emit=emit, ask=ask)
-            choice = Choice(id=resume, fork=fork) if resume else choice_of(options)
+            asked = Choice(id=resume, fork=fork, read_only=read_only)
+            choice = asked if resume else choice_of(options)
             return open_loop(now, choice, emit=emit, ask=ask)
 
         return await asyncio.to_thread(build)
@@ -258,9 +233,6 @@ def _repl(options: dict[str, Any]) -> int:
         from ..compose import change_model
 
         change_model(loop, launch, id)
-
-    def checks() -> list[tuple[str, str, str]]:
-        return [_row(finding) for finding in _look_over(loaded, project.state)]
 
     backing = Backing(
         open=open_session,
@@ -272,10 +244,11 @@ def _repl(options: dict[str, Any]) -> int:
         everywhere=lambda: every_log(project.state),
         copy=project.fork,
         settings=lambda: [row[:3] for row in explain(loaded)],
-        checks=checks,
+        checks=lambda: [row_of(each) for each in look_over(loaded, project.state)],
         models=_models,
         set_model=set_model,
         rules=rules,
+        wait=options["wait"],
     )
     return asyncio.run(Repl(backing, loaded.settings.ui).run())
 

@@ -86,7 +86,7 @@ async def _undo(options: dict[str, Any], launch: "Launch", choice: Choice) -> in
     from ..compaction.engine import last_act
 
     async with _opened(launch, choice) as loop:
-        entries = list(loop.log.entries())
+        entries = loop.log.entries()
         last = last_act(entries)
         if last is None:
             raise CompactionFailed("there is no compaction to take back")
@@ -103,7 +103,7 @@ async def _undo(options: dict[str, Any], launch: "Launch", choice: Choice) -> in
 def _take_back(loop: "Loop", last: "Mask | Summary") -> None:
     from ..compaction.acts import describe
 
-    loop.engine.uncompact(list(loop.log.entries()))
+    loop.engine.uncompact(loop.log.entries())
     tokens = loop.measured().tokens
     say(f"taken back: {describe(last)}; the context holds {tokens:,} tokens again")
     say(f"Go on with: ctxagent --resume {loop.log.path.parent.name}")

@@ -2,7 +2,8 @@
 also of a session that another process is in, and changes nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Reversible, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,15 +49,17 @@ def log(
         if stats:
             _tell_metrics(logs, as_json)
         elif entries:
-            _tell_entries(_read(logs[0]), as_json)
+            with _entries(logs[0]) as found:
+                _tell_entries(found, as_json)
         else:
-            _tell_acts(_read(logs[0]), as_json)
+            with _entries(logs[0]) as found:
+                _tell_acts(found, as_json)
         return 0
 
     guarded(run)
 
 
-def _tell_acts(entries: "Sequence[Entry]", as_json: bool) -> None:
+def _tell_acts(entries: "Iterable[Entry]", as_json: bool) -> None:
     from ..compaction.acts import acts, marks
     from ..ui import report
 
@@ -69,7 +72,7 @@ def _tell_acts(entries: "Sequence[Entry]", as_json: bool) -> None:
         say(report.events(done, others))
 
 
-def _tell_entries(entries: "Sequence[Entry]", as_json: bool) -> None:
+def _tell_entries(entries: "Iterable[Entry]", as_json: bool) -> None:
     from ..record.entries import encode
     from ..ui import report
 
@@ -84,20 +87,26 @@ def _tell_metrics(logs: Sequence[Path], as_json: bool) -> None:
     from ..compaction.metrics import measure, total
     from ..ui import report
 
-    measured = total([measure(_read(path)) for path in logs])
+    parts = []
+    for path in logs:
+        with _entries(path) as entries:
+            parts.append(measure(entries))
+    measured = total(parts)
     if as_json:
         _say_json(measured.to_json())
     else:
         say(report.metrics(measured))
 
 
-def _read(path: Path) -> "list[Entry]":
-    from ..record.log import read
+@contextmanager
+def _entries(path: Path) -> "Iterator[Reversible[Entry]]":
+    """The entries of a log, however long it is; in the end, a warning for each line skipped."""
+    from ..record.log import Entries
 
-    reading = read(path)
-    for warning in reading.warnings:
+    warnings: list[str] = []
+    yield Entries(path, warnings)
+    for warning in dict.fromkeys(warnings):
         say(f"warning: {warning}", err=True)
-    return reading.entries
 
 
 def _say_json(data: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What the options of the command line mean: settings, project, session and launch. And how every
 command ends: with an exit code, and errors told without a traceback."""
 
+import errno
 import io
 import math
 import os
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,14 +22,18 @@ from ..ui.visible import fit
 if TYPE_CHECKING:
     from ..config import Loaded
     from ..record.sessions import Project
+    from ..redaction import Redaction
 
 STDIN = "-"
 NEWEST = "?"  # --resume without an id
+NOT_LOST = "What was recorded is not lost: `ctxagent --continue` goes on."
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 OF_THE_AGENT = {
     "task": "-p",
     "newest": "--continue",
     "resume": "--resume",
     "fork": "--fork",
+    "wait": "--wait",
     "origin": "--from",
 }
 
@@ -40,8 +46,16 @@ def steady_streams() -> None:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print; on a terminal, without anything that would act on it."""
-    click.echo(fit(text, sys.stderr if err else sys.stdout), err=err, nl=nl)
+    """Print, without our keys; on a terminal, without anything that would act on it."""
+    click.echo(fit(_secrets().known_in(text), sys.stderr if err else sys.stdout), err=err, nl=nl)
+
+
+@cache
+def _secrets() -> "Redaction":
+    """What the environment holds that nobody is to be told."""
+    from ..redaction import of
+
+    return of(os.environ)
 
 
 def _tell(error: CtxagentError, code: int) -> None:
@@ -49,34 +63,48 @@ def _tell(error: CtxagentError, code: int) -> None:
 
 
 def guarded(run: Callable[[], int], tell: Callable[[CtxagentError, int], None] = _tell) -> NoReturn:
-    """Run a command and leave with its exit code. Errors go to `tell`, with that code; also a fault
-    of our own, so that there is never a traceback and never a result without a document."""
+    """Run a command and leave with its exit code. Errors go to `tell`, with that code and without
+    our keys; also a fault of our own, so that there is never a traceback and never a result without
+    a document."""
     try:
         code = run()
     except CtxagentError as error:
         code = error.exit_code
-        tell(error, code)
+        tell(_cleared(error), code)
     except KeyboardInterrupt:
         code = 130
         tell(CtxagentError("interrupted"), code)
     except BrokenPipeError:  # the reader of our output went away
         code = 1
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fall_silent()
     except Exception as error:
         code = 1
-        tell(_fault(error), code)
+        tell(_cleared(_fault(error)), code)
     sys.exit(code)
+
+
+def _cleared(error: CtxagentError) -> CtxagentError:
+    error.message, error.hint = map(_secrets().known_in, (error.message, error.hint))
+    return error
+
+
+def _fall_silent() -> None:
+    """What is still to be written to standard output has nowhere to go."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fault(error: Exception) -> CtxagentError:
     import traceback
 
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        _fall_silent()
+        return CtxagentError(f"cannot write: {error.strerror}", hint=NOT_LOST)
     *_, place = traceback.extract_tb(error.__traceback__)
     return CtxagentError(
         f"a fault of our own: {type(error).__name__}: {error} "
         f"({Path(place.filename).name}:{place.lineno})",
-        hint="Please report it. What was recorded is not lost: `ctxagent --continue` goes on.",
+        hint=f"Please report it. {NOT_LOST}",
     )
 
 
@@ -113,6 +141,10 @@ def choice_of(options: dict[str, Any]) -> Choice:
         raise UsageError("--resume names no session", hint="Give an id, or --continue.")
     if options["fork"] and not (newest or resume):
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
+    if options["wait"] and (options["fork"] or not (newest or resume)):
+        raise UsageError(
+            "--wait needs a session, and not a copy of one", hint="Add --continue or --resume ID."
+        )
     if options["origin"] is not None and not options["origin"].strip():
         raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
     if options["origin"] and (newest or resume):
@@ -169,7 +201,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
     if not options["origin"]:
         return ""
     from ..record.checkpoints import entries_at, points
-    from ..record.log import read
+    from ..record.log import Entries
     from ..recovery import recovered
 
     id, _, number = options["origin"].partition(":")
@@ -180,10 +212,10 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
     log = project.find(id)
     if number:
         entries = entries_at(log, int(number))
-    elif any(point.path for point in points(read(log).entries)):
+    elif any(point.path for point in points(Entries(log))):
         entries = entries_at(log)
     else:
-        entries = read(log).entries
+        entries = Entries(log)
     return recovered(entries, 3).text
 
 

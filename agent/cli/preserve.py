@@ -9,7 +9,7 @@ from ..errors import SessionError
 from .options import cwd_of, guarded, load, project_of, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from ..config import Loaded
     from ..record.entries import Entry
@@ -46,21 +46,19 @@ def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool)
     """
 
     def run() -> int:
-        from ..compaction.phases import current
         from ..compaction.preserve import missing
         from ..compose import policy_of
         from ..record.ledger import Ledger
         from ..ui import preserved
 
         loaded, ledger = load(options), Ledger()
-        entries = _newest(options, loaded)
-        for entry in entries:
+        for entry in _newest(options, loaded):
             ledger.add(entry)
         found = preserved.check(
             cwd_of(options),
             policy_of(loaded.settings).rules,
             ledger,
-            current(entries),
+            ledger.phase,
             section,
             create=create,
         )
@@ -70,11 +68,11 @@ def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool)
     guarded(run)
 
 
-def _newest(options: dict[str, Any], loaded: "Loaded") -> "Sequence[Entry]":
+def _newest(options: dict[str, Any], loaded: "Loaded") -> "Iterable[Entry]":
     """The entries of the newest session here; none when there is no session."""
-    from ..record.log import read
+    from ..record.log import Entries
 
     try:
-        return read(project_of(options, loaded).newest()).entries
+        return Entries(project_of(options, loaded).newest())
     except SessionError:
         return ()

@@ -44,13 +44,13 @@ def tell(passages: "Sequence[Passage]") -> None:
 
 def _tell_level(log: Path, number: int, as_json: bool) -> int:
     from ..context.tokens import estimate
-    from ..record.log import read
+    from ..record.log import Entries
     from ..recovery import recovered
 
-    reading = read(log)
-    for warning in reading.warnings:
+    warnings: list[str] = []
+    told = recovered(Entries(log, warnings), number, disk=True)
+    for warning in dict.fromkeys(warnings):
         say(f"warning: {warning}", err=True)
-    told = recovered(reading.entries, number, disk=True)
     if told.failure:
         say(f"warning: {told.failure}", err=True)
     if as_json:

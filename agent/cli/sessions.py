@@ -1,5 +1,6 @@
 """`ctxagent sessions`: list, show, export, fork and search sessions."""
 
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,12 +109,14 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
 def _export(options: dict[str, Any], id: str, format: "Format") -> None:
     def run() -> int:
         from ..record.export import export
+        from ..redaction import of as secrets_of
 
         loaded = load(options)
         log = project_of(options, loaded).find(id)
         window = loaded.settings.model.context_window
         scale = _scale(log, window) if format == "html" else None
-        say(export(log, format, scale=scale), nl=False)
+        redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
+        say(export(log, format, scale=scale, redact=redaction.entry), nl=False)
         return 0
 
     guarded(run)
@@ -125,10 +128,10 @@ def _scale(log: Path, window: int | None) -> "Scale | None":
     from ..model.base import known
     from ..record.entries import Session
     from ..record.export import Scale
-    from ..record.log import read
+    from ..record.log import Entries
 
     if window is None:
-        models = [entry.model for entry in read(log).entries if isinstance(entry, Session)]
+        models = [entry.model for entry in Entries(log) if isinstance(entry, Session)]
         row = known(models[-1]) if models else None
         window = row[0].window if row else None
     return Scale(window, LEVELS) if window else None

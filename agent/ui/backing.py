@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 class Opener(Protocol):
     """Opens a session: the one the command line asked for, or another; with `prior`, a fresh one
-    that is told so much of another. Raises CtxagentError."""
+    that is told so much of another; with `read_only`, one that another process may have. Raises
+    CtxagentError, SessionBusy when another process has it."""
 
     async def __call__(
         self,
@@ -26,6 +27,7 @@ class Opener(Protocol):
         resume: str | None = None,
         fork: bool = False,
         prior: str | None = None,
+        read_only: bool = False,
     ) -> "Loop": ...
 
 
@@ -48,7 +50,8 @@ class Backing:
     `sessions` gives the project's logs, newest first, `everywhere` those of all projects; `copy`
     copies one up to an entry; `settings` gives rows of key, value and origin, `checks` what was
     found wrong or right, `models` the models that are known and what each is; `set_model` changes a
-    conversation's model; `rules` are the files that a person's rules are kept in.
+    conversation's model; `rules` are the files that a person's rules are kept in. With `wait`
+    nobody is asked when another process has the session asked for: it is waited for.
     """
 
     open: Opener
@@ -64,3 +67,4 @@ class Backing:
     models: Callable[[], Sequence[Sequence[str]]] = list
     set_model: Callable[["Loop", str], None] = _keep_model
     rules: "RuleFiles | None" = None
+    wait: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import CtxagentError
 from ..events import Ask, Emit
 from ..record.checkout import branch
-from ..record.listing import last_exchange
+from ..record.listing import last_answer
 from . import mode, status
 from .backing import Backing
 from .commands import MODES
@@ -54,7 +54,12 @@ class Conversation:
         return self._loop.log.path.parent.name if self._loop else ""
 
     async def reopen(
-        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
+        self,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        prior: str | None = None,
+        read_only: bool = False,
     ) -> tuple[str, str] | None:
         """Go over to another one: the one asked for at the start, or as `Opener` says. Where it was
         left, as the last words and the answer to them; None for a fresh one and for a copy.
@@ -64,15 +69,17 @@ class Conversation:
         if not self._opening:
             self._opening, self._since = True, time.monotonic()
         try:
-            return await self._go_over(resume, fork, prior)
+            return await self._go_over(resume, fork, prior, read_only)
         finally:
             self._opening = False
 
     async def _go_over(
-        self, resume: str | None, fork: bool, prior: str | None
+        self, resume: str | None, fork: bool, prior: str | None, read_only: bool
     ) -> tuple[str, str] | None:
         opening = asyncio.ensure_future(
-            self._backing.open(self._emit, self._ask, resume=resume, fork=fork, prior=prior)
+            self._backing.open(
+                self._emit, self._ask, resume=resume, fork=fork, prior=prior, read_only=read_only
+            )
         )
         try:
             opened = await asyncio.shield(opening)
@@ -84,11 +91,12 @@ class Conversation:
         if left is not None:
             opened.approval.mode, opened.effort = left.approval.mode, left.effort
             await left.close()
-        if self._model:
+        if self._model and not read_only:
             self._backing.set_model(opened, self._model)
         if not opened.log.last_seq or fork:
             return None
-        return await asyncio.to_thread(lambda: last_exchange(opened.log.entries()))
+        since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
+        return said, await asyncio.to_thread(last_answer, opened.log.entries(), since)
 
     def set_model(self, id: str) -> None:
         self._backing.set_model(self.loop, id)
@@ -116,10 +124,10 @@ class Conversation:
             return [("", self._opening_for())]
         if self._loop is None:
             return [("", "no session is open")]
-        window = self._loop.measured()
+        window, sandbox = self._loop.measured(), self._loop.context.sandbox
         now = status.Status(
             model=self._loop.model.id,
-            mode=self._loop.approval.mode,
+            mode="read-only" if self._loop.log.refusal else self._loop.approval.mode,
             branch=self._branch,
             share=window.share,
             level=window.level,
@@ -128,6 +136,7 @@ class Conversation:
             jobs=self._jobs,
             effort=self._loop.effort or "",
             preparing=self._loop.engine.preparing,
+            unconfined=bool(sandbox and sandbox.absent),
         )
         return status.line(now, width)
 

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import SessionBusy
 from .backing import Backing
+from .busy import when_free, wish_of
 from .conversation import Conversation
 from .questions import Questions
 from .screen.base import Screen
+from .work import Work
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,8 +19,15 @@ if TYPE_CHECKING:
     from .transcript import Transcript
 
 
+READ_ONLY = (
+    "read-only: process {holder} goes on with it. /log, /context, /export and /recover look at it "
+    "as it was just now; /resume with its id again, /fork goes on in a copy"
+)
+
+
 class CommandDesk:
-    """`transcript` gives where things are printed, made at first use."""
+    """`transcript` gives where things are printed, made at first use; `work` is what runs, and can
+    be interrupted."""
 
     def __init__(
         self,
@@ -26,6 +36,7 @@ class CommandDesk:
         screen: Screen,
         questions: Questions,
         transcript: "Callable[[], Transcript]",
+        work: Work,
     ) -> None:
         self.cwd = backing.cwd
         self.sessions = backing.sessions
@@ -39,6 +50,9 @@ class CommandDesk:
         self.pick = screen.pick
         self.offer = screen.restore
         self.leave = screen.exit
+        self._wait = backing.wait
+        self._questions = questions
+        self._work = work
         self._copy = backing.copy
         self._checks = backing.checks
         self._conversation = conversation
@@ -70,9 +84,37 @@ class CommandDesk:
     ) -> None:
         from .look import render
 
-        left_at = await self._conversation.reopen(resume=resume, fork=fork, prior=prior)
+        try:
+            left_at = await self._conversation.reopen(resume=resume, fork=fork, prior=prior)
+        except SessionBusy as busy:
+            wait = self._wait and resume is None
+            settling = self._settle(busy, wait=wait)
+            left_at = await (settling if self._work.running else self._work.run(settling))
         if left_at:
             self._transcript().put("recap", render.recap(*left_at))
+
+    async def _settle(self, busy: SessionBusy, *, wait: bool) -> tuple[str, str] | None:
+        """Open what another process has, as the person wants it."""
+        from .look import render
+
+        if not wait:
+            self.put(render.notice("warning", busy.message))
+        wish = "wait" if wait else await wish_of(self._questions)
+        if wish == "fork":
+            return await self._conversation.reopen(resume=busy.session, fork=True)
+        if wish == "wait":
+            self.doing(f"waiting for process {busy.holder} to leave the session")
+            try:
+                return await when_free(lambda: self._conversation.reopen(resume=busy.session))
+            finally:
+                self.doing("")
+        if wish == "read":
+            left_at = await self._conversation.reopen(resume=busy.session, read_only=True)
+            self.put(render.notice("info", READ_ONLY.format(holder=busy.holder)))
+            return left_at
+        if not self._conversation.is_open:
+            self.leave()
+        return None
 
     def copy(self, upto: int) -> str:
         return self._copy(self.loop.log.path, upto).parent.name

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import errors
-from ..errors import CtxagentError
+from ..errors import CtxagentError, SessionBusy
 from ..events import (
     AgentFinished,
     AgentProgress,
@@ -31,6 +31,7 @@ from ..events import (
     Waiting,
 )
 from ..record.totals import Totals
+from .busy import when_free
 from .screen import signals
 from .subagents import Subagents
 from .visible import clean, fit
@@ -45,25 +46,36 @@ STATUS_CODES = {"ok": 0, "denied": 3, "limit": 4, "interrupted": INTERRUPTED}
 
 
 class Headless:
-    """Reads events and writes the result. `out` and `err` are the two standard streams.
+    """Reads events and writes the result. `out` and `err` are the two standard streams. With `wait`
+    a session that another process has is waited for.
 
     When the reader of `out` goes away, the run is interrupted; `err` may be read or not.
     """
 
-    def __init__(self, format: Format, out: TextIO, err: TextIO, *, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        format: Format,
+        out: TextIO,
+        err: TextIO,
+        *,
+        verbose: bool = False,
+        wait: bool = False,
+    ) -> None:
         self.format = format
         self.out = out
         self.err = err
         self.verbose = verbose
+        self.wait = wait
         self.started = time.monotonic()
         self._loop: Loop | None = None
         self._running: asyncio.Task[int] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._heard = True
         self._subagents = Subagents()
         self._told = False  # the result is written, and nothing may come after it
 
     def emit(self, event: Event) -> None:
-        if self.format == "stream-json" and self._heard:
+        if self.format == "stream-json" and self._heard and not self._told:
             try:
                 self._line(as_json(event))
             except BrokenPipeError:
@@ -116,12 +128,15 @@ class Headless:
                 return INTERRUPTED
 
     def _interrupt(self) -> None:
-        """Stop the turn. Once its result is written its jobs alone are to end, and they must."""
+        """Stop the turn. Once its result is written its jobs alone are to end, and they must; so
+        must a hook that is told of it."""
         if self._running is not None and not self._told:
             self._running.cancel()
+        elif self._leaving is not None:
+            self._leaving.cancel()
 
     async def _run(self, opener: Callable[[], "Loop"], task: str) -> int:
-        self._loop = opener()
+        self._loop = await self._opened(opener)
         try:
             finished = await self._loop.turn(task)
             if finished.status == "ok":
@@ -129,7 +144,23 @@ class Headless:
             await self._loop.engine.close()  # what a summary in preparation cost counts too
             return self._finish(finished)
         finally:
-            await self._loop.close()
+            self._leaving = asyncio.ensure_future(self._loop.close())
+            await asyncio.wait({self._leaving})
+            if not self._leaving.cancelled():
+                self._leaving.result()
+
+    async def _opened(self, opener: Callable[[], "Loop"]) -> "Loop":
+        try:
+            return opener()
+        except SessionBusy as busy:
+            if not self.wait:
+                raise
+            self._say(f"{busy.message}; waiting for it")
+
+        async def again() -> "Loop":
+            return opener()
+
+        return await when_free(again)
 
     def _finish(self, finished: TurnFinished) -> int:
         code = exit_code(finished)

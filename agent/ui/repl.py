@@ -15,6 +15,7 @@ from prompt_toolkit.input import Input
 
 from ..errors import CtxagentError, UsageError
 from ..events import Event, Notice, UserSaid
+from ..events import Waiting as WaitedFor
 from . import status
 from .backing import Backing
 from .commands import Command, Offer, fitting, parse
@@ -65,11 +66,17 @@ class Repl:
         )
         self.conversation = Conversation(backing, self.emit, self._questions.permission)
         self._desk = CommandDesk(
-            backing, self.conversation, self.screen, self._questions, self._transcript
+            backing,
+            self.conversation,
+            self.screen,
+            self._questions,
+            self._transcript,
+            self._work,
         )
         self._background = Background(self.screen.exit)  # a fault in it is raised by `run`
         self._watching = False
         self._scripted = False
+        self._ended = False  # nothing is drawn any more
         self._exit_code = 0
 
     async def run(self, script: Sequence[str] = (), *, pace: float = 0.0) -> int:
@@ -159,7 +166,7 @@ class Repl:
         from .look import render
 
         shown = self._transcript().live()
-        return [*shown, *([""] if words else []), *map(render.waiting, words)]
+        return [*shown, *([""] if words else []), *render.queue(words)]
 
     def status(self, width: int) -> list[status.Fragment]:
         return self.conversation.status(width)
@@ -177,6 +184,8 @@ class Repl:
         if isinstance(event, UserSaid):
             self._sending = ""
         self._transcript().show(event)
+        if self._ended and isinstance(event, WaitedFor) and event.what:
+            self.screen.greet(f"waiting for {event.what}")
         self.screen.touch()
 
     # The work.
@@ -305,6 +314,7 @@ class Repl:
             if self.conversation.is_open and not self._scripted:
                 await self._part(self.conversation.loop)
         finally:
+            self._ended = True
             await self.conversation.close()
 
     async def _part(self, loop: "Loop") -> None:

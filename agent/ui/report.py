@@ -3,7 +3,7 @@ event log and preserved intent, S3's metrics, and the preview of the next compac
 entries, so that it holds after a resume as it did live; no terminal is needed."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Reversible, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -33,31 +33,36 @@ ADVICE: "dict[Level, str]" = {  # S1 "Check Context Status", and where it is don
 }
 
 
-def last_miss(entries: Sequence[Entry]) -> str | None:
+def last_miss(entries: Reversible[Entry]) -> str | None:
     """Why the newest turn call that missed the prompt cache did; None when none has.
 
     A call missed when less than half of the prompt before it came from the cache, though the call
     before had it cached.
     """
-    calls = [
-        (entry, usage)
-        for entry in entries
-        if isinstance(entry, Assistant) and entry.purpose == "turn"
-        if (usage := Usage.from_json(entry.usage)).prompt > CACHEABLE
-    ]
-    for (before, had), (missed, got) in zip(calls[-2::-1], calls[:0:-1], strict=True):
-        if had.prompt > had.input and got.cache_read < had.prompt / 2:
-            return _why_missed(entries, before, missed)
+    missed, got = None, Usage()
+    for entry in reversed(entries):
+        if not isinstance(entry, Assistant) or entry.purpose != "turn":
+            continue
+        had = Usage.from_json(entry.usage)
+        if had.prompt <= CACHEABLE:
+            continue
+        if missed and had.prompt > had.input and got.cache_read < had.prompt / 2:
+            return _why_missed(entries, entry, missed)
+        missed, got = entry, had
     return None
 
 
-def _why_missed(entries: Sequence[Entry], before: Assistant, missed: Assistant) -> str:
-    between = [entry for entry in entries if before.seq < entry.seq < missed.seq]
-    for entry in reversed(between):
-        if edit := _edit(entry, before.seq):
-            return f"history was edited by #{entry.seq} ({edit})"
-    earlier = [entry for entry in entries if entry.seq < before.seq]
-    if _told(earlier) != _told([*earlier, *between]):
+def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) -> str:
+    opened: list[Entry] = []  # until then
+    edited = ""
+    for entry in entries:
+        if before.seq < entry.seq < missed.seq and (edit := _edit(entry, before.seq)):
+            edited = f"history was edited by #{entry.seq} ({edit})"
+        if isinstance(entry, Session) and entry.seq < missed.seq:
+            opened.append(entry)
+    if edited:
+        return edited
+    if _told(entry for entry in opened if entry.seq < before.seq) != _told(opened):
         return "the system prompt, tools or model changed"
     if _seconds(before.at, missed.at) > CACHE_LIFE:
         return "more than five minutes passed"
@@ -92,7 +97,7 @@ def _told(entries: Iterable[Entry]) -> tuple[object, object, object]:
 def _seconds(start: str, end: str) -> float:
     try:
         times = [datetime.fromisoformat(at).timestamp() for at in (start, end)]
-    except ValueError:  # an entry that was never given a time
+    except (ValueError, OverflowError):  # an entry that was never given a time, or an odd one
         return 0.0
     return times[1] - times[0]
 
@@ -334,7 +339,7 @@ def _call(planned: "Preview") -> str:
 def _time(at: str) -> str:
     try:
         return _stamp(datetime.fromisoformat(at))
-    except ValueError:  # an entry that was never given a time
+    except (ValueError, OverflowError):  # an entry that was never given a time, or an odd one
         return "–"
 
 

@@ -14,16 +14,19 @@ BAR = 8  # cells of the context bar
 LONGEST = 32  # cells of a branch
 SEPARATOR = " · "
 BYPASS = "bypass"
+OPEN = "no sandbox"
 # Which part stays longest, first of all that nothing is asked; the rest goes from the end.
 _STAYING = (
-    BYPASS, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort", "bar", "branch"
+    BYPASS, OPEN, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort", "bar",
+    "branch",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """What the line shows. `share` is that of the window, None while no session is open; with
-    `preparing` a summary is being written in the background."""
+    `preparing` a summary is being written in the background, `unconfined` are commands that should
+    run in a sandbox and cannot."""
 
     model: str
     mode: str = ""
@@ -35,6 +38,7 @@ class Status:
     jobs: int = 0
     effort: str = ""
     preparing: bool = False
+    unconfined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ def _parts(status: Status) -> list[_Part]:
     if status.mode:
         name = BYPASS if status.mode == BYPASS else "mode"
         parts.append(_Part(name, [(f"class:mode.{status.mode}", status.mode)]))
+    if status.unconfined:
+        parts.append(_Part(OPEN, [("class:mode.bypass", OPEN)]))
     if status.branch:
         parts.append(_Part("branch", [("", _cut(clean(status.branch), LONGEST))]))
     if status.share is not None:

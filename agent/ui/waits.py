@@ -21,6 +21,7 @@ class Waits:
     def enter(self, what: str, more: str = "", *, streams: bool = False) -> None:
         """From now on it is `what`, "" for nothing; `more` may change while it is the same. With
         `streams` each call is a sign of the model."""
+        what = " ".join(what.split())  # the model, or its server, may have put a line break there
         self._heard = self._clock()
         if what != self._what or self._again_at is not None:
             self._since = self._heard
@@ -30,7 +31,7 @@ class Waits:
     def again(self, what: str, why: str, seconds: float) -> None:
         """An attempt failed, and why; the next begins in so many seconds."""
         self.enter(what)
-        self._why = why
+        self._why = " ".join(why.split())
         self._again_at = self._clock() + seconds
 
     def line(self) -> str:

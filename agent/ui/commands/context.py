@@ -10,6 +10,8 @@ from . import offers
 from .registry import Desk, command
 
 if TYPE_CHECKING:
+    from collections.abc import Reversible
+
     from rich.console import RenderableType
 
     from ...compaction.acts import Act
@@ -66,7 +68,9 @@ async def _compact(desk: Desk, argument: str) -> None:
 
         planned = desk.loop.engine.preview()
         desk.put(render.verbatim(report.preview(planned, limit=LISTED)))
-    elif "--show" in flags:
+        return
+    desk.loop.log.check()
+    if "--show" in flags:
         await _compact_seen(desk, instructions)
     else:
         desk.doing(WRITING)
@@ -123,13 +127,13 @@ async def _uncompact(desk: Desk, argument: str) -> None:
     from ...compaction.engine import last_act
     from ..look import render
 
-    entries = await everything(desk.loop)
-    last, left = last_act(entries), desk.session
+    entries, left = desk.loop.log.entries(), desk.session
+    last = await asyncio.to_thread(last_act, entries)
     if last is None:
         raise CompactionFailed("there is no compaction to take back")
-    if later_turn(entries, last.seq):
+    if await asyncio.to_thread(later_turn, entries, last.seq):
         await desk.reopen(resume=desk.copy(last.seq))
-        entries = await everything(desk.loop)
+        entries = desk.loop.log.entries()
         note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
         desk.put(render.notice("info", note))
     desk.loop.engine.uncompact(entries)
@@ -155,21 +159,18 @@ async def _context(desk: Desk, argument: str) -> None:
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
     # What the turn that may be running changes is copied before the first await.
     window, reply, view = loop.measured(), loop.reply_room(), filling.still(loop.view)
-    entries = await everything(loop)
-    done = acts(entries)
+    entries = loop.log.entries()
+    done = await asyncio.to_thread(acts, entries)
     if argument == "status":
         counts, now = loop.totals.compaction, datetime.now(UTC)
-        text = report.status(window, done, marks(entries), counts, now)
+        others = await asyncio.to_thread(marks, entries)
+        text = report.status(window, done, others, counts, now)
         desk.put(render.inset(markdown.report(text)))
         return
     filled = await asyncio.to_thread(filling.fill, view, window, reply)
-    facts = [*_cache(loop, entries), *_outlook(loop, window)]
+    cached = await asyncio.to_thread(_cache, loop, entries)
+    facts = [*cached, *_outlook(loop, window)]
     desk.put(*_picture(filled), *_largest(filled), *_saved(done), "", *map(render.dim, facts))
-
-
-async def everything(loop: "Loop") -> "list[Entry]":
-    """All entries of the log, read aside: a long one takes its time."""
-    return await asyncio.to_thread(lambda: list(loop.log.entries()))
 
 
 def _picture(filled: "Filling") -> "list[RenderableType]":
@@ -229,7 +230,7 @@ def _saved(done: "list[Act]") -> "list[RenderableType]":
     return ["", render.table(rows, head=("layer", "saved", "acts"))] if rows else []
 
 
-def _cache(loop: "Loop", entries: "list[Entry]") -> list[str]:
+def _cache(loop: "Loop", entries: "Reversible[Entry]") -> list[str]:
     """How much of the prompts came from the cache, and why one did not."""
     from ...record.entries import Assistant, Usage
     from .. import report

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .context import everything
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ async def _cost(desk: Desk, argument: str) -> None:
     from ..look import render
 
     loop = desk.loop
-    found = await asyncio.to_thread(_bill, loop, await everything(loop))
+    found = await asyncio.to_thread(_bill, loop, loop.log.entries())
     totals, usage = found.totals, found.totals.usage
     price = "the model's price is not known"
     rows = [
@@ -45,14 +44,11 @@ async def _cost(desk: Desk, argument: str) -> None:
 
 def _bill(loop: "Loop", entries: "Iterable[Entry]") -> "Bill":
     from ...bill import bill
-    from ...errors import SessionError
-    from ...record.log import read
+    from ...record.log import Entries
 
     def log(agent: "Agent") -> "Iterable[Entry]":
-        try:
-            return read(loop.folder / agent.log).entries
-        except SessionError:
-            return ()
+        path = loop.folder / agent.log
+        return Entries(path) if path.is_file() else ()
 
     return bill(entries, log)
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from . import offers
-from .context import everything
 from .registry import Desk, command
 
 if TYPE_CHECKING:
@@ -30,16 +30,18 @@ async def _log(desk: Desk, argument: str) -> None:
     if argument and argument not in ("compaction", "stats"):
         desk.put(render.verbatim(await asyncio.to_thread(_whole, log, argument)))
         return
-    entries = await everything(desk.loop)
+    entries = log.entries()
     if argument == "compaction":
-        done, others = acts.acts(entries), acts.marks(entries)
+        done = await asyncio.to_thread(acts.acts, entries)
+        others = await asyncio.to_thread(acts.marks, entries)
         text = report.events(done, others, limit=report.RECENT)
         desk.put(render.inset(markdown.report(text)))
     elif argument == "stats":
-        text = report.metrics(metrics.measure(entries))
+        text = report.metrics(await asyncio.to_thread(metrics.measure, entries))
         desk.put(render.inset(markdown.report(text)))
     else:
-        rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in entries[-LOGGED:]]
+        newest = await asyncio.to_thread(lambda: [*islice(reversed(entries), LOGGED)])
+        rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in newest[::-1]]
         desk.put(render.table(rows, wrap=False), render.dim(str(log.path)))
 
 

@@ -155,7 +155,7 @@ def _sessions(desk: Desk, here: str) -> list[Offer]:
 def _points(loop: "Loop") -> list[Offer]:
     from ...record.checkpoints import points
 
-    found = points(list(loop.log.entries()))
+    found = points(loop.log.entries())
     return [(str(point.number), _short(point.words)) for point in reversed(found)]
 
 

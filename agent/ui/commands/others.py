@@ -31,7 +31,7 @@ async def _resume(desk: Desk, argument: str) -> None:
     elif argument.isdecimal() and int(argument) <= LISTED:
         listed = await asyncio.to_thread(_listed, desk)
         argument = next(islice((row.id for row in listed), int(argument) - 1, None), argument)
-    if desk.session == argument:
+    if desk.session == argument and not desk.loop.log.refusal:
         raise UsageError("this is the session you are in")
     await desk.reopen(resume=argument)
 

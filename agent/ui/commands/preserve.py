@@ -22,7 +22,6 @@ async def _rules(desk: Desk, argument: str) -> None:
     complete=offers.preserved,
 )
 async def _preserve(desk: Desk, argument: str) -> None:
-    from ...compaction.phases import current
     from .. import preserved
     from ..look import render
 
@@ -35,7 +34,7 @@ async def _preserve(desk: Desk, argument: str) -> None:
         desk.cwd,
         loop.policy.rules,
         loop.ledger,
-        current(loop.log.entries()),
+        loop.ledger.phase,
         "".join(names),
         create="--create" in words,
     )

@@ -19,7 +19,7 @@ async def _recover(desk: Desk, argument: str) -> None:
     if argument in ("1", "2", "3"):
         from ...recovery import recovered
 
-        entries = list(desk.loop.log.entries())
+        entries = desk.loop.log.entries()
         told = await asyncio.to_thread(recovered, entries, int(argument), disk=True)
         desk.put(*([render.dim(told.failure)] if told.failure else []), render.verbatim(told.text))
         return

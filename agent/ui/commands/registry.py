@@ -65,7 +65,7 @@ class Desk(Protocol):
         self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
         """Go over to another session; the one left stays on disk. With `prior`, to a fresh one that
-        is told so much of another."""
+        is told so much of another. When another process has it, the person says what to do."""
         ...
 
     def sessions(self) -> Sequence[Path]:

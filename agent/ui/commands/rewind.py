@@ -3,10 +3,11 @@ back to a turn or a checkpoint. The log is never cut: an earlier conversation go
 files as they are now are kept before they are touched."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Reversible, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ async def _checkpoint(desk: Desk, argument: str) -> None:
     loop = desk.loop
     if not loop.log.last_seq:
         raise UsageError("there is nothing to keep yet: this session is empty")
+    loop.log.check()
     words = " ".join(argument.split())
     desk.doing(LOOKING)
     try:
@@ -80,8 +82,8 @@ async def _rewind(desk: Desk, argument: str) -> None:
     from ...record.checkpoints import points
     from ..look import render
 
-    entries = list(desk.loop.log.entries())
-    found = points(entries)
+    desk.loop.log.check()
+    found = await asyncio.to_thread(points, desk.loop.log.entries())
     if not found and not argument:
         desk.put(render.dim("there is nothing to go back to yet: this session is empty"))
         return
@@ -93,7 +95,7 @@ async def _rewind(desk: Desk, argument: str) -> None:
     point, wish = _named(argument, found)
     desk.doing(LOOKING)
     try:
-        way = await _way(desk.loop, point, found, entries)
+        way = await _way(desk.loop, point, found)
     finally:
         desk.doing("")
     if wish and (fault := way.fault(wish)):
@@ -125,14 +127,9 @@ def _named(argument: str, found: "Sequence[Point]") -> "tuple[Point, str]":
     raise UsageError(f"there is no point {number}", hint="/rewind lists them.")
 
 
-async def _way(
-    loop: "Loop", point: "Point", found: "Sequence[Point]", entries: "Sequence[Entry]"
-) -> _Way:
-    from ...record.entries import Assistant
-
+async def _way(loop: "Loop", point: "Point", found: "Sequence[Point]") -> _Way:
     turns = sum(not other.path and other.seq >= point.seq for other in found)
-    later = (e for e in entries if isinstance(e, Assistant) and e.purpose == "turn")
-    on = turns or any(entry.seq > point.seq for entry in later)
+    on = turns or await asyncio.to_thread(_has_replied, loop.log.entries(), point.seq)
     talk = "" if on else "the conversation has not gone on since"
     if not point.changed:
         return _Way(point, turns, talk, "nothing that was done here has changed files since")
@@ -143,6 +140,14 @@ async def _way(
         return _Way(point, turns, talk, f"the files cannot go back: {why}")
     files = "" if difference.changes else "the files are as they were then"
     return _Way(point, turns, talk, files, difference)
+
+
+def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
+    """Whether the agent has said or done something since an entry."""
+    from ...record.entries import Assistant
+
+    later = takewhile(lambda entry: entry.seq > since, reversed(entries))
+    return any(isinstance(entry, Assistant) and entry.purpose == "turn" for entry in later)
 
 
 def _show(desk: Desk, way: _Way) -> None:
@@ -331,6 +336,6 @@ def _when(at: str) -> str:
     """The time of day, with the day if that is another."""
     try:
         then = datetime.fromisoformat(at).astimezone()
-    except ValueError:  # an entry that was never given a time
+    except (ValueError, OverflowError):  # an entry that was never given a time, or an odd one
         return "–"
     return f"{then:%H:%M}" if then.date() == datetime.now().date() else f"{then:%d %b %H:%M}"

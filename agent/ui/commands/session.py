@@ -49,14 +49,15 @@ async def _help(desk: Desk, argument: str) -> None:
 @command("a fresh session, told where this one stood")
 async def _clear(desk: Desk, argument: str) -> None:
     """S3 "Manual Triggers": a full reset, with the first level of recovery."""
-    from ...recovery import level
+    from ...recovery import told_of
     from ..look import render
 
-    entries = await asyncio.to_thread(lambda: list(desk.loop.log.entries()))
-    prior, left = level(entries, 1), desk.session
+    loop, left = desk.loop, desk.session
+    prior = told_of(loop.ledger, loop.view.summary, 1)
+    more = f"\nall of it: /resume {left}" if loop.log.path.exists() else ""  # it may be gone
     await desk.reopen(prior=prior)
     if prior:
-        desk.put(render.dim(f"handed over:\n{prior}\nall of it: /resume {left}"))
+        desk.put(render.dim(f"handed over:\n{prior}{more}"))
 
 
 @command("the agent's list of things to do", anytime=True)
@@ -81,7 +82,8 @@ async def _export(desk: Desk, argument: str) -> None:
     desk.doing(f"writing {name}")
     if format == "html":
         scale = Scale((await desk.loop.window()).size, LEVELS)
-    text = await asyncio.to_thread(export, log, format, scale=scale)
+    redact = desk.loop.log.redact
+    text = await asyncio.to_thread(export, log, format, scale=scale, redact=redact)
     path = await asyncio.to_thread(_write_new, desk.cwd, name, text)
     desk.put(render.dim(f"written to {path}"))
 
@@ -91,23 +93,23 @@ async def _diff(desk: Desk, argument: str) -> None:
     from ..look import diffs, render
 
     if argument:
-        code, changes, problem = await _git(desk.cwd, *_DIFF, "HEAD", "--", argument)
+        code, changes, problem = await _git(desk, *_DIFF, "HEAD", "--", argument)
         if code:
             raise CtxagentError(f"git diff: {problem}")
         desk.put(diffs.diff(changes) if changes else render.dim(f"{argument}: nothing has changed"))
         return
-    code, _, problem = await _git(desk.cwd, "rev-parse", "--verify", "--quiet", "HEAD")
+    code, _, problem = await _git(desk, "rev-parse", "--verify", "--quiet", "HEAD")
     if code == 1:
-        _, listed, _ = await _git(desk.cwd, "ls-files", "-co", "--exclude-standard")
+        _, listed, _ = await _git(desk, "ls-files", "-co", "--exclude-standard")
         names = listed.splitlines()
         more = [f"… +{len(names) - FILES:,} files"] if len(names) > FILES else []
         desk.put(render.dim("\n".join(["no commits yet; the files:", *names[:FILES], *more])))
         return
     if not code:
-        code, changes, problem = await _git(desk.cwd, *_DIFF, "--stat", "--patch", "HEAD")
+        code, changes, problem = await _git(desk, *_DIFF, "--stat", "--patch", "HEAD")
     if code:
         raise CtxagentError(f"git diff: {problem}")
-    _, listed, _ = await _git(desk.cwd, "ls-files", "-o", "--exclude-standard")
+    _, listed, _ = await _git(desk, "ls-files", "-o", "--exclude-standard")
     new = listed.splitlines()
     stat, *files = re.split(r"^(?=diff --git )", changes, flags=re.MULTILINE)
     lines = [stat.rstrip("\n"), *(f" {name} (new)" for name in new[:FILES])]
@@ -121,14 +123,16 @@ async def _quit(desk: Desk, argument: str) -> None:
     desk.leave()
 
 
-async def _git(cwd: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run git; exit code, output, errors. Raises CtxagentError where there is no git."""
+async def _git(desk: Desk, *arguments: str) -> tuple[int, str, str]:
+    """Run git as tools run it, without keys; exit code, output, errors. Raises CtxagentError where
+    there is no git."""
     # The repository's own settings can name programs; these are not run.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
     try:
         process = await asyncio.create_subprocess_exec(
             *("git", *safe, *arguments),
-            cwd=cwd,
+            cwd=desk.cwd,
+            env=desk.loop.context.env,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -145,8 +149,12 @@ def _write_new(cwd: Path, name: Path, text: str) -> Path:
     path = cwd / name.expanduser()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except OSError:  # a part of it would be in the way of the next try
+            path.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise UsageError(f"{path} exists", hint="Give another name: /export FILE") from None
     except OSError as error:

@@ -75,7 +75,9 @@ async def _permissions(desk: Desk, argument: str) -> None:
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
         approval.mode = mode
-    desk.put(render.table([("mode", approval.mode, ""), *_rules(desk)]))
+    sandbox = desk.loop.context.sandbox
+    confined = ("sandbox", sandbox.describe() if sandbox else "off", "")
+    desk.put(render.table([("mode", approval.mode, ""), confined, *_rules(desk)]))
 
 
 def _rules(desk: Desk) -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ async def _phase(desk: Desk, argument: str) -> None:
     from ..look import render
 
     loop = desk.loop
-    old, new = phases.current(loop.log.entries()), argument.strip().lower()
+    old, new = loop.ledger.phase, argument.strip().lower()
     if not new:
         desk.put(render.dim(_told(phases.form(old)) if old else "no phase is set"))
         desk.put(render.dim(f"/phase NAME changes it: {', '.join(phases.PHASES)}, or any other"))

@@ -33,6 +33,7 @@ async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
 async def _edited(text: str, command: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="ctxagent-") as folder:
         path = Path(folder) / "summary.md"
+        path.touch(mode=0o600)
         path.write_text(text, "utf-8", errors="replace")
         try:
             process = await asyncio.create_subprocess_exec(*command, str(path))

@@ -2,30 +2,37 @@
 
 Sessions side by side add to the same file, one entry at a time, and none takes away another's. The
 file stays within a bound: past it the oldest entries go. A file that cannot be written costs the
-history, never the words.
+history, never the words; that is told once.
 """
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 
+from ...errors import CtxagentError
+from ...record.lock import make_private
 from .pasted import Pasted
 
 MOST = 4 << 20  # bytes of the file past which it is cut to half of that
 
 
 class ProjectHistory(FileHistory):
-    """Kept is what stands behind the marks of `pasted`."""
+    """Kept is what stands behind the marks of `pasted`, without our keys. `tell` is given what
+    keeps it from being kept."""
 
-    def __init__(self, path: Path, pasted: Pasted) -> None:
+    def __init__(
+        self, path: Path, pasted: Pasted, tell: Callable[[CtxagentError], None] | None = None
+    ) -> None:
         super().__init__(str(path))
         self._path = path
         self._pasted = pasted
+        self._tell = tell
 
     def load_history_strings(self) -> Iterable[str]:
         before = ""
@@ -36,30 +43,47 @@ class ProjectHistory(FileHistory):
                 before = words
 
     def store_string(self, string: str) -> None:
-        words = self._pasted.unfold(string).encode(errors="replace")
+        from ...redaction import of
+
+        words = of(os.environ).known_in(self._pasted.unfold(string)).encode(errors="replace")
         head = f"\n# {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n".encode()
         entry = head + b"".join(b"+%b\n" % line for line in words.split(b"\n"))
         if len(entry) > MOST // 2:
             return
-        with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
+        try:
+            self._store(entry)
+        except OSError as error:
+            if self._tell:
+                told = f"what is typed is not kept for later: {self._path}: {error.strerror}"
+                self._tell(CtxagentError(told))
+            self._tell = None
+
+    def _store(self, entry: bytes) -> None:
+        """Add an entry whole, or leave the file as it was. Raises OSError."""
+        make_private(self._path.parent)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with suppress(OSError):  # where there are no locks, two at once may lose one
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if os.fstat(file).st_size + len(entry) > MOST:
-                    self._cut(file)
-                os.write(file, entry)
-            finally:
-                os.close(file)
+            size = os.fstat(file).st_size
+            if size + len(entry) > MOST:
+                size = self._cut(file, size)
+            if os.pwrite(file, entry, size) < len(entry):
+                os.ftruncate(file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(file)
 
-    def _cut(self, file: int) -> None:
-        """Leave the newest entries, in the same file: others may have it open."""
-        size = os.fstat(file).st_size
+    def _cut(self, file: int, size: int) -> int:
+        """Leave the newest entries, in the same file: others may have it open. They take the place
+        of the oldest before anything goes, so that no room is needed. How long it is then."""
         newest = os.pread(file, MOST // 2, max(0, size - MOST // 2))
-        os.ftruncate(file, 0)
-        os.write(file, newest[newest.find(b"\n# ") :])
+        newest = newest[newest.find(b"\n# ") :]
+        os.pwrite(file, newest, 0)
+        os.ftruncate(file, len(newest))
+        return len(newest)
 
 
-def history_of(path: Path | None, pasted: Pasted) -> History:
+def history_of(path: Path | None, pasted: Pasted, tell: Callable[[CtxagentError], None]) -> History:
     """The history in a file, read in the background; without one, that of this run."""
-    return ThreadedHistory(ProjectHistory(path, pasted)) if path else InMemoryHistory()
+    return ThreadedHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()

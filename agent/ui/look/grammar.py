@@ -13,7 +13,7 @@ NUMBER = re.compile(r"(\d{1,9})[.)](\s+|$)")
 TASK = re.compile(r"\[([ xX])\]\s+")
 RULE = re.compile(r"(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
 UNDERLINE = re.compile(r"(={3,}|-{3,})\s*$")
-COLUMNS = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
+COLUMNS = re.compile(r"\|?\s*+:?-+:?\s*+(\|\s*+:?-+:?\s*+)*\|?\s*+$")
 VERBATIM = re.compile(r"\$\$|\\\[|<(?:/?[a-zA-Z][\w-]*(?=[\s/>]|$)|!--)")
 SENTENCE = re.compile(r"[.!?:;]\s|[。！？]|\n")
 MARKS = re.compile(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # of which it is open what they will be

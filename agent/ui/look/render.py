@@ -26,6 +26,7 @@ NARROW = 80  # columns that a table of many cells needs
 LINE = 1_000  # characters that no line of a terminal holds
 SAID, ANSWERED = 3, 7  # lines of what was said last, where a session goes on
 WORDS, WAITING = 30, 5  # lines of what is said now, and of what waits to be sent
+MOST_WAITING = 8  # words that are shown of those that wait
 
 _FIGURE = re.compile(r"[<$]?[\d,.]+[%kM]?|not known")
 _BLANK_END = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -68,6 +69,14 @@ def words(text: str) -> RenderableType:
 def waiting(text: str) -> RenderableType:
     """Words that wait to be sent, by their beginning: they are painted again and again."""
     return _hanging("❯ ", Text(_begun(text, WAITING), style="dim"), "dim")
+
+
+def queue(words: Sequence[str]) -> list[RenderableType]:
+    """All that waits to be sent: the newest of it, and how much stands before that."""
+    before = len(words) - MOST_WAITING
+    told = f"  {before:,} more wait before these"
+    head: list[RenderableType] = [Text(told, style="dim")] if before > 0 else []
+    return [*head, *map(waiting, words[-MOST_WAITING:])]
 
 
 def recap(said: str, answer: str) -> RenderableType:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 BACK = "\x1b"  # Esc, as an answer: to what was asked before
-INSTANT = "yaencfbspu"  # keys that a question may take for an answer
+INSTANT = "yaencfbspurwl"  # keys that a question may take for an answer
 
 Choices = Callable[[str], str]  # what may be answered, for what is typed so far
 

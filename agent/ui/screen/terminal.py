@@ -77,7 +77,7 @@ class Terminal:
         self._completer = WordsCompleter(host, cwd)
         self.words = Buffer(
             multiline=True,
-            history=history_of(history, self.pasted),
+            history=history_of(history, self.pasted, host.tell),
             completer=self._completer,
             complete_while_typing=True,
             on_text_changed=self._typed,

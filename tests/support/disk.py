@@ -1,0 +1,80 @@
+"""A file system of its own, of a few kilobytes, that can be filled and made read-only: what a full
+disk does, without a mock. It is mounted in a mount namespace that lives as long as the test. And a
+C library some calls of which fail, as on file systems that cannot be had here."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_HOLD = 'mount -t tmpfs -o size="$1",mode=700 none "$0" && echo mounted && exec cat'
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """`folder` is where it is mounted, for a command that runs `inside`; `path` is the same place
+    for everybody else."""
+
+    folder: Path
+    holder: int
+
+    @property
+    def path(self) -> Path:
+        return Path(f"/proc/{self.holder}/root") / self.folder.relative_to("/")
+
+    def inside(self, command: Sequence[str], cwd: Path) -> list[str]:
+        """The command that runs another one where the disk is mounted."""
+        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        enter = ["nsenter", "--target", str(self.holder), "--mount", *user]
+        return [*enter, "sh", "-c", 'cd "$0" && exec "$@"', str(cwd), *command]
+
+    def fill(self, name: str = "filler", *, but: int = 0) -> None:
+        """Leave only `but` bytes of room, rounded up to pages."""
+        with (self.path / name).open("ab", buffering=0) as file:
+            with suppress(OSError):
+                while file.write(bytes(1 << 12)):
+                    pass
+            file.truncate(max(0, file.tell() // 4_096 * 4_096 - but))
+
+    def free(self, name: str = "filler") -> None:
+        (self.path / name).unlink()
+
+    def remount(self, how: str) -> None:
+        """Make it read-only ("ro") or writable again ("rw")."""
+        command = ["mount", "-o", f"remount,{how}", str(self.folder)]
+        subprocess.run(self.inside(command, Path("/")), check=True)
+
+
+@contextmanager
+def small_disk(folder: Path, size: int = 256 << 10) -> Iterator[Disk]:
+    """A disk of `size` bytes at `folder`. Skips the test where nothing can be mounted."""
+    folder.mkdir(exist_ok=True)
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", "--mount", *user, "sh", "-c", _HOLD, str(folder), str(size)]
+    try:
+        holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        pytest.skip("there is no unshare")
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        if holder.stdout.readline() != b"mounted\n":
+            pytest.skip("no file system can be mounted here")
+        try:
+            yield Disk(folder, holder.pid)
+        finally:
+            holder.stdin.close()
+
+
+def shimmed(folder: Path, source: str) -> dict[str, str]:
+    """An environment in which calls of the C library are those of `source`."""
+    library = folder / "shim.so"
+    compiler = ["gcc", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-"]
+    subprocess.run(compiler, input=source, text=True, check=True)
+    return {**os.environ, "LD_PRELOAD": str(library)}
