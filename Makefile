@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench screens clean
+.PHONY: demo test lint bench soak screens clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -27,7 +27,12 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/recall.py
 	$(BIN)/python benchmarks/nothing_lost.py
 	$(BIN)/python benchmarks/sessions.py
+	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/markdown.py
+	$(BIN)/python benchmarks/limits.py
+
+soak: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.soak --kills 1000
 
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.scenes docs/screens

@@ -1,0 +1,189 @@
+"""What a killed process left behind is ended, found, recorded and told."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.aftermath import aftermath
+from ctxagent.agent.compose import every_tool
+from ctxagent.agent.record.entries import (
+    Assistant,
+    Checkpoint,
+    End,
+    Entry,
+    Note,
+    Session,
+    ToolResult,
+    User,
+)
+from ctxagent.agent.record.ledger import Ledger
+from ctxagent.agent.record.log import Log
+from ctxagent.agent.record.worktree import WorkTree
+from ctxagent.tools import leftovers
+from ctxagent.tools.process import MARK
+
+from .support.history import called
+
+ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+ID = "20260101-000000-0000aa"
+TOOLS = every_tool([])
+
+
+class Left:
+    """A session as a killed process leaves it: a log, and the files of its project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        self.project.mkdir()
+        (self.project / "old.txt").write_text("old\n")
+        subprocess.run(["git", "init", "-q"], cwd=self.project, env=ENV, check=True)
+        # A name of its own: other tests look for what is left running at the same time.
+        self.log = Log.create(folder / "state" / "sessions" / f"{ID}{os.getpid()}" / "log.jsonl")
+        session = self.log.path.parent
+        self.tree = WorkTree(
+            self.project, store=folder / "state" / "worktree.git",
+            index=session / "worktree.index", env=ENV,
+        )  # fmt: skip
+        self.ledger = Ledger()
+        self.add(Session(id=session.name, cwd=str(self.project), version="1", model="m"))
+        self.add(User(content="go"))
+        self.numbers: dict[str, int] = {}
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def add(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.ledger.add(self.log.append(entry))
+
+    def snapshot(self) -> None:
+        tree = self.tree.snapshot("1").tree
+        assert tree is not None
+        self.add(Checkpoint(number=1, path="", snapshot=tree, trigger="turn"))
+
+    def call(self, id: str, name: str = "Bash", command: str = "make") -> None:
+        use = called(id, name, {"command": command})
+        self.add(Assistant(content=[use], usage={}, stop_reason="tool_use", model="m"))
+        self.numbers[id] = self.log.last_seq + 1
+
+    def start(self, id: str, command: str = "echo up; sleep 300 & wait") -> None:
+        """Something that runs as a call would have it."""
+        session, number = self.log.path.parent.name, self.numbers[id]
+        env = leftovers.named(ENV, leftovers.call_name(session, number, id))
+        process = subprocess.Popen(
+            ["sh", "-c", command], env=env, start_new_session=True, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        self.running.append(process)
+
+    def after(self) -> list[Entry]:
+        return aftermath(self.log.path, self.ledger, self.tree, TOOLS, ())
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Iterator[Left]:
+    made = Left(tmp_path)
+    yield made
+    made.log.close()
+    for process in made.running:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def test_what_an_unfinished_call_changed_is_known_to_the_ledger(left: Left) -> None:
+    left.call("one")
+    left.snapshot()
+    (left.project / "told.txt").write_text("told\n")
+    row = {"path": str(left.project / "told.txt"), "action": "created"}
+    told = subprocess.run(
+        ["git", "hash-object", "told.txt"], cwd=left.project, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    blob = told.stdout.strip()
+    left.add(ToolResult(tool_use_id="one", content="", details={"changes": [row | {"blob": blob}]}))
+    left.call("two")
+    (left.project / "new.txt").write_text("new\n")
+    (left.project / "old.txt").unlink()
+    note, words = left.after()
+    assert isinstance(note, Note)
+    assert isinstance(words, User)
+    assert note.data["calls"] == ["two"]
+    assert {row["path"]: row["action"] for row in note.data["changes"]} == {
+        str(left.project / "new.txt"): "created",
+        str(left.project / "old.txt"): "deleted",
+    }
+    assert "- created new.txt" in str(words.content)
+    left.add(note, words)
+    assert set(left.ledger.files) == {"told.txt", "new.txt", "old.txt"}
+    assert left.ledger.files["old.txt"].tool == "a call that was cut short"
+    assert left.after() == []  # it is told once
+
+
+def test_a_turn_that_ended_leaves_nothing_to_find(left: Left) -> None:
+    left.call("one")
+    left.snapshot()
+    left.add(ToolResult(tool_use_id="one", content=""), End(status="ok"))
+    (left.project / "by-hand.txt").write_text("mine\n")
+    assert left.after() == []
+
+
+def test_a_call_that_only_reads_changes_nothing(left: Left) -> None:
+    left.snapshot()
+    left.call("one", "Read")
+    (left.project / "by-hand.txt").write_text("mine\n")
+    assert left.after() == []
+
+
+def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
+    left.call("one", command="make serve")
+    left.start("one")
+    note, words = left.after()
+    assert isinstance(note, Note)
+    assert isinstance(words, User)
+    assert note.data["ended"] == ["make serve"]
+    assert "- make serve" in str(words.content)
+    assert left.running[0].wait(10) != 0
+    left.add(note, words)
+    assert left.after() == []
+
+
+def test_what_does_not_listen_is_killed(left: Left) -> None:
+    left.call("one")
+    left.start("one", "trap '' TERM; echo up; while :; do sleep 1; done")
+    assert len(left.after()) == 2
+    assert left.running[0].wait(10) == -9
+
+
+def test_a_job_is_ended_and_what_a_finished_call_left_on_purpose_is_not(left: Left) -> None:
+    left.call("one", command="run the server")
+    details = {"job": "job-1", "command": "run the server"}
+    left.add(ToolResult(tool_use_id="one", content="", details=details))
+    left.call("two", command="start a daemon")
+    left.add(ToolResult(tool_use_id="two", content=""), End(status="ok"))
+    left.start("one")
+    left.start("two")
+    note, _ = left.after()
+    assert isinstance(note, Note)
+    assert note.data["ended"] == ["run the server"]
+    assert left.running[0].wait(10) != 0
+    assert left.running[1].poll() is None
+
+
+def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:
+    from .test_execution_changes import Bench
+
+    bench = Bench(left.project / "inner")
+
+    async def run() -> None:
+        use = called("x:/\n y", "Bash", {"command": f"echo ${MARK}"})
+        await bench.execution.run([use], {}, False)
+
+    asyncio.run(run())
+    (result,) = (e for e in bench.log.entries() if isinstance(e, ToolResult))
+    name, _, _ = str(result.content).partition(":")
+    assert name == leftovers.call_name("s", 2, "x:/\n y")
