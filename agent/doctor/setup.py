@@ -1,29 +1,19 @@
-"""Doctor: looks at the set-up, or at one session's log, and says what it found. Changes nothing."""
+"""What the program needs, and what it can use."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
-from .config import Loaded
-from .context import tokens
-from .context.view import fold
-from .context.wire import UNKNOWN_OUTCOME, messages
-from .errors import conceal
-from .record.log import read
+from ...tools.sandbox import probe
+from ..config import Loaded
+from ..context import tokens
+from ..errors import conceal
+from ..settings.effects import SandboxSettings
+from .finding import Finding
 
 FETCHING = 60  # seconds for a download
-
-
-class Finding(NamedTuple):
-    """One thing looked at. `ok` is False for what keeps the program from working."""
-
-    what: str
-    found: str
-    ok: bool = True
 
 
 def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
@@ -40,6 +30,7 @@ def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
             bool(key) or settings.model.id.startswith("scripted:"),
         ),
         _writable(state),
+        _sandbox(settings.sandbox),
         Finding("git", shutil.which("git") or "not found: no branch and status for the model"),
         Finding("ripgrep", shutil.which("rg") or "not found: Grep searches in Python, slower"),
         Finding(
@@ -65,23 +56,15 @@ def fetch() -> Finding:
     return Finding("tokenizer", f"{tokens.vocabulary()}")
 
 
-def check_session(log: Path) -> list[Finding]:
-    """A session's log: its lines, its entries, and whether a request can be made of it."""
-    reading = read(log)
-    torn = log.stat().st_size - reading.whole
-    kinds = Counter(entry.kind for entry in reading.entries)
-    sent = messages(fold(reading.entries).items)
-    unanswered = sum(
-        block.get("content") == UNKNOWN_OUTCOME for message in sent for block in message["content"]
-    )
-    return [
-        Finding("log", str(log)),
-        Finding("entries", ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "none"),
-        Finding("lines skipped", "; ".join(reading.warnings) or "none", not reading.warnings),
-        Finding("torn tail", f"{torn} bytes, cut off at the next opening" if torn else "none"),
-        Finding("calls without a result", str(unanswered)),
-        Finding("next request", f"{len(sent)} messages"),
-    ]
+def _sandbox(chosen: SandboxSettings) -> Finding:
+    """Whether commands are confined, and what keeps them from being so."""
+    if chosen.mode == "off":
+        return Finding("sandbox", "off: commands run with all that you may do")
+    network = "with the network" if chosen.network else "without a network"
+    found = probe(str(Path.cwd()), chosen.network)
+    if found.absent:
+        return Finding("sandbox", f"none: {found.absent}", chosen.mode == "auto")
+    return Finding("sandbox", f"{found.path}, {network}")
 
 
 def _writable(state: Path) -> Finding:

@@ -1,0 +1,148 @@
+"""The lines of a log as they lie on disk, and what is left of those that are no entries.
+
+A line that cannot be read as it stands may still hold an entry: between NULs, with some bytes that
+are no UTF-8, cut off after its first fields, or written into the middle of another one. What is
+taken from such a line is never guessed: each field is there whole or left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import SessionError
+from ..record.entries import VERSION, Assistant, Entry, decode
+from ..record.log import line_of, parse
+
+_HEAD = re.compile(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
+_PLAIN = re.compile(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
+_TELLING = {"user": "source", "assistant": "purpose"}  # without it, it may be another's words
+# A reply is worth keeping without these.
+_SPARE: dict[str, Any] = {"usage": {}, "stop_reason": None, "model": ""}
+THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. `reason` says why it cannot be read as it stands, "" when it can; `entries` are
+    what it holds or what is left of it. `plain` is False for one that is written otherwise than
+    the log writes it, so that it is not found by its number."""
+
+    number: int
+    offset: int
+    raw: bytes
+    entries: tuple[Entry, ...]
+    reason: str = ""
+    plain: bool = True
+    version: int = VERSION
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of a log, one at a time. Raises SessionError when it cannot be read."""
+    offset = 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                yield _line(number, offset, raw)
+                offset += len(raw)
+    except OSError as error:
+        raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
+
+
+def _line(number: int, offset: int, raw: bytes) -> Line:
+    try:
+        entry = parse(raw)
+    except ValueError as error:
+        reason = _reason(raw, error)
+        return Line(number, offset, raw, _left_of(raw), reason)
+    if not raw.endswith(b"\n"):
+        reason = "cut off: it is whole but for its line end"
+        return Line(number, offset, raw, (entry,), reason)
+    head = _PLAIN.match(raw)
+    version = int(head[1]) if head else VERSION
+    return Line(number, offset, raw, (entry,), "", head is not None, version)
+
+
+def _reason(raw: bytes, error: ValueError) -> str:
+    """Why a line is no entry, in words for a person."""
+    if nuls := raw.count(b"\0"):
+        return f"{nuls:,} NUL bytes in it, as a disk leaves them that lost power"
+    if not raw.strip():
+        return "it is empty"
+    if not raw.endswith(b"\n"):
+        return f"cut off after {len(raw):,} bytes"
+    if isinstance(error, UnicodeDecodeError):
+        return f"bytes that are no UTF-8, from byte {error.start:,} on"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at character {error.pos:,} of {len(raw):,}"
+    return f"not an entry: {error}"
+
+
+def _left_of(raw: bytes) -> tuple[Entry, ...]:
+    """The entries that can be made of a broken line. Of one that is not as it was written no
+    thinking is left: a server takes that back byte for byte or not at all."""
+    text = raw.decode("utf-8", "replace").replace("\0", "")
+    starts = [found.start() for found in _HEAD.finditer(text)] or [0]
+    pieces = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))
+    entries = (_entry(_fields(piece)) for piece in pieces)
+    return tuple(
+        entry if is_written(entry, raw) else without_thinking(entry) for entry in entries if entry
+    )
+
+
+def is_written(entry: Entry, raw: bytes) -> bool:
+    """Whether some bytes hold an entry just as the log writes it."""
+    return line_of(entry).strip() in raw
+
+
+def without_thinking(entry: Entry) -> Entry:
+    if not isinstance(entry, Assistant):
+        return entry
+    kept = [block for block in entry.content if block.get("type") not in THINKING]
+    return replace(entry, content=kept)
+
+
+def thinks(entry: Entry) -> bool:
+    return isinstance(entry, Assistant) and without_thinking(entry) != entry
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """The fields of an object's text that are whole, up to the first that is not."""
+    decoder = json.JSONDecoder()
+    found: dict[str, Any] = {}
+    place = text.find("{") + 1
+    try:
+        while place:
+            name, place = decoder.raw_decode(text, _past(text, place, " \t\r\n"))
+            place = _past(text, place, " \t\r\n:")
+            value, place = decoder.raw_decode(text, place)
+            if not isinstance(name, str) or (place == len(text) and isinstance(value, float | int)):
+                break  # a number that ends the text may have gone on
+            found[name] = value
+            place = _past(text, place, " \t\r\n,")
+    except (ValueError, RecursionError):
+        pass
+    return found
+
+
+def _past(text: str, place: int, characters: str) -> int:
+    while place < len(text) and text[place] in characters:
+        place += 1
+    return place
+
+
+def _entry(given: dict[str, Any]) -> Entry | None:
+    """The entry of these fields, or of all but one that does not fit; None where there is none, or
+    where it could be taken for another than it is."""
+    kind = given.get("kind")
+    if not isinstance(kind, str) or _TELLING.get(kind, "kind") not in given:
+        return None
+    least = _SPARE if kind == Assistant.kind else {}
+    for name in ("", *given):
+        try:
+            return decode({**least, **{k: v for k, v in given.items() if k != name}})
+        except (ValueError, RecursionError):
+            continue
+    return None

@@ -1,0 +1,49 @@
+"""Sizes that nobody plans for: how long each takes, and how much memory.
+
+Each case of `tests/support/limits.py` in a process of its own, with real tools; a scripted model
+where there must be one. Names of cases as arguments run those alone.
+"""
+
+import sys
+
+import measure
+
+from ctxagent.tests.support.limits import measured
+
+SIZES = {
+    "calls of a session": 10_000,
+    "calls in one message": 2_000,
+    "output of lines": 100,
+    "output in one line": 100,
+    "output redrawn": 100,
+    "output of escapes": 100,
+    "files for Glob": 50_000,
+    "files for Glob in a work tree": 50_000,
+    "files in one folder for Glob": 100_000,
+    "files for Grep": 50_000,
+    "files for Grep without ripgrep": 50_000,
+    "folders within folders": 1_500,
+    "MB of one line": 5,
+    "MB of an argument": 5,
+    "MB of a streamed line": 5,
+    "MB pasted": 5,
+    "MB of instructions": 50,
+    "MB of a log with a line torn in the middle": 100,
+    "pins": 1_000,
+    "words that wait": 10_000,
+}
+
+
+def main() -> None:
+    wanted = [f"{name}={SIZES[name]}" for name in sys.argv[1:] or SIZES]
+    rows = {
+        f"{found['size']:,} {name}": {
+            key: value for key, value in found.items() if isinstance(value, int | float)
+        }
+        for name, found in measured(wanted).items()
+    }
+    measure.report("limits", rows)
+
+
+if __name__ == "__main__":
+    main()
