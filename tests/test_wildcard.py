@@ -1,5 +1,7 @@
 """Wildcard patterns: which paths they match."""
 
+import warnings
+
 import pytest
 
 from ctxagent.tools.wildcard import compile_wildcard, tidy
@@ -53,3 +55,21 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
 def test_what_is_never_closed_is_refused(pattern: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         compile_wildcard(pattern)
+
+
+def test_many_stars_over_many_like_letters() -> None:
+    """Tried at every place, they would take longer than anybody waits."""
+    name = "a" * 255
+    assert not compile_wildcard("*a" * 40 + "*b").fullmatch(name)
+    assert compile_wildcard("*a" * 40 + "*a").fullmatch(name)
+    assert not compile_wildcard("{*a*a*a*a*a*a*a*a*b,x}/**").fullmatch(f"{name}/{name}")
+
+
+@pytest.mark.parametrize("pattern", ["[--a]", "[-a]", "[+--]", "[&&a]", "[a||b]", "[~~]", "[[a]"])
+def test_a_set_of_marks_is_no_operation(pattern: str) -> None:
+    """Which some regular expressions know, and Python warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expression = compile_wildcard(pattern)
+    matched = {chr(c) for c in range(33, 127) if expression.fullmatch(chr(c))}
+    assert matched >= set(pattern[1:-1])

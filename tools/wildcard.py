@@ -19,6 +19,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
+_FIXED = ("one", "set", "escaped", "plain")  # stand for one character each
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+
 
 def tidy(pattern: str) -> str:
     """The pattern as people mean it: without a leading `./`, `dir/` as `dir/**`, and `**.py` as
@@ -34,7 +37,8 @@ def compile_wildcard(pattern: str) -> re.Pattern[str]:
     for a set or a brace that is never closed."""
     body = pattern.removeprefix("/")
     anchored = "/" in pattern
-    out, depth = [] if anchored else ["(?:.*/)?"], 0
+    out: list[tuple[str | None, str]] = [] if anchored else [("deep", "(?:.*/)?")]
+    depth = 0
     for token in _TOKEN.finditer(body):
         kind, text = token.lastgroup, token[token.lastgroup or 0]
         if kind == "brace":
@@ -46,10 +50,10 @@ def compile_wildcard(pattern: str) -> re.Pattern[str]:
             text = _expression(kind, text)
         if depth < 0:
             raise ValueError(f"a }} in {pattern!r} was never opened; write \\}} for a plain one")
-        out.append(text)
+        out.append((kind, text))
     if depth:
         raise ValueError(f"the {{ in {pattern!r} is never closed; write \\{{ for a plain one")
-    return re.compile("".join(out), re.DOTALL)
+    return re.compile(_joined(out), re.DOTALL)
 
 
 def _brace(text: str, depth: int) -> str:
@@ -58,10 +62,34 @@ def _brace(text: str, depth: int) -> str:
     return "(?:" if text == "{" else ")"
 
 
+def _member(found: re.Match[str]) -> str:
+    """A character of a set, or a range, for a regular expression."""
+    return "-".join(f"\\{c}" if c in r"\[]&~|^-" else c for c in found.groups() if c)
+
+
+def _joined(parts: list[tuple[str | None, str]]) -> str:
+    """The expressions as one. What stands between two stars is looked for once: the first place
+    where it fits is as good as any, so no other is tried, or a name of many like letters would
+    keep a pattern of many stars busy for hours."""
+    out: list[str] = []
+    following, before_it = "", 0
+    for kind, text in reversed(parts):
+        if kind == "stars":
+            paired = following == "stars"
+            if paired:
+                out[before_it] = ")"
+            out += ["(?>[^/]*?" if paired else text, ""]
+            before_it = len(out) - 1
+        else:
+            out.append(text)
+        following = following if kind in _FIXED else str(kind)
+    return "".join(reversed(out))
+
+
 def _expression(kind: str | None, text: str) -> str:
     if kind == "set":
         negated = text[:1] in ("!", "^")
-        members = re.sub(r"([\\\[\]&~|^])", r"\\\1", text[negated:])
+        members = _MEMBER.sub(_member, text[negated:])
         return f"(?!/)[{'^' if negated else ''}{members}]"
     return {
         "deep": "(?:.*/)?",

@@ -94,8 +94,9 @@ class Mark:
         }
 
 
-def acts(entries: Sequence[Entry]) -> list[Act]:
-    """Every act of compaction in a log, oldest first."""
+def acts(entries: Iterable[Entry]) -> list[Act]:
+    """Every act of compaction in a log, oldest first. The entries are gone through several times:
+    here, and wherever a log may be long, they are read again and not held."""
     undone = taken_back(entries)
     drifted = _drifted(entries)
     return [

@@ -58,6 +58,7 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _HASHED = re.compile(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
+_TITLE = re.compile(r"[^\W\d](?:.*\w)?")  # without what stands around it
 _BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
 _LABEL = re.compile(
     rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
@@ -283,7 +284,8 @@ def _heading(line: str) -> tuple[str, str] | None:
     if match is None:
         return None
     title = re.sub(r"\(if any\)|[*_()]", "", match["title"].lower())
-    name = _SYNONYMS.get(re.sub(r"^[\W\d]+|\W+$", "", title))
+    plain = _TITLE.search(title)
+    name = _SYNONYMS.get(plain[0]) if plain else None
     return (name, (match["rest"] or "").strip(" *")) if name else None
 
 

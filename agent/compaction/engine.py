@@ -9,13 +9,13 @@ nothing. Triggers in the log carry the names of S1's gates (HOOK-CTX-001 to 005)
 import asyncio
 import time
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Reversible
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
-from ..errors import CompactionFailed, LimitReached
+from ..errors import CompactionFailed, LimitReached, RecordError
 from ..events import Notice, waiting
 from ..record.entries import Entry, Mask, Note, Revert, Summary, taken_back
 from . import microcompact, preserve, renewal, summarize
@@ -75,7 +75,10 @@ class Engine:
 
     async def before_call(self, *, turn_start: bool) -> None:
         """Make the context ready for the next call. Raises LimitReached when nothing makes it
-        fit."""
+        fit, RecordError when what was said in the background could not be recorded."""
+        if self._prepared and (error := _unrecorded(self._prepared.task)):
+            self._discard()
+            raise error
         self._calls += 1
         self._held -= 1
         self._masks.demote_together()
@@ -94,6 +97,8 @@ class Engine:
         why = ""
         if self.policy.mode != "off":
             self._masks.clear_all()
+            if not self._fits():
+                self._masks.truncate_all()
             if not self._fits() and self._calls > APART:
                 try:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
@@ -186,7 +191,7 @@ class Engine:
             call_cost_usd=self.host.price(window.tokens, summarize.cap(window)),
         )
 
-    def uncompact(self, entries: Sequence[Entry]) -> Entry:
+    def uncompact(self, entries: Reversible[Entry]) -> Entry:
         """Take back the newest act among `entries`, all of the log. Raises CompactionFailed when
         there is none."""
         act = last_act(entries)
@@ -379,7 +384,12 @@ def _retrieve(task: "asyncio.Task[Draft]") -> None:
         task.exception()
 
 
-def last_act(entries: Sequence[Entry]) -> Mask | Summary | None:
+def _unrecorded(task: "asyncio.Task[Draft]") -> RecordError | None:
+    error = task.exception() if task.done() and not task.cancelled() else None
+    return error if isinstance(error, RecordError) else None
+
+
+def last_act(entries: Reversible[Entry]) -> Mask | Summary | None:
     """The newest mask or summary that was not taken back."""
     reverted = taken_back(entries)
     acts = (e for e in reversed(entries) if isinstance(e, Mask | Summary))

@@ -99,6 +99,13 @@ class Masks:
         targets = microcompact.plan_all(self.host.view, str(self.host.folder))
         self._record("microcompact", targets, "nothing else fits")
 
+    def truncate_all(self) -> None:
+        """Short inputs for every call whose content is on disk, when nothing else fits: one that
+        has only just been made may be larger than the window."""
+        every = replace(self.policy, clear_keep=0)
+        targets = truncate.plan(self.host.view, every, truncate.digest)
+        self._record("truncate", targets, "nothing else fits")
+
     def truncate(self) -> None:
         """Short inputs for old calls whose content is on disk, from the policy's level on and
         several at a time."""

@@ -4,7 +4,7 @@ layer saved and what summaries cost. The targets are the source documents' own: 
 sizes, sections and recovery; for probes S2 "Validate with Probes", where each one that fails calls
 for more. What a log has no figures of is not measured, neither met nor missed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -73,7 +73,7 @@ def is_small(summary: Act) -> bool:
     return summary.after < HALF * summary.before
 
 
-def measure(entries: Sequence[Entry]) -> Metrics:
+def measure(entries: Iterable[Entry]) -> Metrics:
     """The metrics of one session."""
     found = [e for e in entries if isinstance(e, Summary)]
     done = acts(entries)

@@ -3,10 +3,7 @@
 may be given, and its work then takes the form of implementation. A form is said in the sections of
 the summary document, so that it is parsed, merged and checked like any other."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-from ..record.entries import Entry, Note
 
 TOPIC = "phase"
 
@@ -67,9 +64,3 @@ PHASES = {f.name: f for f in (RESEARCH, PLANNING, _work("implementation"))}
 def form(phase: str) -> Form:
     """The form of a phase, any name being one."""
     return PHASES.get(phase) or _work(phase)
-
-
-def current(entries: Iterable[Entry]) -> str:
-    """The phase that a log is in; "" when it names none."""
-    named = [e.text for e in entries if isinstance(e, Note) and e.topic == TOPIC]
-    return named[-1] if named else ""

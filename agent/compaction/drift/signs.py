@@ -96,7 +96,9 @@ _DELIVER = re.compile(
     r"|(?:write|save|put) [^.;\n]{1,60}? (?:to|into|as) )`?([\w./-]*\w\.[a-z]\w{0,5})\b",
     re.I,
 )
-_FILE = re.compile(r"[\w.@~-]*/[\w./@~-]+|[\w-]+\.[a-z]\w{0,4}\b")
+# Bounded, so that a long run of letters, which has no end that fits, is not gone through again
+# from each of them. No file has a longer name.
+_FILE = re.compile(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\dA-Za-z_]+")
 _BODIES = ("content", "old_string", "new_string", "todos")
 _AGAIN = "please yes ok okay continue proceed go on ahead keep going carry resume"

@@ -27,7 +27,7 @@ TARGETS = {  # S2 "Quality Metrics"
 }
 STATE = ("errors", "in_progress", "next_steps")  # sections that say how things stand
 
-_LINE = re.compile(r"\s*(\d{1,4}): *(.*?)\s*")
+_LINE = re.compile(r"(\d{1,4}): *(.*)")
 _UNKNOWN = re.compile(r"\W*unknown\W*", re.IGNORECASE)
 
 
@@ -145,7 +145,7 @@ def _read(text: str, count: int) -> tuple[dict[int, str], float | None]:
     answers: dict[int, str] = {}
     stray = 0
     for line in filter(str.strip, text.split("\n")):
-        match = _LINE.fullmatch(line)
+        match = _LINE.fullmatch(line.strip())
         number = int(match[1]) if match else 0
         if match and 0 < number <= count and number not in answers:
             answers[number] = match[2]
