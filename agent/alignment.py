@@ -14,7 +14,7 @@ from .compaction.drift import TURNS, Drift, Watch, realignment, warning
 from .compaction.summary import Document
 from .compaction.writer import document_of
 from .events import Emit, Notice
-from .record.entries import Block, End, Entry, Note, Summary, User, taken_back
+from .record.entries import Block, Entry, Note, Summary, User
 from .record.ledger import Ledger
 
 FOUND = 5  # places in the archive that are shown to the model
@@ -39,17 +39,11 @@ class Alignment:
             self._document = document
             self._watch = Watch(document, self.ledger, turns, since=summary.covers[1])
 
-    def resume(self, entries: Sequence[Entry]) -> None:
-        """Go on watching where a session was left within the turns after a summary."""
-        reverted = taken_back(entries)
-        ended = 0
-        for entry in reversed(entries):
-            ended += isinstance(entry, End)
-            if ended >= TURNS:
-                return
-            if isinstance(entry, Summary) and entry.seq not in reverted:
-                self.arm(entry, TURNS - ended)
-                return
+    def resume(self, summary: Summary | None, ended: int) -> None:
+        """Go on watching where a session was left within the turns after a summary, the newest
+        that stands, `ended` of which are over."""
+        if summary is not None:
+            self.arm(summary, TURNS - ended)
 
     def heard(self, words: str) -> None:
         """The person has said something: from here on it is part of the intent."""

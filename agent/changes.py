@@ -118,7 +118,7 @@ class Watch:
             others = self._of_others(token.since)
             changes = [change for change in found if change.path not in others]
             head = _head(look) if look.head != token.before.head else ""
-        rows = [*self._found, *(_row(change) for change in changes)]
+        rows = [*self._found, *(row(change) for change in changes)]
         self._rest(look)
         self._found = []
         details: dict[str, Any] = {}
@@ -135,7 +135,7 @@ class Watch:
         if self._base is not None and self._by:
             changes = await asyncio.to_thread(self.tree.changes, self._base, look)
             own = self._own | self._of_others(self._since)
-            self._found += [_row(c, by=self._by) for c in changes if c.path not in own]
+            self._found += [row(c, by=self._by) for c in changes if c.path not in own]
         self._rest(look)
 
     def _rest(self, look: Look) -> None:
@@ -162,14 +162,16 @@ class Watch:
         return ", ".join(id for id, job in self.context.jobs.items() if job.process.running)
 
 
-def _row(change: Change, *, by: str = "") -> dict[str, Any]:
-    row: dict[str, Any] = {
+def row(change: Change, *, by: str = "") -> dict[str, Any]:
+    """A change as the details of a result have it; `by` says whose it is where that is not the
+    call's."""
+    told: dict[str, Any] = {
         "path": change.path,
         "action": change.action,
         "added": change.added,
         "removed": change.removed,
     }
-    return row | ({"blob": change.blob} if change.blob else {}) | ({"by": by} if by else {})
+    return told | ({"blob": change.blob} if change.blob else {}) | ({"by": by} if by else {})
 
 
 def _head(look: Look) -> str:

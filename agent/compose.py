@@ -20,6 +20,7 @@ from ..tools.task import Task
 from ..tools.todo import Todo
 from ..tools.write import Write
 from . import prompt
+from .aftermath import aftermath
 from .agents import AgentType, listed, load
 from .approval import Approval
 from .changes import Edit as Edited
@@ -27,29 +28,30 @@ from .changes import Watch
 from .compaction.checkpoint import take
 from .compaction.policy import PRESETS, Policy
 from .compaction.preserve import preserved_text
+from .confinement import confine
 from .context import tokens
-from .context.view import fold
 from .errors import CtxagentError, UsageError
-from .events import Ask, Emit, Notice, SessionOpened, waiting
-from .hooks import run_hooks
+from .events import Ask, Emit, Notice, SessionOpened
 from .launch import Choice, Launch
 from .loop import Loop
 from .model.base import UNKNOWN, Model, known
+from .occasions import occasion
 from .recall import equip
 from .record.checkout import branch
 from .record.checkpoints import Checkpoints
-from .record.entries import Entry, Session, ToolResult
+from .record.entries import Entry, Session
 from .record.handover import left_behind, listing
 from .record.index import Index
-from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import AGENTS, Project, placed
 from .record.stale import stale
-from .record.totals import Totals
 from .record.worktree import WorkTree
+from .redaction import of as secrets_of
+from .resumption import Resumption, begin, carry, go_on
 from .settings import Settings
 from .shapes import PRESET
 from .spending import Spending
+from .standing import Standing
 from .subagent import Agents, Order
 
 SCRIPTED = "scripted:"
@@ -74,12 +76,13 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
     model = launch.model or make_model(launch.settings, launch.environ)
     _check_price(launch, model)
     project = Project(launch.state, launch.cwd)
-    log, entries = _session(project, choice)
+    log, standing, resumption = _session(project, choice)
     types, warnings = _types(launch, log.path)
-    folder = log.path.parent
+    folder, resumed = log.path.parent, standing.entries
     parts = _Parts(
         log=log,
-        entries=entries,
+        standing=standing,
+        resumption=resumption,
         model=model,
         tools=every_tool(types),
         approval=Approval(
@@ -88,7 +91,7 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
             ask=permissions.ask,
             deny=permissions.deny,
             cwd=launch.cwd,
-            readable=(folder, *project.folders(_origins(entries) - {folder.name})),
+            readable=(folder, *project.folders(standing.origins - {folder.name})),
         ),
         spending=Spending(launch.bounds),
         system=prompt.system(launch.append_prompt),
@@ -98,8 +101,9 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
     loop.types = types
     loop.context.spawn = Agents(loop, lambda order: _open_agent(launch, loop, order)).run
     Index(placed(log.path)[0]).warm()  # in the background
-    emit(SessionOpened(folder.name, str(log.path), model.id, len(entries)))
-    for warning in [*log.warnings, *_moved(entries, launch.cwd), *warnings]:
+    log.tell = lambda text: emit(Notice("warning", text))
+    emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
+    for warning in [*log.warnings, *_moved(standing.began, launch.cwd), *warnings]:
         emit(Notice("warning", warning))
     return loop
 
@@ -109,7 +113,8 @@ class _Parts:
     """What a conversation has of its own, and a subagent's in another way than its parent."""
 
     log: Log
-    entries: Sequence[Entry]
+    standing: Standing
+    resumption: Resumption
     model: Model
     tools: Sequence[Tool[Any]]
     approval: Approval
@@ -120,23 +125,26 @@ class _Parts:
 
 
 def _put_together(launch: Launch, parts: _Parts, emit: Emit, ask: Ask | None) -> Loop:
-    settings, log, entries = launch.settings, parts.log, parts.entries
+    settings, log, standing = launch.settings, parts.log, parts.standing
     folder = log.path.parent
-    context = _context(launch, log, entries)
+    context = _context(launch, log, standing)
     worktree = _worktree(launch, folder, context)
-    ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(folder, worktree)
-    for entry in entries:
-        for fold_of in (ledger.add, totals.add, checkpoints.seen):
-            fold_of(entry)
-    left = left_behind(folder, entries, ledger.agents.values())
+    checkpoints = Checkpoints(folder, worktree, standing.numbering)
+    left = left_behind(folder, standing.untold, standing.ledger.agents.values())
     for entry in left:  # what they have used counts before it is recorded
-        totals.add(entry)
+        standing.totals.add(entry)
+    resumed = standing.entries > 0
+
+    async def hook(name: str, event: Mapping[str, Any]) -> str | None:
+        return await occasion(launch, loop, name, event, resumed=resumed)
+
     loop = Loop(
         log=log,
-        view=fold(entries),
-        ledger=ledger,
-        totals=totals,
+        view=standing.view,
+        ledger=standing.ledger,
+        totals=standing.totals,
         checkpoints=checkpoints,
+        resumption=parts.resumption,
         watch=Watch(worktree, context, folder.name, parts.edits),
         model=parts.model,
         tools=parts.tools,
@@ -145,30 +153,36 @@ def _put_together(launch: Launch, parts: _Parts, emit: Emit, ask: Ask | None) ->
         emit=emit,
         ask=ask,
         opening=lambda: _opening(launch, loop, parts),
-        surroundings=lambda: [*_surroundings(launch, loop, parts.prior), *left],
+        surroundings=lambda: [
+            *_surroundings(launch, loop, parts.prior),
+            *left,
+            *(aftermath(log.path, loop.ledger, worktree, parts.tools, left) if resumed else ()),
+        ],
         renewal=lambda: _renewal(launch, loop),
-        hook=lambda name, event: _hook(launch, loop, name, event),
+        hook=hook,
+        tool_hook=hook if settings.hooks.before_tool or settings.hooks.after_tool else None,
         checkpoint=lambda trigger: take(loop, checkpoints, trigger, mode=loop.approval.mode),
         policy=policy_of(settings),
         spending=parts.spending,
         max_tokens=settings.model.max_tokens,
         effort=settings.model.effort,
     )
-    loop.alignment.resume(entries)
+    loop.alignment.resume(standing.summary, standing.ended)
     return loop
 
 
 def _open_agent(launch: Launch, parent: Loop, order: Order) -> Loop:
     """Open a subagent. Raises SessionError when it cannot be resumed, UsageError for a budget that
     cannot be kept with its model."""
-    log, entries = Log.open(order.log) if order.log.exists() else (Log.create(order.log), [])
+    log, standing, resumption = go_on(order.log) if order.log.exists() else begin(order.log)
     try:
-        model = _model_of(launch, parent, order, entries)
+        model = _model_of(launch, parent, order, standing.view.model)
         loop = _put_together(
             launch,
             _Parts(
                 log=log,
-                entries=entries,
+                standing=standing,
+                resumption=resumption,
                 model=model,
                 tools=order.type.of(parent.tools),
                 approval=parent.approval.looking() if order.type.looks_only else parent.approval,
@@ -190,11 +204,10 @@ def _open_agent(launch: Launch, parent: Loop, order: Order) -> Loop:
     return loop
 
 
-def _model_of(launch: Launch, parent: Loop, order: Order, entries: Sequence[Entry]) -> Model:
+def _model_of(launch: Launch, parent: Loop, order: Order, before: str) -> Model:
     """The parent's own model, unless the subagent is to have another one or had it before. That one
     has the window that is its own."""
-    before = (entry.model for entry in reversed(entries) if isinstance(entry, Session))
-    wanted = order.model or next(before, parent.model.id)
+    wanted = order.model or before or parent.model.id
     if wanted == parent.model.id:
         return parent.model
     chosen = replace(launch.settings.model, id=wanted, context_window=None)
@@ -227,9 +240,8 @@ def _types(launch: Launch, log: Path) -> tuple[list[AgentType], list[str]]:
 
 def _worktree(launch: Launch, folder: Path, context: Context) -> WorkTree:
     """The files of the project, with their store among its sessions."""
-    project = Project(launch.state, launch.cwd)
-    store, index = project.folder / "worktree.git", folder / "worktree.index"
-    return WorkTree(launch.cwd, store=store, index=index, env=context.env)
+    store = Project(launch.state, launch.cwd).folder / "worktree.git"
+    return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -295,23 +307,33 @@ def change_model(loop: Loop, launch: Launch, id: str) -> None:
         )
 
 
-def _context(launch: Launch, log: Log, entries: Sequence[Entry]) -> Context:
+def _context(launch: Launch, log: Log, standing: Standing) -> Context:
     """What the tools are handed."""
     context = Context(
         cwd=launch.cwd,
         session_dir=log.path.parent,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
+        sandbox=confine(launch, log.path.parent),
     )
+    address, shapes = launch.settings.model.base_url, launch.settings.state.redact
+    redaction = secrets_of(launch.environ, address, shapes=shapes)
+    context.sieve, context.redact = redaction.sieve, redaction.output
+    log.redact = redaction.entry
     equip(context, placed(log.path)[0], log.path)
-    _restore(context, entries)
+    context.seen.digests |= standing.seen
+    context.todos[:] = standing.todos
     return context
 
 
-def _session(project: Project, choice: Choice) -> tuple[Log, list[Entry]]:
+def _session(project: Project, choice: Choice) -> tuple[Log, Standing, Resumption]:
     if choice.id is None and not choice.newest:
-        return Log.create(project.new()), []
+        return begin(project.new())
     path = project.newest() if choice.id is None else project.find(choice.id)
-    return Log.open(project.fork(path) if choice.fork else path)
+    if choice.fork:
+        copy = project.fork(path)
+        carry(path, copy)
+        path = copy
+    return go_on(path, read_only=choice.read_only)
 
 
 def _opening(launch: Launch, loop: Loop, parts: _Parts) -> Session:
@@ -326,7 +348,7 @@ def _opening(launch: Launch, loop: Loop, parts: _Parts) -> Session:
         model=loop.model.id,
         system=None if system == loop.view.system else system,
         tools=None if schemas == loop.view.tools else schemas,
-        parent=_parent(loop, parts.entries),
+        parent=_parent(loop, parts.standing),
     )
 
 
@@ -352,46 +374,14 @@ def _renewal(launch: Launch, loop: Loop) -> list[Entry]:
     )
 
 
-async def _hook(launch: Launch, loop: Loop, name: str, event: dict[str, Any]) -> str | None:
-    """Run the person's commands for a point by name, if there are any."""
-    commands = getattr(launch.settings.hooks, name)
-    with waiting(loop.emit, f"the hooks of {name}" if commands else ""):
-        return await run_hooks(
-            commands,
-            {"event": name, "session": loop.folder.name, **event},
-            cwd=launch.cwd,
-            env=loop.context.env,
-            warn=lambda text: loop.emit(Notice("warning", text)),
-        )
-
-
-def _origins(entries: Sequence[Entry]) -> set[str]:
-    """The sessions that the entries come from: a copy still names what the original offloaded."""
-    return {entry.id for entry in entries if isinstance(entry, Session)}
-
-
-def _parent(loop: Loop, entries: Sequence[Entry]) -> dict[str, Any] | None:
+def _parent(loop: Loop, standing: Standing) -> dict[str, Any] | None:
     """The session that the entries come from, when this one is a fork of it."""
-    last = next((e for e in reversed(entries) if isinstance(e, Session)), None)
-    if last is None or last.id == loop.log.path.parent.name:
+    if standing.session in ("", loop.log.path.parent.name):
         return None
-    return {"id": last.id, "seq": entries[-1].seq}
+    return {"id": standing.session, "seq": standing.newest}
 
 
-def _restore(context: Context, entries: Sequence[Entry]) -> None:
-    """What the tools knew when the session was left: files seen, and the list of things to do."""
-    for entry in entries:
-        if not isinstance(entry, ToolResult):
-            continue
-        seen = entry.details.get("seen")
-        if isinstance(seen, dict) and "path" in seen and "sha256" in seen:
-            context.seen.digests[str(seen["path"])] = str(seen["sha256"])
-        if isinstance(entry.details.get("todos"), list):
-            context.todos[:] = entry.details["todos"]
-
-
-def _moved(entries: Sequence[Entry], cwd: Path) -> list[str]:
-    first = next((e for e in entries if isinstance(e, Session)), None)
-    if first is None or os.path.realpath(first.cwd) == os.path.realpath(cwd):
+def _moved(began: str | None, cwd: Path) -> list[str]:
+    if began is None or os.path.realpath(began) == os.path.realpath(cwd):
         return []
-    return [f"this session began in {first.cwd}; it goes on in {cwd}"]
+    return [f"this session began in {began}; it goes on in {cwd}"]

@@ -16,20 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from ..tools import leftovers
 from ..tools.base import Context, Interrupted, Output, Params, Tool, ToolError
 from . import grants
 from .approval import Approval, Verdict
 from .compaction import demote
 from .compaction.policy import Policy
-from .events import Answer, Ask, Emit, Question, ToolFinished, ToolOutput, ToolStarted
+from .events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
+from .hooks import Hook, after_tool, before_tool
 from .record.archive import offload
 from .record.entries import Block, Entry, Note, ToolResult
+from .record.log import NAME
+from .record.sessions import placed
 
 if TYPE_CHECKING:
     from .changes import Watch
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
+SIDE_BY_SIDE = 16  # calls that run at once; each may hold a process and its pipes
 INTERRUPTED = "[interrupted by the user]"
 NOT_RUN = "[not run: the user interrupted before this call started]"
 
@@ -57,7 +62,7 @@ class _Refused(Exception):
 class Execution:
     """Runs calls. `ask` is None where no person can be asked: what would ask is then denied.
     `watch` finds what they change, for the details of their results; `before_change` is awaited
-    before a call that may change something."""
+    before a call that may change something, and `hook`, if there is one, before and after each."""
 
     tools: Mapping[str, Tool[Any]]
     approval: Approval
@@ -70,6 +75,7 @@ class Execution:
     denials: list[Denial] = field(default_factory=list)
     watch: "Watch | None" = None
     before_change: Callable[[], Awaitable[None]] | None = None
+    hook: Hook | None = None
 
     async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
         """Run the calls and record a result for each. `broken` has the raw arguments of calls
@@ -96,7 +102,7 @@ class Execution:
     def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
         """The calls to run next, side by side: a run of harmless ones, or a single other."""
         harmless = []
-        for call in calls:
+        for call in calls[:SIDE_BY_SIDE]:
             tool = self.tools.get(call["name"])
             if call["id"] not in broken and tool and tool.effect not in ("none", "read"):
                 break
@@ -123,7 +129,11 @@ class Execution:
             output = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self._finish(call, title, output, 0.0)
             raise
-        self._finish(call, title, output, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        output = self._finish(call, title, output, seconds)
+        if self.hook is not None:
+            before = before_tool(tool.name, title, call["input"], self.context.cwd)
+            await self.hook("after_tool", after_tool(before, output, seconds))
 
     async def watched(self, tool: Tool[Any], params: Params, id: str) -> Output:
         """The outcome of a call that may be made, with what it changed. Nothing is recorded.
@@ -154,7 +164,8 @@ class Execution:
             self.emit(ToolOutput(id, text))
 
         try:
-            return await tool.run(params, replace(self.context, progress=tell))
+            context = replace(self.context, progress=tell, env=self._env(id))
+            return await tool.run(params, replace(context, kept=self.approval.keeps))
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
         except Interrupted:
@@ -162,6 +173,15 @@ class Execution:
         except Exception as error:  # a tool's own fault must not end the session
             text = f"{tool.name} failed by a fault of its own: {type(error).__name__}: {error}"
             return Output(text, {"fault": type(error).__name__}, is_error=True)
+
+    def _env(self, id: str) -> Mapping[str, str]:
+        """The environment of a call's commands: should they outlive us, it says whose they are."""
+        context = self.context
+        if context.session_dir is None:
+            return context.env
+        session = placed(context.session_dir / NAME)[1]
+        name = leftovers.call_name(session, self.next_seq(), id)
+        return leftovers.named(context.env, name)
 
     def _checked(self, call: Block, raw: str | None, cut: bool) -> tuple[Tool[Any], Params]:
         tool = self.tools.get(call["name"])
@@ -181,12 +201,13 @@ class Execution:
     async def _allowed(
         self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
     ) -> None:
-        verdict = self.approval.judge(tool, params)
-        if verdict.action == "allow":
-            return
+        verdict = self._judged(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
             raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
+        await self._heard(tool, title, given, verdict)
+        if verdict.action == "allow":
+            return
         if self.ask is None:
             self._deny(tool, title, verdict, asked=False)
             raise _Refused(
@@ -196,6 +217,7 @@ class Execution:
             )
         answer = await self.ask(await self._question(tool, params, title, given, verdict))
         if answer.allow:
+            self._recheck(tool, params, verdict)
             if answer.where:
                 self.approval.remember(answer.rule)
             self._note_answer(tool, title, answer)
@@ -203,6 +225,35 @@ class Execution:
         self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
         why = f" They say: {answer.reason}" if answer.reason else ""
         raise _Refused(f"The user declined this call.{why}", denied=True)
+
+    def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
+        """What the rules say, unless the call is an exception that none of them covers."""
+        verdict = self.approval.judge(tool, params)
+        why = tool.exception(params, self.context)
+        if not why or verdict.action == "deny" or self.approval.mode == "bypass":
+            return verdict
+        reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
+        return Verdict("ask", reason, verdict.rule)
+
+    async def _heard(
+        self, tool: Tool[Any], title: str, given: dict[str, Any], verdict: Verdict
+    ) -> None:
+        """Let the person's own commands speak, before they are asked themselves."""
+        if self.hook is None:
+            return
+        event = before_tool(tool.name, title, given, self.context.cwd)
+        if (veto := await self.hook("before_tool", event)) is not None:
+            reason = f"a before_tool hook prevented it: {veto}"
+            self._deny(tool, title, replace(verdict, reason=reason), asked=True, answer="hook")
+            raise _Refused(f"Not allowed: {reason}", denied=True)
+
+    def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
+        """Refuses a call whose file leads elsewhere than when it was asked about: a person thinks
+        for minutes, and jobs go on."""
+        now = self.approval.judge(tool, params)
+        moved = tool.effect in ("read", "edit") and now.action == "ask" and now.rule != asked.rule
+        if moved or (now.action == "deny" and self.approval.mode != "plan"):
+            raise _Refused(f"Not done: since it was asked about, {now.reason}. Call it again.")
 
     async def _question(
         self,
@@ -213,7 +264,7 @@ class Execution:
         verdict: Verdict,
     ) -> Question:
         def settled() -> Answer | None:
-            now = self.approval.judge(tool, params)
+            now = self._judged(tool, params)
             allowed = now.action == "allow"
             return Answer(True, reason=now.reason, rule=now.rule) if allowed else None
 
@@ -224,7 +275,9 @@ class Execution:
             verdict.rule,
             verdict.reason,
             await self._diff(tool, params),
-            offers=grants.offers(self.approval, tool, params, verdict.rule, self.context.cwd),
+            offers=()
+            if tool.exception(params, self.context)
+            else grants.offers(self.approval, tool, params, verdict.rule, self.context.cwd),
             check=lambda rule: grants.check(self.approval, rule, tool, params, self.context.cwd),
             settled=settled,
         )
@@ -266,7 +319,9 @@ class Execution:
         }  # fmt: skip
         self.record(Note(topic="permission", text=text, data=data))
 
-    def _finish(self, call: Block, title: str, output: Output, seconds: float) -> None:
+    def _finish(self, call: Block, title: str, output: Output, seconds: float) -> Output:
+        """Record a result; what is recorded of it."""
+        output = self.context.redact(output)
         details = dict(output.details)
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
@@ -288,6 +343,7 @@ class Execution:
                 recorded.seq,
             )
         )  # fmt: skip
+        return output
 
     def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
         """The text, or the reference that stands for it once it is in a file of the session."""
@@ -306,6 +362,8 @@ class Execution:
             offload(path, text)
         except OSError as error:
             details["not_offloaded"] = str(error.strerror)
+            told = f"the output of {tool} stays in the context, it cannot be kept in {path}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return text, None
         details["tokens_saved"] = plan.saved
         return plan.reference, str(path.relative_to(folder))

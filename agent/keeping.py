@@ -16,6 +16,7 @@ from typing import Any, Literal
 from . import toml
 from .config import PROJECT_FILE, Loaded, loosening, rules_in, user_file
 from .errors import ConfigError
+from .record.lock import make_private
 from .rules import parse_rule
 from .trust import accept, content, is_trusted
 
@@ -151,7 +152,7 @@ def _read(path: Path) -> bytes | None:
 def _replace(path: Path, data: bytes, mode: int) -> None:
     """Put a file in place whole, with the mode and the owner it had, or `mode`; a link stays."""
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(target.parent)
     handle, temporary = tempfile.mkstemp(prefix=f"{PROJECT_FILE}-", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:

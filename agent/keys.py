@@ -33,6 +33,11 @@ def off(new: Any, current: Any) -> bool:
     return bool(current and not new)
 
 
+def on(new: Any, current: Any) -> bool:
+    """Whether a switch that is off is turned on."""
+    return bool(new and not current)
+
+
 class Key(NamedTuple):
     """One setting. `adds` marks lists that add up over the layers instead of replacing.
     `loosens(new, current)` tells whether a project file needs the person's trust to set `new`.
@@ -52,7 +57,7 @@ class Key(NamedTuple):
         if self.loosens is differs:
             return bool(new) or not self.adds
         words = self.shape.words
-        others = {tuple: (words, ()), bool: (True,)}.get(type(new), words or (self.default,))
+        others = {tuple: (words, ()), bool: (True, False)}.get(type(new), words or (self.default,))
         return any(self.loosens(new, other) for other in others)
 
     @property

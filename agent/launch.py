@@ -22,11 +22,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which session to open: a new one, the newest here, or one by id; or a copy of it."""
+    """Which session to open: a new one, the newest here, or one by id; or a copy of it. With
+    `read_only` it is only looked at, and may be open elsewhere."""
 
     newest: bool = False
     id: str | None = None
     fork: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from .compaction.host import Purpose, Said
 from .compaction.policy import DEFAULT, Policy
 from .compaction.preserve import Section, sections
 from .context.view import View, fold
-from .context.window import Window, measure
+from .context.window import Window, learned, measure
 from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
@@ -48,17 +48,19 @@ from .record.entries import (
     Summary,
     Usage,
     User,
-)
+)  # fmt: skip
 from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import plain
 from .record.totals import Totals
-from .replies import PATIENCE, check_ending, gave_up, heard, missing, text_of
+from .replies import PATIENCE, check_ending, gave_up, heard, last_text, missing, text_of
+from .resumption import Resumption
 from .spending import Spending
 
 if TYPE_CHECKING:
     from .agents import AgentType
     from .changes import Watch
+    from .hooks import Hook
 
 MANY = 4_096  # characters of words from which on it matters how large the window is
 OUTPUT = 32_000  # tokens of reply asked for where no setting says otherwise
@@ -68,9 +70,9 @@ OUTPUT = 32_000  # tokens of reply asked for where no setting says otherwise
 class Loop:
     """One conversation. All that happens in it goes through `record` and `emit`.
 
-    `opening` gives the entry that says who opened the session, and `surroundings` what a new
-    session begins with (environment, instruction files): both are called once, at the first turn,
-    the second in a thread, and again after an interrupt. The rest is as `compaction.host` says.
+    `opening` gives the entry that says who opened the session, `surroundings` what a new one begins
+    with: both are called once, at the first turn, the second in a thread, and again after an
+    interrupt. The rest is as `compaction.host` says.
     """
 
     log: Log
@@ -78,6 +80,7 @@ class Loop:
     ledger: Ledger
     totals: Totals
     checkpoints: Checkpoints
+    resumption: Resumption
     model: Model
     tools: Sequence[Tool[Any]]
     approval: Approval
@@ -90,6 +93,7 @@ class Loop:
     hook: Callable[[str, dict[str, Any]], Awaitable[str | None]]
     checkpoint: Callable[[str], Awaitable[Checkpoint | None]]
     watch: "Watch | None" = None
+    tool_hook: "Hook | None" = None
     policy: Policy = DEFAULT
     spending: Spending = field(default_factory=Spending)
     max_tokens: int | None = None
@@ -110,11 +114,11 @@ class Loop:
         recorded = self.log.append(entry)
         if not isinstance(recorded, Revert):  # which needs `refold`
             self.view.add(recorded)
-        self.ledger.add(recorded)
-        self.totals.add(recorded)
-        self.checkpoints.seen(recorded)
+        for fold_of in (self.ledger.add, self.totals.add, self.checkpoints.seen):
+            fold_of(recorded)
         if isinstance(recorded, Summary):
             self.alignment.arm(recorded)
+            self.resumption.renew_aside()
         return recorded
 
     def refold(self) -> None:
@@ -129,9 +133,11 @@ class Loop:
         """
         try:
             self._open()
+            words = self.log.redact(User(content=words)).content
             self.record(User(content=await self._offered(words)))
             self.emit(UserSaid(plain(words)))
             self.alignment.heard(plain(words))
+            self._short = 1.0  # what a server said once does not close the session
             await self._look_around()
             before = len(self.denials)
             text = await self._until_answered()
@@ -141,7 +147,7 @@ class Loop:
             task = asyncio.current_task()
             while task is not None and task.cancelling():
                 task.uncancel()
-            finished = TurnFinished("interrupted", self._last_text())
+            finished = TurnFinished("interrupted", last_text(self.view.items))
         except RecordError:
             raise
         except Exception as error:  # also a fault of our own must leave the session usable
@@ -174,6 +180,7 @@ class Loop:
             raise
         for entry in found:
             self.record(entry)
+        await self.hook("session_start", {})
 
     def _failed(self, error: Exception) -> TurnFinished:
         """How a turn ends that an error ended; recorded, with the traceback of a fault of ours."""
@@ -183,17 +190,18 @@ class Loop:
         if not isinstance(error, CtxagentError):
             told["message"] = f"a fault of ctxagent's own: {told['type']}: {error}"
             data["traceback"] = traceback.format_exception(error)
-        self.record(Note(topic="warning", text=told["message"], data=data))
-        return TurnFinished(status, self._last_text(), told)
+        note = self.log.redact(Note(topic="warning", text=told["message"], data=data))
+        self.record(note)
+        told["message"] = note.text
+        return TurnFinished(status, last_text(self.view.items), told)
 
     async def _offered(self, words: Content) -> Content:
         """The words, or a reference to a file that holds them when they would fill the window."""
         if not isinstance(words, str) or len(words) < MANY:
             return words
         size = (await self.window()).size
-        path = (
-            self.folder / "offloaded" / demote.name("words", self.log.last_seq + 1, datetime.now())
-        )
+        name = demote.name("words", self.log.last_seq + 1, datetime.now())
+        path = self.folder / "offloaded" / name
         most = replace(self.policy, demote_above=size // 4, preview_chars=size // 20)
         plan = demote.plan(words, path=str(path), policy=most)
         if plan is None:
@@ -229,7 +237,10 @@ class Loop:
             await self.engine.close()
             await end_all(self.context.jobs)
         finally:
+            self.resumption.leave(self.log)
             self.log.close()
+        if self._opened:
+            await self.hook("session_end", {})
 
     def measured(self) -> Window:
         """As `window`, from what is known without asking."""
@@ -330,22 +341,18 @@ class Loop:
         return reply
 
     def _learn(self, error: PromptTooLong) -> None:
-        """What the server says of its window, and of our count, is true."""
-        window = self.measured()
-        if error.maximum:
+        """What the server says of its window, and of our count, is true where it can be."""
+        size, short = learned(self.measured(), error.tokens, error.maximum)
+        if size:
             before = self.limits or self.model.supposed()
-            self.limits = replace(before, window=error.maximum, source="server")
-        # Without figures all that is known is that this prompt was too much.
-        true = error.tokens or (0 if error.maximum else window.size + 1)
-        self._short *= max(1.0, true / max(window.tokens, 1))
-        told = f"{error.maximum:,} tokens" if error.maximum else "smaller than thought"
+            self.limits = replace(before, window=size, source="server")
+        self._short *= short
+        told = f"{size:,} tokens" if size else "smaller than thought"
         self.emit(Notice("info", f"the prompt was too long; the window is {told}"))
 
     async def _answered(self, request: Request, tell: Emit, purpose: str) -> Reply:
         """The reply to a request, recorded; cancelled, what there was of it."""
-        return await heard(
-            self.model, request, tell, lambda reply: self._record_reply(reply, purpose)
-        )
+        return await heard(self.model, request, tell, self._record_reply, purpose)
 
     def _record_reply(self, reply: Reply, purpose: str) -> None:
         dollars = cost(reply.model, reply.usage)
@@ -381,19 +388,12 @@ class Loop:
             denials=self.denials,
             watch=self.watch,
             before_change=self.snapshot,
+            hook=self.tool_hook,
         )
 
     async def snapshot(self) -> None:
         """Record what the files are like before a turn changes them, once a turn."""
         if taken := await asyncio.to_thread(self.checkpoints.turn):
             self.record(taken)
-
-    def _last_text(self) -> str:
-        """The newest words of the model in this turn."""
-        for item in reversed(self.view.items):
-            if item.role == "assistant" and (text := text_of(item.blocks)):
-                return text
-            words = item.role == "user" and item.source != "notice"
-            if words and any(b.get("type") == "text" for b in item.blocks):
-                break
-        return ""
+            if told := self.checkpoints.untold(taken):
+                self.emit(Notice("warning", told))

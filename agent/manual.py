@@ -7,6 +7,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..tools.base import Interrupted, Output
@@ -33,8 +34,10 @@ async def run(loop: Loop, command: str) -> None:
 
     Cancelled, it ends the command and records what there was. Raises RecordError.
     """
+    loop.log.check()
     await loop.begin()
     execution, id = loop.execution(), f"shell-{loop.log.last_seq + 1}"
+    execution.context = replace(loop.context, sandbox=None)  # a person has none in a shell either
     given = {"command": command}
     loop.emit(ToolStarted(id, SHELL, command, given))
     started = time.monotonic()
@@ -46,6 +49,7 @@ async def run(loop: Loop, command: str) -> None:
     except asyncio.CancelledError:
         output = Output("[interrupted by the user]", {"interrupted": True}, is_error=True)
         _calm()
+    output = loop.context.redact(output)
     details = given | output.details
     text, offloaded = execution.demoted("shell", output.text, details)
     recorded = loop.record(

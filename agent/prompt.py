@@ -121,7 +121,8 @@ def instructions(cwd: Path, config_home: Path) -> list[tuple[Path, str]]:
             if path.parent != config_home and _leaves(path, root):
                 found.append((path, OUTSIDE))
                 continue
-            text = path.read_text("utf-8", errors="replace").strip()
+            with path.open("rb") as file:  # never more than what may matter: it may be of any size
+                text = file.read(4 * LARGEST + 1).decode("utf-8", "replace").strip()
         except OSError:
             continue
         if not text or text in known:

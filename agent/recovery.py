@@ -7,7 +7,7 @@ which files are no longer as the session knew them. The newest summary that can 
 and the ledger puts it right. Texts are cut to fit and say so; a path never is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Reversible, Sequence
 from dataclasses import dataclass, replace
 
 from .compaction.summary import LAST, Document, mechanical
@@ -48,7 +48,7 @@ class Recovered:
     failure: str = ""
 
 
-def recovered(entries: Sequence[Entry], number: int, *, disk: bool = False) -> Recovered:
+def recovered(entries: Reversible[Entry], number: int, *, disk: bool = False) -> Recovered:
     """The session at a level; at level 3 where the one asked for cannot be made (S3 "Recovery
     Failure"), which then also tells of the `disk`. Raises SessionError when there is nothing to
     tell."""
@@ -67,15 +67,21 @@ def recovered(entries: Sequence[Entry], number: int, *, disk: bool = False) -> R
     )
 
 
-def level(entries: Sequence[Entry], number: int, changed: Sequence[str] = ()) -> str:
+def level(entries: Reversible[Entry], number: int, changed: Sequence[str] = ()) -> str:
     """The session at level 1, 2 or 3, in at most so many tokens as `SIZES` says. `changed` are
     files that level 3 is to name as changed on disk since.
 
     "" when it cannot be made: levels 1 and 2 without anybody's intent in the log, level 3 with
     nothing to tell.
     """
-    ledger = _folded(entries)
-    document = _document(entries, ledger)
+    return told_of(_folded(entries), _newest(entries), number, changed)
+
+
+def told_of(
+    ledger: Ledger, summary: Summary | None, number: int, changed: Sequence[str] = ()
+) -> str:
+    """As `level`, of a session whose ledger and newest summary are known."""
+    document = _document(ledger, summary)
     told = _sections(document, ledger, changed)
     sections = [section for section in told if section.items and section.level <= number]
     if not sections or (number < 3 and not document.intent):
@@ -88,24 +94,30 @@ def level(entries: Sequence[Entry], number: int, changed: Sequence[str] = ()) ->
     return _render(sections, shown)
 
 
-def _folded(entries: Sequence[Entry]) -> Ledger:
+def _folded(entries: Iterable[Entry]) -> Ledger:
     ledger = Ledger()
     for entry in entries:
         ledger.add(entry)
     return ledger
 
 
-def _document(entries: Sequence[Entry], ledger: Ledger) -> Document:
-    """The newest summary that stands and can be read, with what was recorded since."""
+def _newest(entries: Reversible[Entry]) -> Summary | None:
+    """The newest summary that stands and can be read."""
     reverted = taken_back(entries)
     for entry in reversed(entries):
-        if isinstance(entry, Summary) and entry.seq not in reverted:
-            previous = document_of(entry)
-            if previous is not None:
-                since = [text for ref, text in ledger.words if ref >= entry.keep_from]
-                return _brought_up(previous, mechanical(ledger, since, previous), ledger)
-    made = mechanical(ledger, [text for _, text in ledger.words], None)
-    return _brought_up(Document(), made, ledger)
+        if isinstance(entry, Summary) and entry.seq not in reverted and document_of(entry):
+            return entry
+    return None
+
+
+def _document(ledger: Ledger, summary: Summary | None) -> Document:
+    """The summary, with what was recorded since."""
+    previous = document_of(summary)
+    if summary is None or previous is None:
+        made = mechanical(ledger, [text for _, text in ledger.words], None)
+        return _brought_up(Document(), made, ledger)
+    since = [text for ref, text in ledger.words if ref >= summary.keep_from]
+    return _brought_up(previous, mechanical(ledger, since, previous), ledger)
 
 
 def _brought_up(previous: Document, made: Document, ledger: Ledger) -> Document:

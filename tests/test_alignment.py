@@ -180,6 +180,6 @@ def test_a_session_that_is_resumed_is_still_watched(compacted: Callable[..., Con
     first = compacted()
     asyncio.run(first.loop.close())
     again = Conversation(first.cwd, [*DRIFTS["constraint"], ON])
-    again.loop.alignment.resume(again.entries())
+    again.loop.alignment.resume(again.loop.view.summary, 0)
     again.say("continue")
     assert drifts(again) == ["constraint"]

@@ -198,7 +198,7 @@ def test_people_see_cleaned_output(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    with pytest.raises(ToolError, match=f"{gone} does not exist"):
+    with pytest.raises(ToolError, match=f"does not exist any more: {gone}"):
         bash(gone, "true")
 
 

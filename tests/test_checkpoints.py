@@ -395,8 +395,8 @@ def test_the_entries_up_to_a_checkpoint(session: Place) -> None:
     session.say("two")
     second = session.take()
     session.add(Assistant(content=[], usage={}, stop_reason="end_turn", model="m"))
-    assert entries_at(session.log.path)[-1] == second
-    assert entries_at(session.log.path, first.number)[-1] == first
+    assert [*entries_at(session.log.path)][-1] == second
+    assert [*entries_at(session.log.path, first.number)][-1] == first
     with pytest.raises(SessionError, match="no checkpoint 9") as error:
         entries_at(session.log.path, 9)
     assert error.value.hint == "It has 2, 4."

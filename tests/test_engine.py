@@ -367,7 +367,7 @@ def test_a_prompt_the_server_finds_too_long_is_made_smaller_once(project: Path) 
             return Step(text=RECORD)
         sizes.append(size)
         if size > 60_000:
-            return Step(error=PromptTooLong("too long", tokens=90_000, maximum=20_000))
+            return Step(error=PromptTooLong("too long", tokens=30_000, maximum=20_000))
         return player(request)
 
     player = Player(30, 2_500)
@@ -640,7 +640,7 @@ def test_a_fault_while_preparing_does_not_keep_the_log_open(project: Path) -> No
 
     asyncio.run(run())
     assert player.records
-    reopened, _ = Log.open(talk.loop.log.path)
+    reopened = Log.open(talk.loop.log.path)
     reopened.close()
 
 

@@ -16,7 +16,8 @@ from ctxagent.agent.record.archive import offload
 from ctxagent.agent.record.entries import Agent, Assistant, Checkpoint, Note, Pin, ToolResult, User
 from ctxagent.agent.record.index import NAME, Hit, Index
 from ctxagent.agent.record.index.hits import hits
-from ctxagent.agent.record.index.pieces import OVERLAP, PIECE, backwards
+from ctxagent.agent.record.index.pieces import OVERLAP, PIECE
+from ctxagent.agent.record.lines import backwards
 from ctxagent.agent.record.log import Log, find, read
 from ctxagent.agent.record.sessions import whole_text
 
@@ -33,7 +34,7 @@ class Archive:
 
     def log(self, session: str = "a") -> Log:
         path = self.folder / "sessions" / session / "log.jsonl"
-        return Log.open(path)[0] if path.exists() else Log.create(path)
+        return Log.open(path) if path.exists() else Log.create(path)
 
     def result(self, log: Log, text: str, tool: str = "Bash", **fields: object) -> int:
         """A call and its result, whose seq it gives."""

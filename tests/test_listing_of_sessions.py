@@ -123,7 +123,7 @@ def test_a_session_that_another_process_has_open_is_in_use(tmp_path: Path) -> No
     assert not row(log).in_use
     code = (
         "import sys; from pathlib import Path; from ctxagent.agent.record.log import Log\n"
-        "log, _ = Log.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+        "log = Log.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(log)]
     pipe = subprocess.PIPE
@@ -133,7 +133,7 @@ def test_a_session_that_another_process_has_open_is_in_use(tmp_path: Path) -> No
         assert row(log).in_use
         other.communicate()
     assert not row(log).in_use
-    ours, _ = Log.open(log)
+    ours = Log.open(log)
     assert not row(log).in_use  # by this one
     ours.close()
 
@@ -150,7 +150,7 @@ def test_rows_are_kept_as_long_as_the_logs_are_the_same(tmp_path: Path) -> None:
     stat = same.stat()
     same.write_text(same.read_text().replace("words 0", "WORDS 0"))
     os.utime(same, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    log, _ = Log.open(grown)
+    log = Log.open(grown)
     log.append(said("and more"))
     log.close()
     shutil.rmtree(gone.parent)

@@ -101,8 +101,8 @@ def test_a_torn_tail_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     path = session(tmp_path, "one")
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
-    log, entries = Log.open(path)
-    assert len(entries) == 3
+    log = Log.open(path)
+    assert log.last_seq == 3
     assert path.read_bytes() == whole
     assert f"{len(torn)} bytes" in log.warnings[0]
     assert log.append(User(content="next")).seq == 4
@@ -125,7 +125,7 @@ def test_a_second_process_is_told_who_has_the_session(tmp_path: Path) -> None:
     path = session(tmp_path, "one")
     code = (
         "import sys; from pathlib import Path; from ctxagent.agent.record.log import Log; "
-        "log, _ = Log.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+        "log = Log.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -135,8 +135,8 @@ def test_a_second_process_is_told_who_has_the_session(tmp_path: Path) -> None:
         with pytest.raises(SessionError, match=f"pid {other.pid}"):
             Log.open(path)
         other.kill()
-    log, entries = Log.open(path)  # a killed holder leaves no lock behind
-    assert len(entries) == 3
+    log = Log.open(path)  # a killed holder leaves no lock behind
+    assert log.last_seq == 3
     log.close()
 
 
@@ -148,7 +148,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
         "from ctxagent.agent.record.log import Log; from ctxagent.agent.record.entries import User;"
         "from ctxagent.agent.errors import RecordError;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "path = Path(sys.argv[1]); log, _ = Log.open(path);"
+        "path = Path(sys.argv[1]); log = Log.open(path);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, -1))\n"
         "try: log.append(User(content='x' * 500))\n"
         "except RecordError as e: print(e)\n"

@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
             assert done.returncode == 0, done.stderr
     done = place.run(*SMALL, "compact", "--apply")
     assert done.returncode == 0, done.stderr
-    log, _ = Log.open(newest(place))
+    log = Log.open(newest(place))
     log.append(Checkpoint(number=1, path="checkpoints/1.json", trigger="by hand"))
     log.append(Note(topic="drift", text="asks what the task is"))
     log.close()

@@ -254,8 +254,8 @@ def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="Well."))
 
     async def act(seat: Seat) -> None:
-        seat.say("!echo begun; sleep 60")
-        await seat.until("begun")
+        seat.say("!echo be''gun; sleep 60")
+        await seat.until("begun")  # by the command, not by what was typed
         seat.press(key)
         await seat.until("interrupted")
         await seat.idle()

@@ -60,12 +60,6 @@ def test_code_in_a_record_survives() -> None:
     assert parse(render(parse(text))).facts == facts
 
 
-def test_the_phase_of_a_log_is_the_newest_named() -> None:
-    notes = [Note(topic="phase", text=name) for name in ("research", "planning")]
-    assert phases.current([]) == ""
-    assert phases.current([*notes, Note(topic="drift", text="x")]) == "planning"
-
-
 def test_the_first_phase_compresses_nothing(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text="Yes."))
     assert "no phase is set" in desk.run("/phase")
@@ -89,7 +83,7 @@ def test_leaving_a_phase_compresses_its_work_into_its_form(tmp_path: Path) -> No
     assert phases.form("research").instructions in asked
     (summary,) = talk.of(Summary)
     assert summary.trigger == "phase: research to planning"
-    assert phases.current(talk.entries()) == "planning"
+    assert talk.loop.ledger.phase == "planning"
     planning = next(n for n in talk.of(Note) if n.text == "planning")
     assert planning.seq < summary.seq  # so what is said again after the summary can name it
     talk.say("go on")
@@ -105,7 +99,7 @@ def test_a_phase_with_nothing_to_compress_changes_all_the_same(tmp_path: Path) -
     desk.run("/phase research")
     shown = desk.run("/phase review")
     assert "not compressed: there is nothing to summarise yet" in shown
-    assert phases.current(talk.entries()) == "review"
+    assert talk.loop.ledger.phase == "review"
     assert talk.of(User) == []  # the model has heard nothing yet
 
 
@@ -139,7 +133,7 @@ def test_an_interrupted_change_of_phase_is_taken_back(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         desk.run("/phase planning")
     assert talk.of(Summary) == []
-    assert phases.current(talk.entries()) == "research"
+    assert talk.loop.ledger.phase == "research"
     assert "now planning" not in str(talk.entries())
 
 

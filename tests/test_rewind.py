@@ -410,7 +410,7 @@ def test_a_folder_that_is_no_project_keeps_no_files(desk: Opened, tmp_path: Path
     shown = talk.run("/rewind 1", "c")
     assert "not a project" in shown
     assert talk.asked == ["[c]onversation · [n]o"]
-    assert (talk.cwd / "b.txt").exists()
+    assert (talk.cwd / "a.txt").exists()
     assert talk.offered == "write a"
 
 
@@ -608,9 +608,9 @@ class Opener:
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
-        prior: str | None = None,
+        prior: str | None = None, read_only: bool = False,
     ) -> Loop:  # fmt: skip
-        choice = Choice(id=resume, fork=fork)
+        choice = Choice(id=resume, fork=fork, read_only=read_only)
         return await asyncio.to_thread(open_loop, self._launch, choice, emit=emit, ask=ask)
 
     def backing(self) -> Backing:

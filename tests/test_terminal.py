@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .support.command import Place
+from .support.command import Place, running
 from .support.screen import Terminal
 from .support.server import Say, Server
 
@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> Place:
 def test_a_day_in_the_repl(place: Place) -> None:
     (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     change = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
-    long = ("Bash", {"command": "echo $$ > pid; echo under way; sleep 300"})
+    long = ("Bash", {"command": "touch begun; echo under way; sleep 300.11"})
     steps = [
         Say("I make a **file** first.", tools=[("Bash", {"command": "touch made && echo yes"})]),
         Say("Now the bug.", tools=[("Edit", change)]),
@@ -52,11 +52,13 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.see("sleep 300")
         terminal.keys()
         terminal.type("y")
-        terminal.see(lambda text: (place.project / "pid").exists())
+        terminal.see(
+            lambda text: (place.project / "begun").exists() and running("sleep 300.11") != []
+        )
+        pids = running("sleep 300.11")
         terminal.press("ctrl-c")
         terminal.see("nterrupted")
-        with pytest.raises(ProcessLookupError):
-            os.kill(int((place.project / "pid").read_text()), 0)
+        assert all(map(gone, pids))
         terminal.type("are you there?\r")
         terminal.see("I am still here.")
         terminal.type("/quit\r")
@@ -123,14 +125,14 @@ def working(place: Place, server: Server, *arguments: str) -> tuple[Terminal, li
     )
     terminal.see("/help")
     terminal.type("go\r")
-    pids = [place.project / "job", place.project / "pid"]
-    terminal.see(lambda text: all(path.exists() and path.read_text() for path in pids))
-    return terminal, [int(path.read_text()) for path in pids]
+    terminal.see(lambda text: all(map(running, SLEEPS)))
+    return terminal, [pid for words in SLEEPS for pid in running(words)]
 
 
+SLEEPS = ["sleep 300.22", "sleep 300.33"]
 BUSY = [
-    Say(tools=[("Bash", {"command": "echo $$ > job; exec sleep 300", "run_in_background": True})]),
-    Say(tools=[("Bash", {"command": "echo $$ > pid; sleep 300"})]),
+    Say(tools=[("Bash", {"command": f"exec {SLEEPS[0]}", "run_in_background": True})]),
+    Say(tools=[("Bash", {"command": SLEEPS[1]})]),
 ]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from . import text as texts
-from .base import Context, ToolError
+from .base import VANISHED, Context, ToolError
 from .text import Diff, Form, NotText
 
 LARGEST = 16 * 1024 * 1024  # bytes of a file that is taken in whole
@@ -52,9 +52,12 @@ class Place:
 
 
 def locate(context: Context, path: str) -> Place:
-    """Where a path leads. The file need not exist."""
+    """Where a path leads. The file need not exist, but the project that it is in must: a file in
+    one that was moved away would be a new project in its old place."""
     try:
         named = context.resolve(path)
+        if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
+            raise ToolError(VANISHED.format(cwd=context.cwd))
         return Place(context.shown(named), Path(os.path.realpath(named)))
     except (ValueError, RuntimeError) as error:  # a NUL, a lone surrogate; an unknown ~user
         reason = str(error).rstrip(".")
@@ -70,9 +73,19 @@ def opened(place: Place) -> Iterator[BinaryIO]:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ToolError(_missing(place), path=str(place.path)) from error
         check_regular(place, mode)
-        descriptor = os.open(place.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+        with os.fdopen(os.open(place.path, flags), "rb") as file:
+            _check_whereabouts(place, file.fileno())
             yield file
+
+
+def _check_whereabouts(place: Place, descriptor: int) -> None:
+    """Refuses a file that a link, put there a moment ago, led to: where it was found has been
+    judged, and nothing else. Only Linux tells."""
+    with suppress(OSError):
+        there = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if there != place.path and os.path.samestat(os.fstat(descriptor), there.stat()):
+            raise ToolError(f"{place.name} leads elsewhere since it was looked at. Call it again.")
 
 
 def check_regular(place: Place, mode: int) -> None:

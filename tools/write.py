@@ -9,6 +9,7 @@ from pydantic import Field
 from . import text as texts
 from .base import Context, Output, Params, Tool, ToolError
 from .files import Change, Place, apply, check_text, contents, decoded, draft, locate
+from .redacted import lost
 from .text import Form
 
 
@@ -47,6 +48,8 @@ def _plan(params: WriteParams, context: Context) -> Change:
     data = contents(place)
     before, form = decoded(place, data)
     _check_seen(place, data, context)
+    if refusal := lost(place.name, params.content, before):
+        raise ToolError(refusal)
     return draft(place, before, _like(params.content, before, form), form)
 
 

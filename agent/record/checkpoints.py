@@ -9,9 +9,7 @@ ours has changed the files. Nothing here looks at the log: it is fed entry by en
 
 import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Reversible, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import RecordError, SessionError
 from .entries import Checkpoint, Entry, User
 from .lock import make_private
-from .log import read
+from .log import Entries
 from .sessions import plain
+from .whole import put
 
 if TYPE_CHECKING:
     from .worktree import Change, WorkTree
@@ -94,15 +93,34 @@ class Difference:
     diff: str
 
 
-class Checkpoints:
-    """Takes the checkpoints of one session; `folder` is the session's. Without a work tree, or
-    where it is too large, they hold no files, and `limits` says so."""
+@dataclass(slots=True)
+class Numbering:
+    """The number of the newest point, and whether the turn's snapshot is still to be taken."""
 
-    def __init__(self, folder: Path, worktree: "WorkTree | None") -> None:
+    newest: int = 0
+    due: bool = False
+
+    def add(self, entry: Entry) -> None:
+        """Count one more entry of the log."""
+        self.newest = _counted(self.newest, entry)
+        if _begins_turn(entry):
+            self.due = True
+        elif isinstance(entry, Checkpoint):
+            self.due = False
+
+
+class Checkpoints:
+    """Takes the checkpoints of one session; `folder` is the session's, `numbering` how far its log
+    is counted already. Without a work tree, or where it is too large, they hold no files, and
+    `limits` says so."""
+
+    def __init__(
+        self, folder: Path, worktree: "WorkTree | None", numbering: Numbering | None = None
+    ) -> None:
         self.folder = folder
         self.worktree = worktree
-        self._newest = 0  # the number of the newest point
-        self._due = False  # whether the turn's snapshot is still to be taken
+        self._counted = numbering or Numbering()
+        self._told = False  # that the newest turn has no files
 
     @property
     def limits(self) -> str:
@@ -111,11 +129,7 @@ class Checkpoints:
 
     def seen(self, entry: Entry) -> None:
         """Count one more entry of the log."""
-        self._newest = _counted(self._newest, entry)
-        if _begins_turn(entry):
-            self._due = True
-        elif isinstance(entry, Checkpoint):
-            self._due = False
+        self._counted.add(entry)
 
     def turn(self) -> Checkpoint | None:
         """The snapshot that this turn begins with, for the log; None when it was taken already.
@@ -123,16 +137,24 @@ class Checkpoints:
         Blocking. To be called before every call that can change something. It never fails: where
         files cannot be kept, the entry has none.
         """
-        if not self._due:
+        if not self._counted.due:
             return None
-        snapshot, _, _ = self._snapshot(self._name(self._newest))
-        return Checkpoint(number=self._newest, path="", snapshot=snapshot, trigger=TURN)
+        snapshot, _, _ = self._snapshot(self._name(self._counted.newest))
+        return Checkpoint(number=self._counted.newest, path="", snapshot=snapshot, trigger=TURN)
+
+    def untold(self, taken: Checkpoint) -> str:
+        """Why a turn's snapshot has no files; "" when it has, and when it was told of the one
+        before it."""
+        told, self._told = self._told, taken.snapshot is None
+        if self.worktree is None or told or not self._told:
+            return ""
+        return f"{self.limits or FAILED}; /rewind takes back the conversation alone"
 
     def carried(self, point: Point) -> Checkpoint:
         """The entry that hands a turn's files over to a copy of the session that ends before it:
         the points there would have to look for them behind that end."""
         return Checkpoint(
-            number=self._newest, path="", snapshot=point.snapshot, trigger=point.trigger
+            number=self._counted.newest, path="", snapshot=point.snapshot, trigger=point.trigger
         )
 
     def take(self, facts: Facts, trigger: str, seq: int) -> Checkpoint:
@@ -140,7 +162,7 @@ class Checkpoints:
 
         `seq` is the log's newest entry. Raises RecordError when the file cannot be written.
         """
-        number = self._newest + 1
+        number = self._counted.newest + 1
         snapshot, head, limits = self._snapshot(self._name(number))
         saved = Saved(
             number=number,
@@ -265,16 +287,15 @@ def load(folder: Path, number: int) -> Saved:
         ) from error
 
 
-def entries_at(log: Path, number: int | None = None) -> list[Entry]:
+def entries_at(log: Path, number: int | None = None) -> Reversible[Entry]:
     """The entries of a session up to a checkpoint of it, the newest one when no number is given:
     what a fresh session is told of it follows from these.
 
     A broken checkpoint file is no hindrance. Raises SessionError where there is no such checkpoint.
     """
-    entries = read(log).entries
-    for entry in reversed(entries):
+    for entry in reversed(Entries(log)):
         if isinstance(entry, Checkpoint) and entry.path and number in (None, entry.number):
-            return [e for e in entries if e.seq <= entry.seq]
+            return Entries(log, upto=entry.seq)
     which = "no checkpoint" if number is None else f"no checkpoint {number}"
     raise SessionError(f"session {log.parent.name} has {which}", hint=_those_there(log.parent))
 
@@ -302,18 +323,10 @@ def _those_there(folder: Path) -> str:
 def _write(path: Path, saved: Saved) -> None:
     """Put the file in place whole, or not at all."""
     text = json.dumps({"v": 1, **asdict(saved)}, ensure_ascii=False, indent=1, default=str)
-    part = None
     try:
         make_private(path.parent)
-        descriptor, part = tempfile.mkstemp(dir=path.parent, suffix=".part")  # 0600
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8", "surrogatepass"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(part).replace(path)
+        put(path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        if part is not None:
-            Path(part).unlink(missing_ok=True)
         raise RecordError(
             f"cannot write the checkpoint {path}: {error.strerror}",
             hint="Free the disk, then go on.",

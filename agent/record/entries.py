@@ -117,9 +117,9 @@ class User(Entry):
 class Assistant(Entry):
     """A reply, its blocks as the API gave them.
 
-    `purpose` is turn, summary or verify; only turns stand in the view. `broken` has the raw
-    arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an error
-    and never run. `cost_usd` is None when the model's price is not known.
+    `purpose` is turn, summary, verify or attempt; only turns stand in the view. `broken` has the
+    raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an
+    error and never run. `cost_usd` is None when the model's price is not known.
     """
 
     kind: ClassVar[str] = "assistant"
@@ -233,7 +233,7 @@ class Unpin(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Entry):
     """Something worth keeping that the model does not see. `topic`: intent, decision, drift,
-    phase, permission, quality, rewind, warning."""
+    phase, permission, quality, rewind, killed, warning."""
 
     kind: ClassVar[str] = "note"
     topic: str

@@ -6,22 +6,22 @@ killed is made up for from the subagent's.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..errors import SessionError
 from .archive import SUMMARY
 from .entries import Agent, Assistant, End, Entry, Note, ToolResult, User
 from .ledger import Ledger
-from .log import NAME, parse_line, read
+from .log import NAME, Entries
 from .sessions import AGENTS, file_text, placed, plain
 from .totals import Totals
 
 ANSWER = 8_000  # characters of an earlier answer that are handed on
 LEAST = 500  # of each, where several are handed on together
 LISTED = 12  # subagents that are listed
-TAIL = 4_096  # bytes that the last entry of a log mostly fits into
 
 Status = Literal["done", "error", "interrupted", "limit"]
 STATUS: dict[str, Status] = {  # how a subagent has ended, by how its turn has
@@ -83,7 +83,7 @@ def changed(before: Ledger, now: Ledger, id: str) -> list[dict[str, Any]]:
             "removed": fact.removed - (known.removed if known else 0),
             "by": id,
         }
-        rows.append(row | ({"blob": digest} if kind == "blob" else {}))
+        rows.append(row | ({kind: digest} if digest else {}))
     return rows
 
 
@@ -96,12 +96,11 @@ def told_of(entries: Iterable[Entry], agent: Agent | None) -> Ledger:
     return ledger
 
 
-def left_behind(folder: Path, entries: Sequence[Entry], agents: Iterable[Agent]) -> list[Entry]:
+def left_behind(folder: Path, untold: Collection[str], agents: Iterable[Agent]) -> list[Entry]:
     """What must be recorded when a session goes on: for each of its subagents whose own log has
     more than the session's tells of, how it stands by that; and for the model, once, those whose
-    results never came, with the answers of the ones that had finished."""
+    results never came (`untold`), with the answers of the ones that had finished."""
     found, silent = list[Entry](), list[Agent]()
-    untold = _untold(entries)
     for agent in agents:
         log = log_of(folder, agent.id)
         if agent.status == "running" or _last(log) > agent.told:
@@ -141,43 +140,40 @@ def _answers(agents: Iterable[Agent]) -> str:
     return "\n\n".join(["Subagents that had finished, and their answers:", *texts])
 
 
-def _untold(entries: Iterable[Entry]) -> set[str]:
-    """The subagents that were begun and of which the model has heard nothing since, neither by
-    their result nor by a notice."""
-    ids = set[str]()
-    for entry in entries:
-        if isinstance(entry, Agent) and entry.status == "running":
-            ids.add(entry.id)
-        elif isinstance(entry, ToolResult):
-            ids.discard(str(entry.details.get("agent")))
-        elif isinstance(entry, User) and entry.source == "notice" and ids:
-            words = plain(entry.content)
-            ids = {id for id in ids if f"{id} (" not in words}
-    return ids
+def hear(untold: set[str], entry: Entry) -> None:
+    """Fold one more entry into the set of the subagents that were begun and of which the model has
+    heard nothing since, neither by their result nor by a notice."""
+    if isinstance(entry, Agent) and entry.status == "running":
+        untold.add(entry.id)
+    elif isinstance(entry, ToolResult):
+        untold.discard(str(entry.details.get("agent")))
+    elif isinstance(entry, User) and entry.source == "notice" and untold:
+        words = plain(entry.content)
+        untold -= {id for id in untold if f"{id} (" in words}
 
 
 def _caught_up(log: Path, agent: Agent) -> tuple[*tuple[Entry, ...], Agent]:
     """The files that a subagent has changed since it was told of, and how it stands now. One that
     was killed may have come to its end before; what a person has had it do by hand since then is
     not its answer, and counts in the sums alone."""
-    entries = read(log).entries if log.is_file() else []
-    totals, ledger, answer, end, turns = Totals(), Ledger(), "", "", 0
-    for entry in entries:
+    totals, told, ledger, answer, end, turns, last = Totals(), Ledger(), Ledger(), "", "", 0, 0
+    for entry in Entries(log) if log.is_file() else ():
         totals.add(entry)
         ledger.add(entry)
+        last = max(last, entry.seq)
         if entry.seq <= agent.told:
+            told.add(entry)
             continue
         turns += isinstance(entry, User) and entry.source == "person"
         if turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
             answer = "".join(str(b.get("text", "")) for b in entry.content) or answer
         elif turns == 1 and isinstance(entry, End):
             end = entry.status
-    last = max((entry.seq for entry in entries), default=0)
     now = replace(agent, told=max(last, agent.told))
     if agent.status == "running":
         status = STATUS.get(end, "interrupted")
         now = replace(now, status=status, answer=outward(answer, log, last))
-    rows = changed(told_of(entries, agent), ledger, agent.id)
+    rows = changed(told, ledger, agent.id)
     if not rows:
         return (totals.all.on(now),)
     text = f"{agent.id} had changed files that were not told of: {len(rows)}"
@@ -187,15 +183,9 @@ def _caught_up(log: Path, agent: Agent) -> tuple[*tuple[Entry, ...], Agent]:
 def _last(log: Path) -> int:
     """The number of a log's last entry; 0 without one."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
-            lines = file.read().split(b"\n")[:-1]
-    except OSError:
+        return next((entry.seq for entry in reversed(Entries(log))), 0)
+    except SessionError:
         return 0
-    for line in reversed(lines):
-        if entry := parse_line(line):
-            return entry.seq
-    return max((entry.seq for entry in read(log).entries), default=0)
 
 
 def beginning(text: str, most: int) -> str:

@@ -8,7 +8,7 @@ only. Nothing here looks at the disk.
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -27,12 +27,15 @@ from .entries import (
     by_hand,
     taken_back,
 )
+from .rows import changes_of, content_of
 from .sessions import plain
 from .testruns import FailingTest, FailingTests
 
 Action = Literal["created", "modified", "deleted"]
 
-ELSEWHERE = {"rewind": "/rewind", "agent": "Task"}  # notes of changes that no result tells of
+ELSEWHERE = {  # notes of changes that no result tells of, and who changed
+    "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
+}  # fmt: skip
 ERROR_LINES = 5  # kept of a failed command's output
 ERROR_LINE = 300  # characters kept of each
 
@@ -287,13 +290,13 @@ class Ledger:
         self._add_facts(by_hand(entry), "Bash", "user")
 
     def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
-        for row in _changes(details):
+        for row in changes_of(details):
             changed = self._add_change(row["path"], row["action"], tool, ref, row)
             self._contents.pop(changed, None)
             if row["action"] == "deleted":
                 self._contents[changed] = ""
-            elif isinstance(row.get("blob"), str):
-                self._contents[changed] = f"blob:{row['blob']}"
+            elif known := content_of(row):
+                self._contents[changed] = known
 
     def _add_seen(self, details: Mapping[str, Any]) -> None:
         seen = details.get("seen")
@@ -349,16 +352,7 @@ class Ledger:
 def _is_denial(note: Note) -> bool:
     """Whether a note of permission is of a call that was not allowed."""
     answer = note.data.get("answer") if isinstance(note.data, dict) else None
-    return answer in (None, "", "no")
-
-
-def _changes(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The changes that a result tells of."""
-    rows = details.get("changes")
-    for row in rows if isinstance(rows, list) else ():
-        known = isinstance(row, dict) and isinstance(row.get("path"), str)
-        if known and row.get("action") in ("created", "modified", "deleted"):
-            yield row
+    return answer in (None, "", "no", "hook")
 
 
 def _texts(document: Any, section: str) -> list[str]:

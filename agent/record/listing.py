@@ -9,7 +9,7 @@ are listed.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Reversible
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_NB, LOCK_SH, flock
@@ -98,15 +98,30 @@ def ending(log: Path) -> list[Entry]:
     return []
 
 
-def last_exchange(entries: Iterable[Entry]) -> tuple[str, str]:
+def last_exchange(entries: Reversible[Entry]) -> tuple[str, str]:
     """The person's last words and the last answer to them, "" for what there is none of."""
-    said = answer = ""
-    for entry in entries:
+    answer = ""
+    for entry in reversed(entries):
         if isinstance(entry, User) and entry.source == "person":
-            said, answer = plain(entry.content), ""
-        elif isinstance(entry, Assistant) and entry.purpose == "turn":
-            answer = plain([b for b in entry.content if b.get("type") == "text"]) or answer
-    return said, answer
+            return plain(entry.content), answer
+        answer = answer or _answer(entry)
+    return "", answer
+
+
+def last_answer(entries: Reversible[Entry], since: int) -> str:
+    """The last answer after an entry, "" for none. Nothing before it is read."""
+    for entry in reversed(entries):
+        if entry.seq <= since:
+            break
+        if answer := _answer(entry):
+            return answer
+    return ""
+
+
+def _answer(entry: Entry) -> str:
+    if isinstance(entry, Assistant) and entry.purpose == "turn":
+        return plain([block for block in entry.content if block.get("type") == "text"])
+    return ""
 
 
 def _first(file: BinaryIO) -> tuple[dict[str, str], str]:

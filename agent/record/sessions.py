@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import SessionError
+from ..errors import RecordError, SessionError
 from .entries import (
     Agent,
     Assistant,
@@ -32,7 +32,8 @@ from .entries import (
     User,
 )
 from .lock import make_private
-from .log import NAME, find, parse_line, read
+from .log import NAME, find, number, parse_line
+from .private import copy, copy_tree
 
 AGENTS = "agents"
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
@@ -103,22 +104,42 @@ class Project:
         The copy ends with entry `upto` when that is given. The original is not touched.
         """
         target = self.new()
+        try:
+            self._copy(log, target, upto)
+        except (OSError, SessionError) as error:
+            shutil.rmtree(target.parent, ignore_errors=True)
+            if isinstance(error, SessionError):
+                raise
+            raise RecordError(
+                f"the session cannot be copied: {error.strerror}",
+                hint="Free the disk, then try again; the session itself is as it was.",
+            ) from error
+        return target
+
+    def _copy(self, log: Path, target: Path, upto: int | None) -> None:
         make_private(target.parent)
+        paths, agents = set[str](), set[str]()
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             for line in _whole_lines(log):
-                if upto is None or _seq(line) <= upto:
-                    out.write(line)
+                if upto is not None and _seq(line) > upto:
+                    continue
+                out.write(line)
+                if b'"checkpoint"' not in line and b'"agent"' not in line:
+                    continue  # to parse every line would be most of the work
+                entry = parse_line(line)
+                if isinstance(entry, Checkpoint):
+                    paths.add(entry.path)
+                elif isinstance(entry, Agent):
+                    agents.add(entry.id)
         if (log.parent / "offloaded").is_dir():
-            shutil.copytree(log.parent / "offloaded", target.parent / "offloaded")
-        entries = read(target).entries
-        for path in {entry.path for entry in entries if isinstance(entry, Checkpoint)}:
+            copy_tree(log.parent / "offloaded", target.parent / "offloaded")
+        for path in paths:
             if _is_held(path) and (log.parent / path).is_file():
                 make_private((target.parent / path).parent)
-                shutil.copy2(log.parent / path, target.parent / path)
-        for id in {entry.id for entry in entries if isinstance(entry, Agent)}:
+                copy(log.parent / path, target.parent / path)
+        for id in agents:
             if (log.parent / AGENTS / id).is_dir():
-                shutil.copytree(log.parent / AGENTS / id, target.parent / AGENTS / id)
-        return target
+                copy_tree(log.parent / AGENTS / id, target.parent / AGENTS / id)
 
 
 def every_log(state: Path) -> list[Path]:
@@ -234,5 +255,7 @@ def _whole_lines(log: Path) -> Iterator[bytes]:
 
 
 def _seq(line: bytes) -> int:
+    if known := number(line):
+        return known
     entry = parse_line(line)
     return entry.seq if entry else 0

@@ -19,7 +19,7 @@ def stale(ledger: Ledger) -> list[str]:
         if size > room:
             continue
         room -= size
-        if _changed(path, known):
+        if is_changed(path, known):
             found.append(ledger.shown(path))
     return found[::-1]
 
@@ -31,7 +31,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def _changed(path: str, known: str) -> bool:
+def is_changed(path: str, known: str) -> bool:
     """Whether a file has another content than the one that is known."""
     if not known:  # it was deleted
         return os.path.lexists(path)

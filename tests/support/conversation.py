@@ -12,7 +12,6 @@ from typing import Any
 
 from ctxagent.agent.approval import Approval, Mode
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
-from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Bounds
 from ctxagent.agent.loop import Loop
@@ -21,9 +20,8 @@ from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.recall import equip
 from ctxagent.agent.record.checkpoints import Checkpoints
 from ctxagent.agent.record.entries import Checkpoint, Entry, Session, User
-from ctxagent.agent.record.ledger import Ledger
-from ctxagent.agent.record.log import Log, read
-from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.record.log import read
+from ctxagent.agent.resumption import begin, go_on
 from ctxagent.agent.spending import Spending
 from ctxagent.tools.base import Context, Tool
 
@@ -60,20 +58,17 @@ class Conversation:
         state = cwd.parent / f"{cwd.name}-state"
         path = state / "sessions" / "s" / "log.jsonl"
         path.parent.parent.mkdir(parents=True, exist_ok=True)
-        log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(path.parent, None)
-        for entry in entries:
-            ledger.add(entry)
-            totals.add(entry)
-            checkpoints.seen(entry)
+        log, standing, resumption = go_on(path) if path.exists() else begin(path)
+        checkpoints = Checkpoints(path.parent, None, standing.numbering)
         context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
         equip(context, state, path)
         self.loop = Loop(
             log=log,
-            view=fold(entries),
-            ledger=ledger,
-            totals=totals,
+            view=standing.view,
+            ledger=standing.ledger,
+            totals=standing.totals,
             checkpoints=checkpoints,
+            resumption=resumption,
             model=self.model,
             tools=self.tools,
             approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),

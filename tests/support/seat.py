@@ -18,17 +18,15 @@ from prompt_toolkit.input.base import PipeInput
 from ctxagent.agent.approval import Approval, Mode
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compose import every_tool
-from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
 from ctxagent.agent.loop import Loop
 from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.checkpoints import Checkpoints
 from ctxagent.agent.record.entries import Session, User
-from ctxagent.agent.record.ledger import Ledger
-from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.log import read
 from ctxagent.agent.record.sessions import Project, every_log
-from ctxagent.agent.record.totals import Totals
+from ctxagent.agent.resumption import begin, go_on
 from ctxagent.agent.settings import UiSettings
 from ctxagent.agent.ui.backing import Backing
 from ctxagent.agent.ui.repl import Repl
@@ -102,24 +100,21 @@ class Desk:
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
-        prior: str | None = None,
+        prior: str | None = None, read_only: bool = False,
     ) -> Loop:  # fmt: skip
         if self.gate:
             await self.gate.wait()
         if self.fails:
             raise self.fails.pop(0)
-        return await asyncio.to_thread(self._open, emit, ask, resume, fork)
+        return await asyncio.to_thread(self._open, emit, ask, resume, fork, read_only)
 
-    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool) -> Loop:
+    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, read_only: bool) -> Loop:
         path = self.project.find(resume) if resume else self.project.new()
         if fork:
             path = self.project.fork(path)
-        log, entries = Log.open(path) if path.exists() else (Log.create(path), [])
-        ledger, totals, checkpoints = Ledger(), Totals(), Checkpoints(path.parent, None)
-        for entry in entries:
-            ledger.add(entry)
-            totals.add(entry)
-            checkpoints.seen(entry)
+        found = go_on(path, read_only=read_only) if path.exists() else begin(path)
+        log, standing, resumption = found
+        checkpoints = Checkpoints(path.parent, None, standing.numbering)
         tools = every_tool()
         opened = Session(
             id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
@@ -127,10 +122,11 @@ class Desk:
         )  # fmt: skip
         loop = Loop(
             log=log,
-            view=fold(entries),
-            totals=totals,
+            view=standing.view,
+            totals=standing.totals,
             checkpoints=checkpoints,
-            ledger=ledger,
+            resumption=resumption,
+            ledger=standing.ledger,
             model=self.model,
             tools=tools,
             approval=Approval(mode=self.mode, cwd=self.cwd),
@@ -145,7 +141,7 @@ class Desk:
             policy=KEEP_LITTLE,
         )
         self.loops.append(loop)
-        emit(SessionOpened(path.parent.name, str(path), "scripted", len(entries)))
+        emit(SessionOpened(path.parent.name, str(path), "scripted", standing.entries))
         return loop
 
     def backing(self) -> Backing:

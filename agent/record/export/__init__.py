@@ -4,11 +4,12 @@ Each is made from the log and the files beside it, and needs nothing else to be 
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Literal
 
 from ..entries import encode
-from ..log import read
+from ..log import Redact, as_it_is, read
 from ..sessions import placed
 from .chart import Scale
 from .markdown import markdown
@@ -19,13 +20,21 @@ __all__ = ["FORMATS", "Format", "Scale", "export"]
 Format = Literal["md", "html", "json"]
 FORMATS: tuple[Format, ...] = ("md", "html", "json")
 
+_HALF = re.compile(r"[\ud800-\udfff]")  # of a character: no file can hold it, JSON can escape it
 
-def export(log: Path, format: Format, *, scale: Scale | None = None) -> str:
+
+def export(
+    log: Path, format: Format, *, scale: Scale | None = None, redact: Redact = as_it_is
+) -> str:
     """A session in one of the formats; `json` is a list of its entries. `scale` is what the page's
-    chart measures the context against. Raises SessionError for a log that cannot be read."""
+    chart measures the context against; `redact` takes out of each entry what must not be told.
+    Raises SessionError for a log that cannot be read."""
     reading = read(log)
+    reading.entries = [redact(entry) for entry in reading.entries]
     if format == "json":
-        return json.dumps([encode(e) for e in reading.entries], ensure_ascii=False, indent=1)
+        told = [encode(entry) for entry in reading.entries]
+        text = json.dumps(told, ensure_ascii=False, indent=1)
+        return json.dumps(told, indent=1) if _HALF.search(text) else text
     if format == "html":
-        return page(log, reading, scale)
-    return markdown(placed(log)[1], reading.entries)
+        return page(log, reading, scale, redact)
+    return _HALF.sub("\N{REPLACEMENT CHARACTER}", markdown(placed(log)[1], reading.entries))

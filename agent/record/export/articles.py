@@ -177,12 +177,17 @@ def _taken(entry: Assistant) -> str:
 
 
 def _aside(story: Story, entry: Assistant) -> Html:
-    """A call that compaction made for itself."""
+    """A call that compaction made for itself, or one that broke off."""
     texts = [str(b.get("text") or "") for b in entry.content if b.get("type") == "text"]
     text = cut("\n\n".join(texts), f"entry #{entry.seq} of the log has all of it")
-    title = {"summary": "Call for a summary", "verify": "Call that checks a summary"}
+    title = {
+        "summary": "Call for a summary",
+        "verify": "Call that checks a summary",
+        "attempt": "Call that broke off",
+    }
     facts = joined([title.get(entry.purpose, f"Call: {entry.purpose}"), " · ", _taken(entry)])
-    return _row(story, entry, "aside", facts, passage("", text, closed=True))
+    said = [passage("", text, closed=True)] if text else []
+    return _row(story, entry, "aside", facts, *said)
 
 
 def _mark(story: Story, entry: Entry) -> tuple[str, ...]:
@@ -297,8 +302,8 @@ def _transcript(story: Story, agent: Agent, prefix: str) -> Html:
         return element("p", "Its log is not in this page", class_="quiet")
     folder = story.folder / AGENTS / agent.id
     try:
-        entries = read(folder / NAME).entries
+        entries = [story.redact(entry) for entry in read(folder / NAME).entries]
     except SessionError:
         return element("p", "Its log is gone", class_="quiet")
-    within = Story(folder, entries, story.room, prefix, story.depth + 1)
+    within = Story(folder, entries, story.room, prefix, story.depth + 1, story.redact)
     return folded(f"All it did · {len(entries):,} entries", *articles(within), class_="within")

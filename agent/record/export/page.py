@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from ..entries import Assistant, Entry, Session, User
-from ..log import Reading
+from ..log import Reading, Redact
 from ..sessions import placed
 from ..totals import Totals
 from .articles import articles, dollars, when, words_of
@@ -21,10 +21,10 @@ _TITLE = 90  # characters
 _LISTED = 2  # turns from which on they are listed
 
 
-def page(log: Path, reading: Reading, scale: Scale | None) -> str:
-    """The page of a log that has been read."""
+def page(log: Path, reading: Reading, scale: Scale | None, redact: Redact) -> str:
+    """The page of a log that has been read; `redact` is for those of its subagents."""
     entries = reading.entries
-    story = Story(log.parent, entries)
+    story = Story(log.parent, entries, redact=redact)
     name, turns = placed(log)[1], list(_turns(entries))
     title = turns[0][1] if turns else f"Session {name}"
     style, script = _part("page.css"), _part("page.js")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..entries import Agent, Assistant, Entry, Mask, Revert, ToolResult, taken_back
+from ..log import Redact, as_it_is
 from ..sessions import file_text
 from .markup import Html, element, folded, html, joined
 from .prose import REF
@@ -29,13 +30,14 @@ class Room:
 @dataclass(slots=True)
 class Story:
     """The entries of one log in their order. `prefix` begins its anchors, `depth` counts the logs
-    around this one: those of the agents that started it."""
+    around this one: those of the agents that started it. `redact` is for those within."""
 
     folder: Path
     entries: Sequence[Entry]
     room: Room = field(default_factory=Room)
     prefix: str = ""
     depth: int = 0
+    redact: Redact = as_it_is
     answers: dict[tuple[int, str], ToolResult] = field(default_factory=dict)
     answering: set[int] = field(default_factory=set)  # places of results that stand with a call
     agents: dict[str, tuple[int, Agent]] = field(default_factory=dict)  # number, where it starts
@@ -101,7 +103,7 @@ class Story:
         if text is None or min(len(text), LONGEST) > self.room.left:
             return None
         self.room.left -= min(len(text), LONGEST)
-        return text
+        return str(self.redact(ToolResult(tool_use_id="", content=text)).content)
 
 
 def cut(text: str, where: str) -> str:

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
+from ..lines import whole
 from ..log import NAME as LOG
 from .hits import Hit, hits, words_of
-from .pieces import lines, pieces, whole
+from .pieces import lines, pieces
 
 __all__ = ["NAME", "PATIENCE", "Found", "Hit", "Index"]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..entries import Assistant, Entry, ToolResult
+from ..lines import backwards
 from ..log import NAME as LOG
 from ..log import parse_line
-from .pieces import PIECE, backwards, searchable, spaced
+from .pieces import PIECE, searchable, spaced
 
 EXCERPT = 300  # characters at most
 

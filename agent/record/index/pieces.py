@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..entries import Assistant, Entry, Pin, ToolResult, User
+from ..lines import backwards
 from ..log import parse_line
 from ..sessions import text_of
 
 PIECE = 8_000  # characters of text in one row; neighbours share OVERLAP of them
 OVERLAP = 100
 
-_BLOCK = 1 << 20  # bytes read at once, from the end
 _UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
 
 
@@ -27,34 +27,6 @@ def lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int, bytes]]:
         yield done, line
         done += len(line)
     yield from backwards(file, first)
-
-
-def backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """The lines before a line's start, the last one first, with their offsets."""
-    size = _BLOCK
-    while end > 0:
-        begin = max(0, end - size)
-        file.seek(begin)
-        data = file.read(end - begin)
-        cut = data.find(b"\n") + 1 if begin else 0
-        if begin and not 0 < cut < len(data):
-            size *= 2  # no line begins in here
-            continue
-        for line in reversed(data[cut:].removesuffix(b"\n").split(b"\n")):
-            end -= len(line) + 1
-            yield end, line + b"\n"
-        size = _BLOCK
-
-
-def whole(file: BinaryIO, size: int) -> int:
-    """Where the last whole line of a file of that size ends."""
-    while size > 0:
-        begin = max(0, size - _BLOCK)
-        file.seek(begin)
-        if found := file.read(size - begin).rfind(b"\n") + 1:
-            return begin + found
-        size = begin
-    return 0
 
 
 def pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:

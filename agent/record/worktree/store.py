@@ -7,7 +7,6 @@ so no filter, monitor or hook can be started, and bytes go in and come out as th
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..lock import make_private
+from ..private import copy, write
 
 if TYPE_CHECKING:
     from git import Git
@@ -109,7 +109,7 @@ class Store:
         try:
             make_private(self.folder)
             for name in ("objects/info", "objects/pack", "refs/heads", "info"):
-                (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(self.folder / name)
             quoted = excludes.replace("\\", "\\\\").replace('"', '\\"')
             self._write("config", _CONFIG.format(excludes=f'"{quoted}"'))
             self._write("info/attributes", _ATTRIBUTES)
@@ -123,7 +123,7 @@ class Store:
                 Path(f"{self.index}.{left}").unlink(missing_ok=True)
             newest = self.folder / "index"
             if not self.index.exists() and newest.exists():
-                shutil.copyfile(newest, self.index)
+                copy(newest, self.index)
         except OSError as error:
             raise GitFailed(f"{error.filename}: {error.strerror}") from error
 
@@ -136,7 +136,7 @@ class Store:
         """Let later sessions start from this one's index."""
         with suppress(OSError):
             spare = self.folder / f"index.{self.session}"
-            shutil.copyfile(self.index, spare)
+            copy(self.index, spare)
             spare.replace(self.folder / "index")
 
     def forget(self) -> None:
@@ -160,7 +160,11 @@ class Store:
         """What a command of git says. `given` is its input; `index` stands in for the session's;
         after `seconds` it is killed, None for never."""
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
-        return _run(self._git, ["git", *arguments], env, given, seconds)
+        try:
+            return _run(self._git, ["git", *arguments], env, given, seconds)
+        except GitFailed:
+            self._tidy()
+            raise
 
     def start(self, *arguments: str, most: int) -> bytes:
         """The first `most` bytes that a command of git says; it is ended when it has more."""
@@ -188,13 +192,20 @@ class Store:
         said = self.run(*arguments, index=index, seconds=seconds)
         return [os.fsdecode(name) for name in said.split(b"\0") if name]
 
+    def _tidy(self) -> None:
+        """Take away the objects that git could not finish: on a full disk, and it leaves them, they
+        would take the room that the log needs."""
+        for path in (self.folder / "objects").glob("[0-9a-f][0-9a-f]/tmp_obj_*"):
+            with suppress(OSError):
+                path.unlink()
+
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name
         data = os.fsencode(text)
         with suppress(OSError):
             if path.read_bytes() == data:
                 return
-        path.write_bytes(data)
+        write(path, data)
 
 
 def find(cwd: str, env: Mapping[str, str]) -> Repository | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ..private import write
 from .store import Store
 
 YOUNG = 300  # seconds that an object stays whoever needs it: a look takes less
@@ -30,7 +31,7 @@ def remember(store: Store, name: str, trees: Iterable[str]) -> None:
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
         part = folder / f"{name}.{os.getpid()}.part"
-        part.write_text("".join(f"{tree}\n" for tree in trees), "ascii")
+        write(part, "".join(f"{tree}\n" for tree in trees).encode("ascii"))
         part.replace(folder / name)
 
 
@@ -38,10 +39,10 @@ def due(store: Store) -> bool:
     """Whether it is time to clear the store, as a session begins."""
     stamp = store.folder / _STAMP
     try:
-        return time.time() - stamp.stat().st_mtime > EVERY
+        return abs(time.time() - stamp.stat().st_mtime) > EVERY  # a clock may have been set back
     except OSError:
         with suppress(OSError):
-            stamp.touch()  # there was no store: nothing is in it yet
+            stamp.touch(mode=0o600)  # there was no store: nothing is in it yet
         return False
 
 
@@ -49,7 +50,7 @@ def sweep(store: Store, young: float = YOUNG) -> None:
     """Delete what nobody needs and is older than `young` seconds. Raises GitFailed and OSError;
     whatever stops it, nothing is lost that is needed."""
     before = time.time() - young
-    (store.folder / _STAMP).touch()
+    (store.folder / _STAMP).touch(mode=0o600)
     asked = ("--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
     given = "".join(f"{tree}\n" for tree in _live(store)).encode()
     needed = set(store.run("rev-list", *asked, "--all", "--stdin", given=given).decode().split())
