@@ -259,7 +259,7 @@ class Office(Desk):
         said = next(b["text"] for b in request.messages[0]["content"] if "Run: " in b["text"])
         return Step(tools=[("Bash", {"command": said.removeprefix("Run: ")})])
 
-    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool) -> Loop:
+    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, _: bool) -> Loop:
         launch = Launch(
             settings=Settings(permissions=PermissionSettings(mode=self.mode)),
             state=self.cwd.parent / "state",

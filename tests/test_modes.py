@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from prompt_toolkit.input import create_input
 
+from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.ui.screen.output import steady
 from ctxagent.agent.ui.screen.terminal import Terminal as Inline
 from ctxagent.agent.ui.status import Fragment
@@ -119,6 +120,9 @@ class Faulty:
 
     def live(self) -> Sequence[object]:
         return []
+
+    def tell(self, error: CtxagentError) -> None:
+        raise error
 
     def cycle_mode(self) -> None:
         self.broken = True
@@ -231,8 +235,9 @@ def test_modes_that_a_command_has_changed(place: Place) -> None:
     mess = ("Bash", {"command": "stty sane -F /proc/$PPID/fd/0 && echo it is changed"})
     with Server([Say(tools=[mess]), Say("One."), Say("Two.")]) as server:
         terminal = Terminal(
-            "--permission-mode", "bypass", cwd=place.project, env=place.server(server.url)
-        )
+            "--permission-mode", "bypass", "-c", "sandbox.mode=off", cwd=place.project,
+            env=place.server(server.url),
+        )  # fmt: skip
         terminal.see("GREEN")
         needed = terminal.modes()
         terminal.type("go\r")

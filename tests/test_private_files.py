@@ -64,7 +64,10 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
     secret = "a-token-of-the-person-42"
     env = place.environ({"TMPDIR": str(temporary), "DEPLOY_TOKEN": secret})
     options = ("--model", model, "--permission-mode", "bypass", "-c", "demote.above=500")
-    options += ("-c", "compact.summarizer=mechanical", "-c", "hooks.session_end=cat > ended")
+    options += ("-c", "compact.summarizer=mechanical")
+    os.mkfifo(place.project / "gate")
+    gate = os.open(place.project / "gate", os.O_RDWR)
+    options += ("-c", "hooks.session_end=cat > ended; read line < gate")
     terminal = Terminal(*OPEN[1:], *options, cwd=place.project, env=env, command=OPEN[0])
     terminal.see("❯")
     for words, seen in (
@@ -80,9 +83,12 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
         terminal.see(words)
         terminal.press("enter")
         terminal.see(lambda text, s=seen, w=words: s in text.rpartition(w)[2])  # type: ignore[misc]
-    terminal.press("ctrl-d")
-    terminal.see("waiting for the hooks of session_end")
+    terminal.see("the hooks of session_end")  # of the one that was left
+    os.write(gate, b"\n")
+    terminal.see(lambda text: "the hooks of" not in text)
+    terminal.press("ctrl-d")  # nothing was said in the copy, so it has no end either
     assert terminal.leave() == 0
+    os.close(gate)
     assert json.loads((place.project / "ended").read_text())["status"] == "ok"
     model = steps(tmp_path, {"text": "On."})
     for arguments in (
