@@ -233,7 +233,7 @@ class Unpin(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Entry):
     """Something worth keeping that the model does not see. `topic`: intent, decision, drift,
-    phase, permission, quality, rewind, killed, warning."""
+    phase, permission, quality, rewind, agent, killed, warning."""
 
     kind: ClassVar[str] = "note"
     topic: str
