@@ -27,7 +27,9 @@ from .server import Body, Server
 
 TEMPORARY = ("*.part", "*.new", "*.tmp", "worktree.index.*")
 # Parts of files whose names the next ones take over: there is never more than one of each.
-ONE_AT_MOST = re.compile(r"((summary|files)\.md|resume\.(json|stat)|\d+\.json)\.part")
+ONE_AT_MOST = re.compile(
+    r"((summary|files)\.md|resume\.(json|stat)|\d+\.json|\d{8}-\d{6}-[0-9a-f]{6})\.part"
+)
 LETS_GO = 10.0  # seconds in which what a kill has cut short lets go, however busy the machine is
 MUST_BE_0 = {  # what `Figures.wrong` counts, in words
     "lost": "entries lost",

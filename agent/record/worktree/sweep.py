@@ -7,7 +7,6 @@ way into one of these. A session that did not look for days may find its tree go
 in anew.
 """
 
-import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -30,7 +29,7 @@ def remember(store: Store, name: str, trees: Iterable[str]) -> None:
     with suppress(OSError):
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
-        part = folder / f"{name}.{os.getpid()}.part"
+        part = folder / f"{store.session}.part"  # one process has a session: kills leave no heap
         write(part, "".join(f"{tree}\n" for tree in trees).encode("ascii"))
         part.replace(folder / name)
 
