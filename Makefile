@@ -10,7 +10,7 @@ demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,7 +3,8 @@
 A session that goes on after that ends what still runs of its unfinished calls and background jobs,
 as leaving it in good order would have, and finds the files that the unfinished calls have changed,
 by what the files were before: no result tells of them. Both are recorded before the turn goes on,
-and the model is told, for all that it knows of such a call is that its outcome is unknown.
+and the model is told, for all that it knows of such a call is that its outcome is unknown. A copy
+of a session tells of the calls that it was copied with only if those of the original were killed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,19 @@ from ..tools import leftovers
 from ..tools.base import Tool
 from .changes import INTERRUPTED, MOST, row
 from .errors import RecordError, SessionError
-from .record.entries import Assistant, Checkpoint, End, Entry, Note, ToolResult, User
+from .record.entries import (
+    Assistant,
+    Checkpoint,
+    End,
+    Entry,
+    Note,
+    Session,
+    ToolResult,
+    User,
+)
 from .record.ledger import Ledger
+from .record.listing import in_use
+from .record.lock import NAME as LOCK
 from .record.log import NAME, Entries, find
 from .record.rows import content_of
 from .record.sessions import placed
@@ -25,7 +37,7 @@ from .record.worktree import WorkTree
 
 TOPIC = "killed"
 AGENT = "Task"  # whose subagents do what changes something
-AROUND = 1_000  # entries before a call among which its reply is
+AROUND = 1_000  # entries before a call among which its reply is, and after it its result
 NAMED = 20  # files, or commands, that the model is told of
 
 
@@ -36,7 +48,7 @@ def aftermath(
     are recorded with these and tell of changes too. Blocking."""
     changing = {t.name for t in tools if t.effect in ("edit", "run") or t.name == AGENT}
     ended = _ended(path)
-    calls, before = _unfinished(Entries(path), changing)
+    calls, before = _unfinished(path, changing)
     if not (calls or ended):
         return []
     rows = _changed(before, ledger, tree, told) if before else []
@@ -70,8 +82,10 @@ def _left(path: Path, name: str) -> str | None:
     def is_it(id: str) -> bool:
         return leftovers.call_name(session, number, id) == name
 
-    for seq in range(number, _last(path) + 1):
+    for seq in range(number, min(_last(path), number + AROUND) + 1):
         entry = find(path, seq)
+        if isinstance(entry, End | Session) or _is_reply(entry):
+            break  # the results of a reply come before them
         if isinstance(entry, ToolResult) and is_it(entry.tool_use_id):
             return str(entry.details.get("command")) if "job" in entry.details else None
     for seq in range(number - 1, max(0, number - AROUND), -1):
@@ -80,6 +94,10 @@ def _left(path: Path, name: str) -> str | None:
             if is_it(id):
                 return str(given.get("command"))
     return None
+
+
+def _is_reply(entry: Entry | None) -> bool:
+    return isinstance(entry, Assistant) and entry.purpose == "turn"
 
 
 def _last(path: Path) -> int:
@@ -95,17 +113,34 @@ def _calls(entry: Assistant) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield str(block.get("id")), given if isinstance(given, dict) else {}
 
 
-def _unfinished(log: Entries, changing: Collection[str]) -> tuple[list[str], str | None]:
-    """The calls of the newest reply that may have changed something and have no result, unless the
-    turn ended or this was looked into before; and the newest snapshot, which was taken before they
-    ran."""
-    answered, before = set[str](), None
+def _unfinished(path: Path, changing: Collection[str]) -> tuple[list[str], str | None]:
+    """The calls of the newest reply that may have changed something and have no result, unless
+    their turn ended or this was looked into before; and the newest snapshot, which was taken before
+    they ran."""
+    calls, before, origin = _newest(path, changing)
+    if calls and origin:
+        original = path.parents[1] / origin / NAME
+        if in_use(original.with_name(LOCK)) or _newest(original, changing)[0] != calls:
+            return [], None
+    return (calls, before) if calls else ([], None)
+
+
+def _newest(path: Path, changing: Collection[str]) -> tuple[list[str], str | None, str]:
+    """Those calls, that snapshot, and the session that they were copied from, "" for none. What
+    came after the session had been opened again neither ended their turn nor preceded them."""
+    answered, before, ended = set[str](), None, False
     calls: list[str] | None = None
+    origin = ""
     with suppress(SessionError):
-        for entry in reversed(log):
-            if isinstance(entry, End) or (isinstance(entry, Note) and entry.topic == TOPIC):
+        for entry in reversed(Entries(path)):
+            if isinstance(entry, Note) and entry.topic == TOPIC:
                 break
-            if isinstance(entry, ToolResult):
+            if isinstance(entry, Session) and calls is None:
+                ended, before = False, None
+                origin = str((entry.parent or {}).get("id", origin))
+            elif isinstance(entry, End):
+                ended = True
+            elif isinstance(entry, ToolResult):
                 answered.add(entry.tool_use_id)
             elif isinstance(entry, Checkpoint):
                 before = before or entry.snapshot
@@ -113,9 +148,10 @@ def _unfinished(log: Entries, changing: Collection[str]) -> tuple[list[str], str
                 uses = [b for b in entry.content if b.get("type") == "tool_use"]
                 left = [b for b in uses if str(b.get("id")) not in answered]
                 calls = [str(b.get("id")) for b in left if b.get("name") in changing]
+                calls = [] if ended else calls
             if calls is not None and (before or not calls):
                 break
-    return calls or [], before if calls else None
+    return calls or [], before, origin
 
 
 def _changed(

@@ -14,7 +14,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .places import forms, protected, within
+from .places import all_forms, forms, protected, within
 from .rules import (
     Match,
     Place,
@@ -28,9 +28,10 @@ from .rules import (
     narrowest,
     parse_rule,
 )
+from .shell.contents import may_show
 from .shell.patterns import expand
 from .shell.readonly import follows_links, is_read_only, paths, reads_files, searched
-from .shell.repository import runs
+from .shell.repository import opens, runs, stays
 from .shell.syntax import Part, Script, Word, parse
 from .shell.touched import only_looks
 from .shell.wrappers import names
@@ -58,8 +59,8 @@ _WRITERS = names(
 class Approval:
     """The rules of a session. `mode` may be set at any time, and holds for every form of it.
 
-    `readable` are folders outside the project that are read without a question. Malformed rules
-    raise UsageError.
+    `readable` are folders outside the project that are read without a question, `own` is what the
+    agent keeps for itself, to be edited as no mode allows. Malformed rules raise UsageError.
     """
 
     def __init__(
@@ -71,13 +72,14 @@ class Approval:
         deny: Sequence[str] = (),
         cwd: Path,
         readable: Sequence[Path] = (),
+        own: Sequence[Path] = (),
     ) -> None:
         self._mode: list[Mode] = [mode]
         self._looks = False
         self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
         self._project = (self._cwd, os.path.realpath(cwd))
-        own = [form for path in readable for form in (str(path), os.path.realpath(path))]
-        self._readable = (*self._project, *own)
+        self._readable = (*self._project, *all_forms(readable))
+        self._own = all_forms(own)
         self._rules: dict[Kind, list[tuple[Rule, Place]]] = {
             "deny": [], "ask": [], "allow": [], "session": [],
         }  # fmt: skip
@@ -213,7 +215,8 @@ class Approval:
         it says its name."""
         for rule, place in self._covering(tool, "allow", "session"):
             if rule.any or (
-                place.matches(form) and not (edits and protected(form, self._project, rule.path))
+                place.matches(form)
+                and not (edits and protected(form, self._project, rule.path, self._own))
             ):
                 return rule
         return None
@@ -233,7 +236,7 @@ class Approval:
             return "it is outside the project"
         if self.mode != "accept-edits":
             return "edits are asked about"
-        name = protected(form, self._project)
+        name = protected(form, self._project, own=self._own)
         return f"{name} is protected" if name else ""
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:
@@ -271,7 +274,7 @@ class Approval:
 
     def _bases(self, script: Script) -> list[str]:
         """The folders that relative paths may start from: a `cd` that opens the command counts."""
-        if script.parts and _opens(script.parts[0], script) and len(script.parts[0].words) == 2:
+        if script.parts and opens(script.parts[0], script) and len(script.parts[0].words) == 2:
             return [self._cwd, *forms(script.parts[0].words[1].text, self._cwd)[:1]]
         return [self._cwd]
 
@@ -279,7 +282,7 @@ class Approval:
         shown, wanted = short(part.source), f"Bash({narrowest(part, script)})"
         if rule := self._forbidding(part, bases):
             return ruled("deny", shown, rule)
-        looks = part.wrapper or (is_read_only(part) and _stays(part, script))
+        looks = part.wrapper or (is_read_only(part) and stays(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", _PLAN, wanted)
         if rule := self._answers(part, "yes", "ask"):
@@ -344,7 +347,11 @@ class Approval:
         verdicts = [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched(part)
         verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
-        if follows_links(part):
+        for rule, place in self._covering("Read", "deny", "ask") if part.name == "git" else ():
+            kept = bool if rule.any else place.matches
+            if any(may_show(part, base, kept) for base in bases):
+                verdicts.append(self._doubtful(f"it may show what {rule} is for", script))
+        if follows_links(part, bases):
             verdicts.append(self._doubtful("it follows links, wherever they lead", script))
         return reduce(worse, verdicts, Verdict("allow", f"{short(part.source)} only looks"))
 
@@ -384,16 +391,3 @@ def _only_looks(tool: "Tool[Any]", subject: str) -> bool:
     if tool.name == "Bash":
         return only_looks(parse(subject))
     return tool.effect not in ("edit", "run")
-
-
-def _opens(part: Part, script: Script) -> bool:
-    """Whether the part is a `cd` that the whole command starts with."""
-    return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
-
-
-def _stays(part: Part, script: Script) -> bool:
-    """Whether it is known where the part runs. git also runs what the configuration of the folder
-    it is in tells it to, so it must be the project's."""
-    if part.name == "cd":
-        return _opens(part, script)
-    return part.name != "git" or not any(each.name == "cd" for each in script.parts)

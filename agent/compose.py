@@ -28,9 +28,9 @@ from .changes import Watch
 from .compaction.checkpoint import take
 from .compaction.policy import PRESETS, Policy
 from .compaction.preserve import preserved_text
-from .confinement import confine
+from .confinement import confine, own_places
 from .context import tokens
-from .errors import CtxagentError, UsageError
+from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
 from .launch import Choice, Launch
 from .loop import Loop
@@ -77,34 +77,36 @@ def open_loop(launch: Launch, choice: Choice, *, emit: Emit, ask: Ask | None) ->
     _check_price(launch, model)
     project = Project(launch.state, launch.cwd)
     log, standing, resumption = _session(project, choice)
-    types, warnings = _types(launch, log.path)
-    folder, resumed = log.path.parent, standing.entries
-    parts = _Parts(
-        log=log,
-        standing=standing,
-        resumption=resumption,
-        model=model,
-        tools=every_tool(types),
-        approval=Approval(
-            mode=permissions.mode,
-            allow=permissions.allow,
-            ask=permissions.ask,
-            deny=permissions.deny,
-            cwd=launch.cwd,
-            readable=(folder, *project.folders(standing.origins - {folder.name})),
-        ),
-        spending=Spending(launch.bounds),
-        system=prompt.system(launch.append_prompt),
-        prior=launch.prior,
-    )
-    loop = _put_together(launch, parts, emit, ask)
-    loop.types = types
-    loop.context.spawn = Agents(loop, lambda order: _open_agent(launch, loop, order)).run
-    Index(placed(log.path)[0]).warm()  # in the background
-    log.tell = lambda text: emit(Notice("warning", text))
-    emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
-    for warning in [*log.warnings, *_moved(standing.began, launch.cwd), *warnings]:
-        emit(Notice("warning", warning))
+    with log.kept_if_well():
+        types, warnings = _types(launch, log.path)
+        folder, resumed = log.path.parent, standing.entries
+        parts = _Parts(
+            log=log,
+            standing=standing,
+            resumption=resumption,
+            model=model,
+            tools=every_tool(types),
+            approval=Approval(
+                mode=permissions.mode,
+                allow=permissions.allow,
+                ask=permissions.ask,
+                deny=permissions.deny,
+                cwd=launch.cwd,
+                readable=(folder, *project.folders(standing.origins - {folder.name})),
+                own=own_places(launch),
+            ),
+            spending=Spending(launch.bounds),
+            system=prompt.system(launch.append_prompt),
+            prior=launch.prior,
+        )
+        loop = _put_together(launch, parts, emit, ask)
+        loop.types = types
+        loop.context.spawn = Agents(loop, lambda order: _open_agent(launch, loop, order)).run
+        Index(placed(log.path)[0]).warm()  # in the background
+        log.tell = lambda text: emit(Notice("warning", text))
+        emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
+        for warning in [*log.warnings, *_moved(standing.began, launch.cwd), *warnings]:
+            emit(Notice("warning", warning))
     return loop
 
 
@@ -175,7 +177,7 @@ def _open_agent(launch: Launch, parent: Loop, order: Order) -> Loop:
     """Open a subagent. Raises SessionError when it cannot be resumed, UsageError for a budget that
     cannot be kept with its model."""
     log, standing, resumption = go_on(order.log) if order.log.exists() else begin(order.log)
-    try:
+    with log.kept_if_well():
         model = _model_of(launch, parent, order, standing.view.model)
         loop = _put_together(
             launch,
@@ -194,9 +196,6 @@ def _open_agent(launch: Launch, parent: Loop, order: Order) -> Loop:
             order.emit,
             order.ask,
         )
-    except CtxagentError:
-        log.close()
-        raise
     shared = model is parent.model
     loop.limits, loop.effort = (parent.limits, parent.effort) if shared else (None, None)
     for warning in log.warnings:

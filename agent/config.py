@@ -9,6 +9,7 @@ has trusted its content, what would loosen is left out and named in a notice.
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from . import toml
@@ -173,13 +174,38 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
 def _user_file(environ: Mapping[str, str]) -> Path | None:
     """The same where it is, or must be, read."""
     path = user_file(environ)
-    return path if environ.get(USER_FILE_VARIABLE) or path.is_file() else None
+    return path if environ.get(USER_FILE_VARIABLE) or _is_there(path) else None
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:
     """The nearest one within the project."""
     files = (folder / PROJECT_FILE for folder in reach(cwd, home))
-    return next(filter(Path.is_file, files), None)
+    return next(filter(_is_there, files), None)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a settings file is there. Raises ConfigError for one that cannot be read: what it
+    denies must not be left out in silence."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    try:
+        regular = S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        raise _unreadable(path, "it is a link to nothing") from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    if not regular:
+        raise _unreadable(path, "it is not a regular file")
+    return True
+
+
+def _unreadable(path: Path, why: str | None) -> ConfigError:
+    hint = "Mend it or take it away: its rules may deny what would be allowed without it."
+    return ConfigError(f"cannot be read: {why}", where=str(path), hint=hint)
 
 
 def _with_project(
@@ -222,7 +248,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise _unreadable(path, error.strerror) from None
 
 
 def _document(path: Path, data: bytes) -> list[_Given]:

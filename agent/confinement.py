@@ -1,11 +1,14 @@
 """How the commands of a session are confined, as its settings have it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from ..tools.sandbox import Sandbox, probe
+from ..tools.programs import distrust
+from ..tools.sandbox import Sandbox, own_folders, probe, writable
 from .config import user_file
 from .errors import UsageError
 from .launch import Launch
+from .settings.effects import SandboxSettings
 
 
 def confine(launch: Launch, session: Path) -> Sandbox | None:
@@ -14,16 +17,30 @@ def confine(launch: Launch, session: Path) -> Sandbox | None:
     chosen = launch.settings.sandbox
     if chosen.mode == "off":
         return None
-    kept = [launch.state, launch.config_home, user_file(launch.environ)]
     return Sandbox(
         cwd=launch.cwd,
         environ=launch.environ,
         required=chosen.mode == "require",
         network=chosen.network,
         write=chosen.write,
-        hide=[*kept, launch.trust] if launch.trust else kept,
+        hide=own_places(launch),
         show=[session],
     )
+
+
+def choose_programs(chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]) -> None:
+    """See to it that no program of ours comes from a folder that commands may write to. Where
+    there is no sandbox that is any folder, and only the project's are kept out."""
+    if chosen.mode == "off":
+        distrust(own_folders(str(cwd), environ))
+    else:
+        distrust(writable(str(cwd), environ, chosen.write))
+
+
+def own_places(launch: Launch) -> list[Path]:
+    """What the agent keeps for itself: settings, sessions, and what the person has trusted."""
+    kept = [launch.state, launch.config_home, user_file(launch.environ)]
+    return [*kept, launch.trust] if launch.trust else kept
 
 
 def check_sandbox(launch: Launch) -> None:

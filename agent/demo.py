@@ -55,6 +55,7 @@ def play(*, fast: bool) -> int:
 
 def _opened(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Loop:
     from .compose import open_loop
+    from .confinement import choose_programs
     from .launch import Choice, Launch
 
     launch = Launch(
@@ -65,6 +66,7 @@ def _opened(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Loop:
         environ=os.environ,
         model=model,
     )
+    choose_programs(launch.settings.sandbox, project, launch.environ)
     return open_loop(launch, Choice(), emit=emit, ask=ask)
 
 

@@ -23,6 +23,7 @@ from ..tools.base import Context, Tool
 from ..tools.job import end_all
 from .alignment import Alignment
 from .approval import Approval
+from .arrival import Arrival
 from .compaction import demote
 from .compaction.engine import Engine
 from .compaction.host import Purpose, Said
@@ -56,6 +57,7 @@ from .record.totals import Totals
 from .replies import PATIENCE, check_ending, gave_up, heard, last_text, missing, text_of
 from .resumption import Resumption
 from .spending import Spending
+from .unbroken import unbroken
 
 if TYPE_CHECKING:
     from .agents import AgentType
@@ -71,8 +73,8 @@ class Loop:
     """One conversation. All that happens in it goes through `record` and `emit`.
 
     `opening` gives the entry that says who opened the session, `surroundings` what a new one begins
-    with: both are called once, at the first turn, the second in a thread, and again after an
-    interrupt. The rest is as `compaction.host` says.
+    with: both are called once, at the first turn, the second in a thread. The rest is as
+    `compaction.host` says.
     """
 
     log: Log
@@ -102,11 +104,11 @@ class Loop:
     denials: list[Denial] = field(default_factory=list)
     types: "Sequence[AgentType]" = ()  # of the subagents that it can start
     _opened: bool = False
-    _looked: bool = False  # at the surroundings
     _short: float = 1.0  # how much larger the server found the newest prompt than we did
 
     def __post_init__(self) -> None:
         self.engine = Engine(self, self.policy)
+        self.arrival = Arrival(lambda: self.surroundings(), self.record)
         self.alignment = Alignment(self.record, lambda: self.emit, self.ledger, self._archived)
 
     def record(self, entry: Entry) -> Entry:
@@ -169,18 +171,10 @@ class Loop:
             self._opened = True
 
     async def _look_around(self) -> None:
-        if self._looked:
-            return
-        self._looked = True
-        try:
+        if not self.arrival.is_over:
             with waiting(self.emit, "reading what the project says"):
-                found = await asyncio.to_thread(self.surroundings)
-        except asyncio.CancelledError:
-            self._looked = False  # the next turn makes up for it
-            raise
-        for entry in found:
-            self.record(entry)
-        await self.hook("session_start", {})
+                await self.arrival.complete()
+            await self.hook("session_start", {})
 
     def _failed(self, error: Exception) -> TurnFinished:
         """How a turn ends that an error ended; recorded, with the traceback of a fault of ours."""
@@ -235,9 +229,10 @@ class Loop:
         """As `close`, where the model is still needed elsewhere."""
         try:
             await self.engine.close()
-            await end_all(self.context.jobs)
+            await end_all(self.context.jobs, self.context.sandbox)
+            await self.arrival.close()
         finally:
-            self.resumption.leave(self.log)
+            await unbroken(asyncio.to_thread(self.resumption.leave, self.log))
             self.log.close()
         if self._opened:
             await self.hook("session_end", {})

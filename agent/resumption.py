@@ -40,6 +40,8 @@ SEGMENT = 32 << 20  # bytes of log under one digest: several are checked side by
 TOLD = 100  # lines that are no entries, of which each is told
 GRAIN = 20_000_000  # nanoseconds in which two changes of a file may look like one
 
+SOON = 8 << 20  # as `MOST`, while somebody waits for it
+
 _BLOCK = 1 << 18
 
 
@@ -125,16 +127,16 @@ class Resumption:
             self.reached = 0  # so that it is kept: to read all of it once is enough
         return kept
 
-    def renew(self) -> None:
+    def renew(self, most: int = MOST) -> None:
         """Keep how the session stands now, if there is enough behind what is kept. What would take
-        long is left to the next one who opens the session."""
+        long, more than `most` bytes, is left to the next one who opens the session."""
         with suppress(OSError, SessionError):
             size = self._log.stat().st_size
             if self._behind or size - self.reached < self._worth:
                 return
             told = self._load()
             kept = (_kept(told) if told else None) or Kept()
-            if size - kept.offset > MOST:
+            if size - kept.offset > most:
                 return
             kept.follow(self._log)
             self._behind = kept.standing.behind
@@ -160,12 +162,12 @@ class Resumption:
 
     def leave(self, log: Log) -> None:
         """Renew, and keep what the log is like, unless something else has changed it. Where nothing
-        may be appended to the log, nothing is kept."""
+        may be appended to the log, nothing is kept. Blocking."""
         if self._thread is not None:
             self._thread.join()
         if log.refusal:
             return
-        self.renew()
+        self.renew(SOON)
         if not self.reached:
             return
         with suppress(OSError, RecordError):
@@ -251,11 +253,17 @@ def _form() -> str:
     are taken as they are written."""
     told = [VERSION, __version__, tokens.use_vocabulary(), signature(Kept)]
     digest = hashlib.sha256(json.dumps(told).encode())
-    here = Path(__file__).parent
-    for folder in (here / "context", here / "record"):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.read_bytes())
+    for path in sources():
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def sources() -> list[Path]:
+    """The modules that the folds are made of."""
+    here = Path(__file__).parent
+    packages = (here / "context", here / "record", here / "compaction" / "drift")
+    files = (path for package in packages for path in package.rglob("*.py"))
+    return sorted([here / "standing.py", here / "resumption.py", *files])
 
 
 def _are(log: Path, segments: Sequence[tuple[int, str]]) -> bool:

@@ -10,7 +10,7 @@ at the start and one at the end, so that a killed process loses neither the work
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +46,7 @@ from .record.entries import Agent
 from .record.handover import STATUS, beginning, changed, log_of, outward, prior, told_of
 from .record.totals import Counts
 from .spending import Spending
+from .unbroken import unbroken
 
 MOST = 4  # at work at the same time
 CALLS = 400  # of the model in one run: one that never stops is ended, and can be resumed
@@ -222,7 +223,7 @@ class Agents:
         finally:
             del self._parent.context.agents[id]
             shared = child.model is self._parent.model
-            await _to_its_end(child.leave() if shared else child.close())
+            await unbroken(child.leave() if shared else child.close())
         self._summarize(child, finished)
         return finished
 
@@ -371,14 +372,3 @@ def _told(
     count = f"{used.calls} calls of the model, {used.tool_calls} of tools"
     parts.append(f"[{agent.id}: {agent.status}, {count}; resume with this id goes on with it]")
     return "\n\n".join(filter(None, parts))
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await what must not be left half done, whoever cancels meanwhile."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            continue  # whoever awaits this is told by the count of cancellations
-    task.result()

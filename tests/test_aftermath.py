@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -69,7 +70,7 @@ class Left:
         self.add(Assistant(content=[use], usage={}, stop_reason="tool_use", model="m"))
         self.numbers[id] = self.log.last_seq + 1
 
-    def start(self, id: str, command: str = "echo up; sleep 300 & wait") -> None:
+    def start(self, id: str, command: str = "sleep 300 & echo up; wait; exit 1") -> None:
         """Something that runs as a call would have it."""
         session, number = self.log.path.parent.name, self.numbers[id]
         env = leftovers.named(ENV, leftovers.call_name(session, number, id))
@@ -172,6 +173,74 @@ def test_a_job_is_ended_and_what_a_finished_call_left_on_purpose_is_not(left: Le
     assert note.data["ended"] == ["run the server"]
     assert left.running[0].wait(10) != 0
     assert left.running[1].poll() is None
+
+
+def test_the_end_of_a_later_turn_that_never_looked_hides_nothing(left: Left) -> None:
+    left.call("one")
+    left.snapshot()
+    (left.project / "new.txt").write_text("new\n")
+    left.add(Session(id=left.log.path.parent.name, cwd=str(left.project), version="1", model="m"))
+    left.add(User(content="go on"), End(status="interrupted"))
+    note, words = left.after()
+    assert isinstance(note, Note)
+    assert note.data["calls"] == ["one"]
+    assert "- created new.txt" in str(words.content)  # type: ignore[attr-defined]
+
+
+def test_an_unfinished_call_of_a_turn_that_ended_is_over(left: Left) -> None:
+    left.call("one")
+    left.snapshot()
+    left.add(End(status="error"))
+    left.add(Session(id=left.log.path.parent.name, cwd=str(left.project), version="1", model="m"))
+    (left.project / "by-hand.txt").write_text("mine\n")
+    assert left.after() == []
+
+
+def test_the_result_of_a_later_call_of_the_same_id_is_not_that_of_the_first(left: Left) -> None:
+    left.call("one", command="the first")
+    left.start("one")
+    left.add(End(status="interrupted"))
+    left.call("one", command="the second")
+    left.add(ToolResult(tool_use_id="one", content=""), End(status="ok"))
+    note, _ = left.after()
+    assert isinstance(note, Note)
+    assert note.data["ended"] == ["the first"]
+
+
+HOLDS = """\
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+os.write(file, f"{os.getpid()}\\n".encode())
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_copy_tells_of_calls_only_if_the_original_was_killed(left: Left) -> None:
+    left.call("one")
+    left.snapshot()
+    left.log.close()
+    (left.project / "new.txt").write_text("new\n")
+    original = left.log.path
+    copy = original.parents[1] / "20260101-000001-0000bb" / "log.jsonl"
+    copy.parent.mkdir()
+    copy.write_bytes(original.read_bytes())
+    left.log = Log.open(copy)
+    parent = {"id": original.parent.name, "seq": left.log.last_seq}
+    left.add(
+        Session(id=copy.parent.name, cwd=str(left.project), version="1", model="m", parent=parent)
+    )
+    lock = [sys.executable, "-c", HOLDS, str(original.with_name("lock"))]
+    with subprocess.Popen(lock, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert left.after() == []  # it works on
+    assert [type(entry) for entry in left.after()] == [Note, User]
+    with_result = Log.open(original)
+    with_result.append(ToolResult(tool_use_id="one", content="done"))
+    with_result.close()
+    assert left.after() == []  # it was not killed
 
 
 def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:

@@ -25,7 +25,7 @@ MAY = {
     "agent.record.entries": set(),
     "tools.base": set(),
     "tools": {"tools"},
-    "agent.record": {"agent.errors"},
+    "agent.record": {"agent.errors", "tools.programs"},
     "agent.changes": {"agent.record", "agent.shell", "tools.base"},
     "agent.context": {"agent.record", "agent.errors"},
     "agent.compaction": CORE,
@@ -44,6 +44,8 @@ MAY = {
     "agent.places": {"agent.shell"},
     "agent.rules": {"agent.shell", "agent.errors"},
     "agent.verdicts": {"agent.rules"},
+    "agent.arrival": {"agent.errors", "agent.record.entries"},
+    "agent.unbroken": set(),
     "agent.approval": {
         "agent.places", "agent.rules", "agent.shell", "agent.verdicts", "tools.base",
     },
@@ -54,7 +56,10 @@ MAY = {
     "agent.redaction": {
         "agent.record.entries", "tools.base", "tools.environment", "tools.redacted",
     },
-    "agent.confinement": {"agent.config", "agent.errors", "agent.launch", "tools.sandbox"},
+    "agent.confinement": {
+        "agent.config", "agent.errors", "agent.launch", "agent.settings", "tools.programs",
+        "tools.sandbox",
+    },
     "agent.launch": {"agent.settings", "agent.model.base"},
     "agent.standing": {"agent.compaction", "agent.context", "agent.record"},
     "agent.resumption": {"agent.context", "agent.errors", "agent.record", "agent.standing"},
@@ -63,7 +68,7 @@ MAY = {
     "agent.agents": {"agent.trust", "tools.base"},
     "agent.subagent": {
         *CORE, "agent.agents", "agent.compaction", "agent.launch", "agent.loop", "agent.spending",
-        "tools.base",
+        "agent.unbroken", "tools.base",
     },
     "agent.aftermath": {*CORE, "agent.changes", "tools.base", "tools.leftovers"},
     "agent.alignment": {*CORE, "agent.compaction"},
@@ -83,10 +88,10 @@ MAY = {
         "tools.base", "tools.leftovers",
     },
     "agent.loop": {
-        *CORE, "agent.agents", "agent.alignment", "agent.approval", "agent.changes",
-        "agent.compaction", "agent.execution", "agent.hooks",
-        "agent.model.base", "agent.replies", "agent.resumption", "agent.spending", "tools.base",
-        "tools.job",
+        *CORE, "agent.agents", "agent.alignment", "agent.approval", "agent.arrival",
+        "agent.changes", "agent.compaction", "agent.execution", "agent.hooks",
+        "agent.model.base", "agent.replies", "agent.resumption", "agent.spending", "agent.unbroken",
+        "tools.base", "tools.job",
     },
     "agent.manual": {*CORE, "agent.loop", "tools.base", "tools.bash"},
     "agent.occasions": {*CORE, "agent.hooks", "agent.launch", "agent.loop", "tools.base"},
@@ -97,17 +102,18 @@ MAY = {
         "agent.resumption", "agent.settings", "agent.shapes", "agent.spending", "agent.standing",
         "tools",
     },
-    "agent.doctor": {*CORE, "agent.config", "agent.settings", "tools.sandbox"},
+    "agent.doctor": {*CORE, "agent.config", "agent.settings", "tools.programs", "tools.sandbox"},
     # Front ends know events, and the conversation they are handed for their commands.
     "agent.ui": {
         *CORE, "agent.approval", "agent.bill", "agent.compaction", "agent.grants",
         "agent.keeping", "agent.loop", "agent.manual", "agent.recovery", "agent.redaction",
         "agent.settings", "agent.unseen", "tools.listing", "tools.capture",
+        "tools.programs",
     },
     "agent.demo": {
-        "agent.compaction.summarize", "agent.compose", "agent.context.wire", "agent.events",
-        "agent.launch", "agent.loop", "agent.model.scripted", "agent.settings", "agent.ui.backing",
-        "agent.ui.repl",
+        "agent.compaction.summarize", "agent.compose", "agent.confinement", "agent.context.wire",
+        "agent.events", "agent.launch", "agent.loop", "agent.model.scripted", "agent.settings",
+        "agent.ui.backing", "agent.ui.repl",
     },
     "agent.cli": {"agent"},
 }  # fmt: skip
@@ -116,7 +122,9 @@ OWNERS = {
     "prompt_toolkit": ("agent.ui",),
     "anthropic": ("agent.model.anthropic",),
     "httpx2": ("agent.model.anthropic",),
-    "git": ("agent.record.snapshot", "agent.record.worktree.store"),
+    "git": (
+        "agent.record.gitprogram", "agent.record.snapshot", "agent.record.worktree.store",
+    ),
     "tree_sitter": ("agent.shell.syntax",),
     "tree_sitter_bash": ("agent.shell.syntax",),
     "tiktoken": ("agent.context.tokens",),

@@ -294,6 +294,34 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
     assert not (desk.cwd.parent / "ran").exists()
 
 
+def test_diff_runs_no_filter_and_nothing_of_a_repository_inside(desk: Desk) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-C"]
+        subprocess.run(["git", *who, str(desk.cwd), *arguments], check=True, capture_output=True)
+
+    inner, mark = desk.cwd / "inner", desk.cwd.parent / "ran"
+    (desk.cwd / ".gitattributes").write_text("big.txt filter=evil\n")
+    git("init", "-q")
+    git("init", "-q", "inner")
+    git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "one")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (inner / "new").write_text("x")
+    git("-C", "inner", "add", ".")
+    git("-C", "inner", "commit", "-qm", "two")
+    text = (desk.cwd / "big.txt").read_text()
+    (desk.cwd / "big.txt").write_text(text[:-2] + "!\n")  # as long as it was
+    for key in ("filter.evil.clean", "filter.evil.process"):
+        git("config", key, f"touch {mark}; cat")
+    git("config", "diff.submodule", "diff")
+    git("-C", "inner", "config", "diff.external", f"touch {mark}; true")
+    shown = desk.run("/diff")
+    assert "big.txt" in shown
+    assert "inner" in shown
+    assert "big.txt" in desk.run("/diff big.txt")
+    assert not mark.exists()
+
+
 def test_diff_shows_each_file_folded_and_one_whole(desk: Desk) -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (desk.cwd / "other.txt").write_text("as it was\n")

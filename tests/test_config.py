@@ -319,6 +319,38 @@ def test_below_home_without_a_repository_home_is_the_end(place: Place) -> None:
     assert place.load(cwd=notes).settings.ui.theme == "dark"
 
 
+def made_odd(path: Path, kind: str) -> None:
+    """Something at a path that is no regular file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"link to nothing": "nowhere", "loop": path.name}[kind])
+
+
+@pytest.mark.parametrize("whose", ["mine", "ours"])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("folder", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("link to nothing", "a link to nothing"),
+        ("loop", "symbolic links"),
+    ],
+)
+def test_a_file_that_is_there_and_cannot_be_read_is_not_left_out(
+    place: Place, whose: str, kind: str, why: str
+) -> None:
+    file = {"mine": place.user_file, "ours": place.project_file}[whose]
+    made_odd(file, kind)
+    error = place.fails()
+    assert error.where == str(file)
+    assert why in error.message
+    assert error.exit_code == 2
+
+
 def test_outside_of_home_and_repositories_only_the_directory_itself_counts(place: Place) -> None:
     shared = place.root / "shared"
     (shared / "mine").mkdir(parents=True)

@@ -208,6 +208,14 @@ def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
     assert account.data["repaired"] == done[:-1]
 
 
+def test_an_empty_log_is_told_of(log: Path) -> None:
+    log.write_bytes(b"")
+    assert "nothing of the session is left" in said(log, ok=False)
+    repair(log)
+    assert said(log, ok=False) == ""
+    assert repair(log) == []
+
+
 def test_refs_stay_right_and_thinking_after_a_loss_goes(log: Path) -> None:
     whole = {entry.seq: entry for entry in read(log).entries}
     gone = next(seq for seq, e in whole.items() if isinstance(e, ToolResult) and not e.offloaded)

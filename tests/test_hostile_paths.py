@@ -17,8 +17,11 @@ from ctxagent.tools.files import Place, opened
 from ctxagent.tools.glob import Glob, GlobParams
 from ctxagent.tools.grep import Grep, GrepParams
 
+from .support.command import Place as Command
 from .support.conversation import Conversation
+from .support.server import Say, Server
 from .test_approval import judge
+from .test_worktree import git
 
 DENY = ["Read(secret/**)", "Read(.env)", "Edit(secret/**)", "Edit(.env)", "Read(*.pem)"]
 
@@ -82,6 +85,51 @@ def test_what_leads_out_is_asked_about(project: Path) -> None:
     assert judge(approval, "Read", "src/app.py").action == "allow"
 
 
+def test_commands_that_read_more_than_they_name(project: Path) -> None:
+    approval = Approval(cwd=project, deny=["Read(.env)"])
+    (project / "two").mkdir()
+    (project / "two" / "out").symlink_to(project.parent / "outside" / "data")
+    asked = [
+        "diff -N pub src", "diff -N pub two", "diff pub/none two", "diff pub two*",
+        "diff --from-file=src pub/none", "git diff --no-index pub src", "git diff --no-index a .",
+        "git log -p --submodule=diff", "git diff --submod", "wc --files0-from=list",
+        "du --files0=l", "find -files0-from list", "file -f list", "file --files-from=list",
+    ]  # fmt: skip
+    for command in asked:
+        assert judge(approval, "Bash", command).action == "ask", command
+    for command in ("diff src/app.py pub/x", "git diff pub", "wc -l pub/*", "du -sh src"):
+        assert judge(approval, "Bash", command).action == "allow", command
+    ruled = Approval(cwd=project, allow=["Bash(git log:*)", "Bash(wc:*)", "Bash(find:*)"])
+    for command in ("git log -p --submodule=diff", "wc --files0-from=l", "find -files0-from l"):
+        assert judge(ruled, "Bash", command).action == "ask", command
+
+
+def test_what_is_kept_and_committed(project: Path) -> None:
+    approval = Approval(cwd=project, deny=["Read(.env)"])
+    shows = [
+        "git show", "git log -p", 'git log -p -- "*env"', "git log -p --full-diff -- src/app.py",
+        "git cat-file --batch-all-objects --batch", "git diff --cached", "git diff HEAD -- src",
+        "git status -v", "git stash show -p", "git grep KEY HEAD", "git show 3f7b60f -- src/app.py",
+        "git log -Lx:y", 'git diff -- ":/"',
+    ]  # fmt: skip
+    others = [
+        "git log --oneline -5", "git log --stat --author=x", "git status", "git diff --stat HEAD",
+        "git diff src/app.py", "git log -p -- src/app.py pub", "git show HEAD:src/app.py",
+        "git blame src/app.py", "git cat-file -t HEAD", "git ls-files",
+    ]  # fmt: skip
+    git(project, "init", "-q")
+    git(project, "add", "src/app.py")
+    for command in ("git show", "git log -p", "git diff --cached", *others):
+        assert judge(approval, "Bash", command).action == "allow", command
+    git(project, "add", "src/.env")
+    for command in shows:
+        assert judge(approval, "Bash", command).action == "ask", command
+    for command in others:
+        assert judge(approval, "Bash", command).action == "allow", command
+    for command in ("git show HEAD:src/.env", "git blame src/.env", "git diff -- src/.env"):
+        assert judge(approval, "Bash", command).action == "deny", command
+
+
 def test_capitals_count(project: Path) -> None:
     """On Linux another case is another file; where it is the same, the link check sees it."""
     approval = Approval(cwd=project, deny=DENY)
@@ -95,6 +143,40 @@ def test_a_pattern_does_not_reach_what_runs_by_itself(project: Path) -> None:
     approval.remember("Edit(src/.git/**)")
     assert judge(approval, "Write", "src/.git/config").action == "allow"
     assert judge(approval, "Write", ".git/config").action == "ask"
+
+
+def test_what_the_agent_and_the_person_have_run_later(tmp_path: Path) -> None:
+    home = Path.home()
+    for cwd in (home, home.parent):
+        there = Approval(cwd=cwd, mode="accept-edits", allow=["Edit(**)"])
+        for path in (".config/git/config", ".local/bin/git", "bin/git", "BIN/git", ".xprofile"):
+            assert judge(there, "Write", str(home / path)).action == "ask", path
+        assert judge(there, "Write", str(home / "notes/.x")).action == "allow"
+        there.remember("Edit(~/.config/git/**)")
+        assert judge(there, "Write", str(home / ".config/git/config")).action == "allow"
+    own, link = tmp_path / "cfg" / "agent", tmp_path / "link"
+    own.mkdir(parents=True)
+    link.symlink_to(own)
+    near = Approval(cwd=tmp_path, mode="accept-edits", allow=["Edit(**)"], own=[own])
+    for path in ("cfg/agent/agentrc", "CFG/agent/agentrc", "link/agents/x.md"):
+        assert judge(near, "Write", path).action == "ask", path
+    assert judge(near, "Write", "cfg/other").action == "allow"
+    near.remember("Edit(cfg/agent/**)")
+    assert judge(near, "Write", "cfg/agent/agentrc").action == "allow"
+
+
+def test_a_session_does_not_write_its_own_settings(tmp_path: Path) -> None:
+    place = Command(tmp_path)
+    file = place.project / "cfg" / "mine"
+    file.parent.mkdir()
+    file.write_text("")
+    writes = [("Write", {"path": path, "content": "x"}) for path in ("cfg/mine", "cfg/other")]
+    with Server([Say(tools=writes), Say("Done.")]) as server:
+        env = {**place.server(server.url), "CTXAGENT_CONFIG": str(file)}
+        done = place.run("-p", "go", "--permission-mode", "accept-edits", env=env)
+    assert done.returncode == 3, done.stderr
+    assert file.read_text() == ""
+    assert (file.parent / "other").exists()
 
 
 @pytest.mark.parametrize("engine", ["ripgrep", "python"])

@@ -157,6 +157,19 @@ def test_a_session_in_it(trap: Trap, tmp_path: Path) -> None:
     assert (trap.project / "a.txt").read_text() == "one\ntwo\nfour\n"
 
 
+def armed_inside(project: Path, script: str) -> None:
+    repository(project / "inner")
+    git(project / "inner", "config", "filter.x.clean", script)
+    git(project, "add", "inner")
+
+
+def inside_of_other_kind(project: Path, script: str) -> None:
+    git(project, "init", "-q", "--object-format=sha256", "inner")
+    git(project / "inner", "commit", "-q", "--allow-empty", "-m", "One")
+    git(project / "inner", "config", "filter.x.clean", script)
+    git(project, "add", "inner")
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -179,6 +192,12 @@ def test_a_session_in_it(trap: Trap, tmp_path: Path) -> None:
         lambda p, s: (git(p, "config", "diff.x.command", s), shutil.move(p / ".git", p / "kept"),
                       (p / ".git").write_text("gitdir: kept\n")),
         lambda p, s: (shutil.rmtree(p / ".git"), (p / ".git").write_text("x")),
+        lambda p, s: git(p, "config", "merge.x.driver", s),
+        lambda p, s: git(p, "config", "diff.submodule", "diff"),
+        lambda p, s: (armed_inside(p, s), git(p, "update-index", "--split-index")),
+        lambda p, s: (shutil.rmtree(p / ".git"), git(p, "init", "-q", "--object-format=sha256"),
+                      inside_of_other_kind(p, s)),
+        lambda p, s: (p / ".git/index").write_bytes(b"DIRC\0\0\0\3\0\0\0\1\0\0\xe0\0"),
     ],
 )  # fmt: skip
 def test_each_trick_alone_is_asked_about(

@@ -293,6 +293,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
         terminal.see("is open in another process")
         terminal.keys("[l]eave it")
         terminal.type("l")
+        terminal.see(lambda text: "[l]eave it" not in text)
         held.close()
         terminal.type("/resume\r")
         terminal.see("look at quagga number 299")

@@ -493,7 +493,9 @@ def test_git_runs_nothing_that_a_folder_configures(tmp_path: Path) -> None:
 def test_git_keeps_the_settings_of_the_environment(tmp_path: Path, count: str) -> None:
     own = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "own.x", "GIT_CONFIG_VALUE_0": "mine"}
     child = child_environment({**os.environ, **own})
-    asked = {"core.fsmonitor": "false", "safe.bareRepository": "explicit"}
+    asked = {
+        "core.fsmonitor": "false", "safe.bareRepository": "explicit", "diff.submodule": "short",
+    }  # fmt: skip
     asked |= {"own.x": "mine"} if count == "1" else {}
     for name, value in asked.items():
         done = subprocess.run(

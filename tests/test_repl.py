@@ -182,7 +182,7 @@ def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
         seat.say("talk")
         await seat.until("word word")
         seat.press(key)
-        await seat.until("interrupted")
+        await seat.until("interrupted; what was")
         desk.model.pace = 0.0
         seat.say("again")
         await seat.until("Fresh.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -425,6 +425,33 @@ def test_linked_work_trees_and_submodules(place: Field) -> None:
 
 
 @needs_bwrap
+def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> None:
+    """A repository of a submodule, or of a linked work tree, renamed and copied would be open."""
+    for repository in (place.cwd, place.root / "outside"):
+        git(repository, "init", "-q")
+        git(repository, "commit", "-q", "--allow-empty", "-m", "first")
+    git(place.cwd, "-c", "protocol.file.allow=always", "submodule", "add", "-q",
+        str(place.root / "outside"), "inner/sub")  # fmt: skip
+    git(place.cwd, "worktree", "add", "-q", str(place.root / "linked"))
+    exchange = "mv .git/{0} .git/old; cp -r .git/old .git/{0} && echo x >> .git/{1}"
+    config = (place.cwd / ".git/modules/inner/sub/config").read_text()
+    outputs = place.run(
+        "git -C inner/sub commit -q --allow-empty -m more && git -C inner/sub log -1 --format=%s",
+        exchange.format("modules", "modules/inner/sub/config"),
+        exchange.format("modules/inner", "modules/inner/sub/config"),
+        exchange.format("worktrees", "worktrees/linked/commondir"),
+        exchange.format("worktrees/linked", "worktrees/linked/commondir"),
+        "echo ../../../evil > .git/worktrees/linked/commondir",
+    )
+    for output in outputs[1:5]:
+        assert "busy" in output.text
+    assert outputs[0].text == "more"
+    assert "Read-only" in outputs[5].text
+    assert (place.cwd / ".git/modules/inner/sub/config").read_text() == config
+    assert (place.cwd / ".git/worktrees/linked/commondir").read_text() == "../..\n"
+
+
+@needs_bwrap
 def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
     """Files that would have git read another configuration, or stand in for git itself."""
     bin = place.cwd / ".venv" / "bin"
@@ -436,11 +463,27 @@ def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
     assert not (place.cwd / ".git/commondir").exists()
     assert not (bin / "git").exists()
     assert git(place.cwd, "rev-parse", "--git-common-dir").strip() == ".git"
+    for action in ("wait", None):  # a job's are, when it is known to have ended, or at the end
+        (told,) = asyncio.run(planted_by_a_job(place, action))
+        assert ("set aside as" in told) == (action == "wait")
+        assert not (place.cwd / ".git/commondir").exists()
     shutil.copy("/bin/true", bin / "git")  # by the person, between two commands
     shutil.copy("/bin/true", bin / "rg")
     outputs = place.run("true", "cp /bin/false .venv/bin/git || echo closed")
     assert "closed" in outputs[1].text
     assert (bin / "rg").exists()
+
+
+async def planted_by_a_job(place: Field, action: Literal["wait"] | None) -> list[str]:
+    context = place.context()
+    plant = BashParams(command="echo ../evil > .git/commondir", run_in_background=True)
+    told = [(await Bash().run(plant, context)).text]
+    if action:
+        told = [(await Job().run(JobParams(action=action, timeout=60), context)).text]
+    (job,) = context.jobs.values()
+    await job.process.finished()
+    await end_all(context.jobs, context.sandbox)
+    return told
 
 
 def test_where_it_is_absent(place: Field) -> None:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from .base import Confinement, Context, Interrupted, Output, Params, Tool, ToolError
 from .capture import Capture
-from .job import BackgroundJob, adopt, run_command, start_job
+from .job import BackgroundJob, adopt, run_command, start_job, undone
 from .process import Process, ending
 
 LONGEST = 600  # seconds
@@ -131,8 +131,8 @@ class _Outcome:
             return
         if self.process.left():
             yield "[what it left running was ended with it; run_in_background keeps such things]"
-        if renamed := self.sandbox.set_aside():
-            yield f"[it made what git or the agent would run; set aside as {', '.join(renamed)}]"
+        if note := undone(self.sandbox):
+            yield note
         signs = SIGNS if self.sandbox.network else SIGNS + NO_NETWORK
         if any(sign in complaint for sign in signs):
             where = f"It ran in the sandbox: {self.sandbox.bounds()}."

@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .programs import own_environment
+
 COMPLAINTS = 16_000  # bytes of stderr that are kept
 CHUNK = 1 << 16
 
@@ -48,7 +50,7 @@ async def child(
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
-        env=env,
+        env=own_environment(os.environ if env is None else env),
         stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

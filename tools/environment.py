@@ -38,7 +38,11 @@ NON_INTERACTIVE = {
 }
 # A folder that looks like a bare repository may come with a project; its configuration would name
 # programs that git runs.
-_GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false"}
+_GIT_SETTINGS = {
+    "safe.bareRepository": "explicit",
+    "core.fsmonitor": "false",
+    "diff.submodule": "short",  # "diff" runs what a repository inside configures
+}
 
 
 def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:

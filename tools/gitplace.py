@@ -7,6 +7,7 @@ a place counts only when it says itself that this is its work tree.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,9 @@ _LARGEST = 4_096  # bytes of a file that names a folder
 
 @dataclass(frozen=True, slots=True)
 class GitPlace:
-    """`folders` are written by a commit, `closed` in them must stay as it is. `absent` is what
-    must not appear: with it git would read its configuration from elsewhere."""
+    """`folders` are written by a commit, `closed` in them must stay as it is; what lies between
+    is among `folders` too, as no command can rename what is mounted. `absent` is what must not
+    appear: with it git would read its configuration from elsewhere."""
 
     folders: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
@@ -38,15 +40,33 @@ def find(cwd: str) -> GitPlace:
 
 def _place(folders: list[str]) -> GitPlace:
     closed, absent = [], []
+    between: list[str] = []
     for top in folders:
-        for folder in (top, *_modules(top)):
+        for folder in (top, *_inside(top)):
+            between += _between(top, folder)
             for name in ("config", "config.worktree", "hooks", "commondir", "gitdir"):
                 path = f"{folder}/{name}"
                 if os.path.lexists(path):
                     closed.append(path)
                 elif name in ("config.worktree", "hooks", "commondir"):
                     absent.append(path)
-    return GitPlace(tuple(folders), tuple(closed), tuple(absent))
+    return GitPlace(tuple(dict.fromkeys([*folders, *between])), tuple(closed), tuple(absent))
+
+
+def _inside(top: str) -> Iterator[str]:
+    """The repositories of submodules, and what belongs to single work trees, of all of them."""
+    for folder in (top, *_modules(top)):
+        if folder != top:
+            yield folder
+        with suppress(OSError), os.scandir(f"{folder}/worktrees") as entries:
+            yield from (entry.path for entry in entries if _is_folder(entry))
+
+
+def _between(top: str, folder: str) -> Iterator[str]:
+    """The folder, and each that it lies in up to the top."""
+    while folder != top:
+        yield folder
+        folder = os.path.dirname(folder)  # noqa: PTH120
 
 
 def _modules(top: str) -> Iterator[str]:

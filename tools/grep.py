@@ -7,7 +7,6 @@ quick whatever there is to find; what is cut says how to go on.
 
 import asyncio
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from pydantic import Field
 from .base import Context, Output, Params, Tool, ToolError
 from .files import Place, binary, locate, opened
 from .listing import tell_left_out
+from .programs import program
 from .search import Hit, Mode, Refused, Search, search_with_python, search_with_ripgrep
 from .wildcard import compile_wildcard, tidy
 
@@ -103,11 +103,11 @@ class Grep(Tool[GrepParams]):
 
     async def _search(self, search: Search, page: "_Page", context: Context) -> None:
         """ripgrep first. What it refuses may be good Python, such as look-around."""
-        program = shutil.which("rg", path=context.env.get("PATH"))
-        if program and self._engine != "python":
+        path = program("rg", context.env.get("PATH"))
+        if path and self._engine != "python":
             page.engine = "ripgrep"
             try:
-                page.notes = await search_with_ripgrep(program, search, page.take)
+                page.notes = await search_with_ripgrep(path, search, page.take)
             except Refused:
                 pass
             else:

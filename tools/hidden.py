@@ -6,7 +6,7 @@ them. Only what is there is named, links followed: nothing is ever made for the 
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +36,7 @@ snap/firefox snap/chromium .var/app/org.mozilla.firefox .var/app/com.google.Chro
 .viminfo .local/share/recently-used.xbel
 """)
 
-# Below a home: where programs keep what can be fetched again, and nothing that is on PATH.
+# Below a home: where programs keep what can be fetched again.
 _CACHES = _names("""
 .cache .npm .yarn .pnpm-store .local/share/pnpm/store .bun/install/cache
 .cargo/registry .cargo/git go/pkg .m2/repository .ivy2 .gradle/caches .gradle/wrapper
@@ -71,13 +71,18 @@ def secrets(homes: Iterable[str]) -> Iterator[str]:
         yield from there(f"{home}/{name}" for name in _SECRETS)
 
 
-def caches(home: str, environ: "os._Environ[str] | dict[str, str]") -> Iterator[str]:
+def caches(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     """The folders of a home that hold what can be fetched again."""
-    named = [environ.get("XDG_CACHE_HOME"), environ.get("GOMODCACHE")]
-    if cargo := environ.get("CARGO_HOME"):
-        named += [f"{cargo}/registry", f"{cargo}/git"]
-    found = there([*(f"{home}/{name}" for name in _CACHES), *filter(None, named)])
+    found = there(cache_places(home, environ))
     yield from (path for path in found if os.path.isdir(path))  # noqa: PTH112
+
+
+def cache_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Where these are, or would be."""
+    yield from (f"{home}/{name}" for name in _CACHES)
+    yield from filter(None, (environ.get("XDG_CACHE_HOME"), environ.get("GOMODCACHE")))
+    if cargo := environ.get("CARGO_HOME"):
+        yield from (f"{cargo}/registry", f"{cargo}/git")
 
 
 def listening(temporary: Iterable[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -154,10 +154,21 @@ def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
     return job
 
 
-async def end_all(jobs: Mapping[str, Any]) -> None:
-    """End the process trees of all jobs that run."""
+async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -> None:
+    """End the process trees of all jobs that run, and undo what they made in the sandbox that
+    must not be there."""
     running = [job.process.end() for job in jobs.values() if job.process.running]
     await asyncio.gather(*running)
+    if jobs:
+        undone(sandbox)
+
+
+def undone(sandbox: Confinement | None) -> str:
+    """Set aside what a command made that git or the agent would run: a line that says so, or ""."""
+    renamed = sandbox.set_aside() if sandbox and not sandbox.absent else []
+    if not renamed:
+        return ""
+    return f"[it made what git or the agent would run; set aside as {', '.join(renamed)}]"
 
 
 def _new_spool(context: Context) -> tuple[str, Spool]:
@@ -210,7 +221,9 @@ class Job(Tool[JobParams]):
             await job.process.finished(params.timeout)
         elif params.action == "end" and job.process.running:
             await job.process.end()
-        return job.report()
+        output = job.report()
+        note = "" if job.process.running else undone(context.sandbox)
+        return replace(output, text=f"{output.text}\n{note}") if note else output
 
 
 def listing(jobs: Mapping[str, Any]) -> str:

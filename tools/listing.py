@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .child import child, pieces
+from .programs import program
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -28,7 +29,6 @@ IGNORE_FILES = (".gitignore", *NOT_GIT)  # later ones outrank earlier ones
 
 # A repository is a stranger's: its configuration may name commands (fsmonitor, hooks, transports).
 _GIT = (
-    "git",
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "protocol.allow=never"),
@@ -105,9 +105,12 @@ async def _git(
     """What `git ls-files` prints; None where there is no git, or no work tree of git's."""
     inherited = os.environ if env is None else env
     clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
+    path = program("git", inherited.get("PATH"))
+    if not path:
+        return None
     found = Listing()
     try:
-        async with child((*_GIT, *options), cwd=root, env=clean) as git:
+        async with child((path, *_GIT, *options), cwd=root, env=clean) as git:
             async for piece in pieces(git.out, b"\0", LONGEST_PATH):
                 if len(found.paths) == limit:
                     found.complete = False

@@ -9,7 +9,6 @@ process group is all that is ended.
 import asyncio
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from .base import VANISHED, ToolError
+from .programs import program
 
 MARK = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: those are settings, also for one of us inside
 GRACE = 20  # hundredths of a second between asking a tree to end and killing it
@@ -90,7 +90,7 @@ class Process:
     ) -> "Process":
         mark = secrets.token_hex(8)
         marked = {**env, MARK: f"{env[MARK]}:{mark}" if MARK in env else mark}
-        argv = [shutil.which("bash", path=env.get("PATH")) or "/bin/sh", "-c", "--", command]
+        argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
         pipe, writer = os.pipe()
         report, told = os.pipe() if enclose else (None, None)
         for end in filter(None, (pipe, report)):

@@ -10,7 +10,6 @@ system forbids what it needs, `absent` says so and nothing is confined.
 import functools
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import gitplace, hidden
+from .programs import program, within
 
 PROBING = 10  # seconds
 INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
@@ -192,15 +192,11 @@ class Sandbox:
     def _temporary(self) -> Iterator[str]:
         named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]
         for path in dict.fromkeys(hidden.there(named)):
-            if not any(within(home, [path]) and path != "/tmp" for home in self._homes):
+            if path == "/tmp" or not _holds(path, self._homes):
                 yield path
 
     def _given(self) -> Iterator[str]:
-        home = Path(self._homes[0]) if self._homes else Path("/")
-        for path in self.write:
-            yield from hidden.there(
-                [str(home.joinpath(*path.parts[1:]) if _of_home(path) else path)]
-            )
+        yield from hidden.there(str(_from_home(path, self._homes)) for path in self.write)
 
     def _foreign(
         self, places: Mapping[str, str], opened: Sequence[str], own: Iterable[int]
@@ -254,7 +250,7 @@ def _program(cwd: str) -> str:
     what lies there may be anything."""
     named = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
     for folder in (*_PLACES, *named):
-        found = shutil.which("bwrap", path=folder)
+        found = program("bwrap", folder)
         if found and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"]):
             return found
     return ""
@@ -266,6 +262,22 @@ def _programs(path: str, cwd: str) -> Iterator[str]:
         place = os.path.realpath(os.path.join(cwd, folder))  # noqa: PTH118 - may be relative
         if folder and within(place, [cwd]):
             yield from (f"{place}/{name}" for name in _PROGRAMS)
+
+
+def writable(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -> list[str]:
+    """The folders that commands in the sandbox may write to, or could once they exist, by name."""
+    people = homes(environ)
+    temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
+    named = [path for path in temporary if path == "/tmp" or not _holds(path, people)]
+    for home in people[:2]:
+        named += hidden.cache_places(home, environ)
+    named += [str(_from_home(path, people)) for path in write]
+    return [*named, *own_folders(cwd, environ), *gitplace.find(os.path.realpath(cwd)).folders]
+
+
+def own_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """The folders of the project that are its own, and not those of a person or the system."""
+    return _project(os.path.realpath(cwd), homes(environ))
 
 
 def homes(environ: Mapping[str, str]) -> list[str]:
@@ -325,9 +337,10 @@ def _devices() -> Iterator[str]:
         yield from (str(path) for path in Path("/dev").glob(pattern))
 
 
-def _of_home(path: Path) -> bool:
-    return path.parts[:1] == ("~",)
+def _from_home(path: Path, homes: Sequence[str]) -> Path:
+    home = Path(homes[0]) if homes else Path("/")
+    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
 
 
-def within(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+def _holds(path: str, homes: Sequence[str]) -> bool:
+    return any(within(home, [os.path.realpath(path)]) for home in homes)

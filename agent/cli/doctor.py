@@ -1,6 +1,7 @@
 """`ctxagent doctor`: looks at the set-up or at one session, and repairs one."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import click
 
 from ..errors import UsageError
 from ..ui.visible import clean
-from .options import guarded, load, project_of, say
+from .options import cwd_of, guarded, load, project_of, say
 
 if TYPE_CHECKING:
     from ..config import Loaded
@@ -31,13 +32,16 @@ def doctor(
     """
 
     def run() -> int:
+        from ..confinement import choose_programs
         from ..doctor import check_session, fetch, repair
 
         if fetch_tokenizer and (id or mend):
             raise UsageError("--fetch-tokenizer takes no session")
         if mend and id is None:
             raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
-        project = project_of(options)
+        loaded = load(options)
+        choose_programs(loaded.settings.sandbox, cwd_of(options), os.environ)
+        project = project_of(options, loaded)
         done: list[str] | None = None
         if id is not None:
             log = project.find(id)
@@ -46,7 +50,7 @@ def doctor(
         elif fetch_tokenizer:
             findings = [fetch()]
         else:
-            findings = look_over(load(options), project.state)
+            findings = look_over(loaded, project.state)
         whole = all(finding.ok for finding in findings)
         if as_json:
             told = [finding._asdict() for finding in findings]

@@ -222,9 +222,10 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch:
     """All that a conversation needs to start."""
     from ..config import config_home, state_dir
+    from ..confinement import choose_programs
 
     loaded = loaded or load(options)
-    return Launch(
+    launch = Launch(
         prior=prior_of(options, project_of(options, loaded)),
         settings=loaded.settings,
         state=state_dir(loaded.settings, os.environ),
@@ -235,6 +236,8 @@ def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch
         bounds=Bounds(options["max_turns"], options["max_budget_usd"]),
         trust=loaded.trust_dir,
     )
+    choose_programs(launch.settings.sandbox, launch.cwd, launch.environ)
+    return launch
 
 
 def with_rules(launch: Launch, allow: Sequence[str]) -> Launch:

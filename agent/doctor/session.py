@@ -29,6 +29,7 @@ from .references import References
 from .rows import Mending, Row, mend, take
 
 MOST_SAID = 200  # things to do that are named one by one
+EMPTY = "the log is empty: nothing of the session is left, and who goes on with it begins anew"
 _CACHES = ("resume.json",)  # made from the log, and made anew from it
 
 
@@ -131,7 +132,7 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
         mend(found.mending, found.load, log.parent)
         for row in found.mending.rows:
             found.references.take(found.load(row))
-        found.to_do = [*found.mending.said]
+        found.to_do = [*found.mending.said] if os.fstat(file.fileno()).st_size else [EMPTY]
         _give_up_texts(found, log.parent)
         _take_back(found)
         yield found

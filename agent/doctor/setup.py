@@ -1,11 +1,11 @@
 """What the program needs, and what it can use."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from ...tools.programs import describe_program
 from ...tools.sandbox import probe
 from ..config import Loaded
 from ..context import tokens
@@ -19,7 +19,8 @@ FETCHING = 60  # seconds for a download
 def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
     """What the program needs, and what it can use."""
     key = next((n for n in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if os.environ.get(n)), "")
-    settings = loaded.settings
+    settings, path = loaded.settings, os.environ.get("PATH")
+    git, rg = describe_program("git", path), describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
@@ -31,8 +32,8 @@ def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
         ),
         _writable(state),
         _sandbox(settings.sandbox),
-        Finding("git", shutil.which("git") or "not found: no branch and status for the model"),
-        Finding("ripgrep", shutil.which("rg") or "not found: Grep searches in Python, slower"),
+        Finding("git", git or "not found: no branch and status for the model"),
+        Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
             "tokenizer", str(tokens.vocabulary() or "word classes; --fetch-tokenizer gets one")
         ),

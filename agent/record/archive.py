@@ -18,20 +18,27 @@ SUMMARY = "summary.md"
 FILES = "files.md"
 MOST_OFFLOADED = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
 
+_held: dict[Path, int] = {}  # bytes in the folders of this process, which alone writes to them
+
 
 def offload(path: Path, text: str) -> None:
     """Write a text to a new file of `offloaded/`. Raises OSError, also when the session has its
     fill of such files already."""
-    make_private(path.parent)
-    if sum(entry.stat().st_size for entry in os.scandir(path.parent)) > MOST_OFFLOADED:
+    folder, data = path.parent, text.encode("utf-8", "surrogatepass")
+    make_private(folder)
+    held = _held.get(folder, MOST_OFFLOADED)
+    if held >= MOST_OFFLOADED:  # not counted yet, or somebody may have made room
+        held = sum(entry.stat().st_size for entry in os.scandir(folder))
+    if held > MOST_OFFLOADED:
         raise OSError(errno.EDQUOT, f"the session has offloaded {MOST_OFFLOADED >> 30} GiB already")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8", "surrogatepass"))
+            file.write(data)
     except OSError:  # a part of it would pass for the whole
         path.unlink(missing_ok=True)
         raise
+    _held[folder] = held + len(data)
 
 
 def append_conversation(folder: Path, text: str) -> None:

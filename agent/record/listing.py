@@ -75,8 +75,8 @@ def row(log: Path, catalogue: Catalogue | None = None) -> Row:
         if catalogue:
             catalogue.put(name, card)
     size, changed, title, last, entries, branch, cwd = card
-    in_use = _in_use(log.with_name("lock"))
-    return Row(name, log, title, last, size, changed / 1e9, entries, branch, cwd, in_use)
+    held = in_use(log.with_name("lock"))
+    return Row(name, log, title, last, size, changed / 1e9, entries, branch, cwd, held)
 
 
 def _card(log: Path) -> Card:
@@ -193,7 +193,7 @@ def _words(line: bytes) -> str:
     return " ".join(said[: 4 * WORDS].split())[:WORDS]
 
 
-def _in_use(lock: Path) -> bool:
+def in_use(lock: Path) -> bool:
     """Whether another process that lives has a session open. Its lock is tried only if the process
     that it names exists: to try it is to hold it for a moment."""
     try:

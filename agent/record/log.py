@@ -9,14 +9,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Reversible
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
-from ..errors import CtxagentError, SessionError
+from ..errors import SessionError
 from .entries import VERSION, Entry, decode, encode
 from .lines import backwards, whole
 from .tail import State, Tail
@@ -204,12 +204,9 @@ class Log:
             )
         if not read_only:
             log.warnings += log._tail.hold()
-        try:
+        with log.kept_if_well():
             cut = [] if read_only else log._cut()
             log.last_seq, warnings = read(log) if read else through(path)
-        except CtxagentError:
-            log.close()
-            raise
         log.warnings += [*warnings, *cut]
         return log
 
@@ -260,7 +257,16 @@ class Log:
         return Entries(self.path) if self.last_seq else ()
 
     def close(self) -> None:
+        """Let go of it: nothing is appended here any more."""
         self._tail.close()
+
+    @contextmanager
+    def kept_if_well(self) -> Iterator[None]:
+        """Closes the log if what follows its opening fails, however it does."""
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            yield
+            undo.pop_all()
 
 
 def line_of(entry: Entry) -> bytes:

@@ -16,6 +16,7 @@ READ_ONLY = (
     "this session is read-only here: another process has it",
     "/fork goes on in a copy of it; /resume with its id takes it over once it is free.",
 )
+CLOSED = ("this session is closed here", "/resume with its id goes on with it.")
 GONE = "Nothing more is done in it. Start a fresh one: /clear, or `ctxagent`."
 CHANGED = "Nothing more is done in it before it is opened again as it is now: /resume with its id, \
 or `ctxagent --resume`."
@@ -42,7 +43,7 @@ class Tail:
         self.size = 0  # bytes that are known
         self._fd: int | None = None
         self._lock: int | None = None
-        self._torn = False  # whether a part of a line stands behind them
+        self._torn: int | None = None  # bytes with a part of a line that stands behind them
         self._refusal = READ_ONLY if read_only else ("", "")
         self._left: State | None = None  # the file after the newest line
         self._touched = False  # whether something else has changed it, if only in the same length
@@ -70,7 +71,7 @@ class Tail:
         try:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as error:
-            self.close()
+            self._let_go()
             raise unwritable(self.path, error) from error
         return warnings
 
@@ -99,8 +100,7 @@ class Tail:
         it is not as it was left, this lets go of it, so that it can be opened as it is."""
         self.check()
         assert self._fd is not None
-        if self._torn:
-            self._mend(os.fstat(self._fd).st_size)
+        self._mend()
         here = self._look(self._fd)
         self._touched = self._touched or self._left not in (None, here)
         rest = memoryview(line)
@@ -108,8 +108,8 @@ class Tail:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
-            self._torn = True
-            self._mend(self.size + len(line) - len(rest))
+            self._torn = self.size + len(line) - len(rest)
+            self._mend()
             if not self.size:
                 self._withdraw()
             raise unwritable(self.path, error) from error
@@ -125,18 +125,23 @@ class Tail:
                 raise unwritable(self.path, error) from error
 
     def close(self) -> None:
+        """Let go of the log for good."""
+        self._let_go()
+        self._refusal = self._refusal if self.refusal else CLOSED
+
+    def _let_go(self) -> None:
         for fd in (self._fd, self._lock):
             if fd is not None:
                 os.close(fd)
         self._fd = self._lock = None
 
-    def _mend(self, size: int) -> None:
-        """Take away what a line that failed has left, unless there is more than that."""
+    def _mend(self) -> None:
+        """Take away what a line that failed has left, unless something else has written since."""
         assert self._fd is not None
         with suppress(OSError):  # then it is done before the next line
-            if os.fstat(self._fd).st_size == size:
+            if os.fstat(self._fd).st_size == self._torn:
                 os.ftruncate(self._fd, self.size)
-                self._torn = False
+                self._torn = None
 
     def _withdraw(self) -> None:
         """Leave nothing of a session whose first entry failed: there is nothing to go on with."""
@@ -144,8 +149,8 @@ class Tail:
             for path in (self.path, self.path.with_name(LOCK)):
                 path.unlink(missing_ok=True)
             self.path.parent.rmdir()
-        self.close()
-        self._torn = False
+        self._let_go()
+        self._torn = None
 
     def _look(self, fd: int) -> State:
         """The file now. Raises RecordError where it is not as this process has left it."""
@@ -162,6 +167,6 @@ class Tail:
         return State.of(here)
 
     def _refuse(self, why: str, hint: str) -> None:
-        self.close()
+        self._let_go()
         self._refusal = (why, hint)
         self.check()

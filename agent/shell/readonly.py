@@ -5,21 +5,25 @@ starts another program or talks to the network. What it may look at is judged el
 names the words of a command that may be files.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from .patterns import expand
 from .syntax import Part, Word
 from .wrappers import names
 
 
 @dataclass(frozen=True, slots=True)
 class _Safe:
-    """`short` and `long` are the options that take a command off the table; `paths`: whether its
-    arguments may name files; `check` has the last word on the arguments."""
+    """`short` and `long` are the options that take a command off the table, `lists` a long one that
+    has it read files which are not named; `paths`: whether its arguments may name files; `check`
+    has the last word on the arguments."""
 
     short: str = ""
     long: tuple[str, ...] = ()
+    lists: str = ""
     paths: bool = True
     check: Callable[[Sequence[str]], bool] | None = None
 
@@ -37,7 +41,8 @@ class _Safe:
         """Long options may be cut short (`--out`), short ones stand in bundles (`-uo`)."""
         if word.startswith("--"):
             name = word.partition("=")[0]
-            return len(name) > 2 and any(each.startswith(name) for each in self.long)
+            long = (*self.long, self.lists)
+            return len(name) > 2 and any(each.startswith(name) for each in long)
         return word.startswith("-") and any(letter in word for letter in self.short)
 
 
@@ -72,10 +77,11 @@ def _loads_no_module(arguments: Sequence[str]) -> bool:
     return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
 
 
+FIND_BEYOND = ("-exec", "-ok", "-delete", "-fprint", "-fls", "-files0")
+
+
 def _only_finds(arguments: Sequence[str]) -> bool:
-    return not any(
-        word.startswith(("-exec", "-ok", "-delete", "-fprint", "-fls")) for word in arguments
-    )
+    return not any(word.startswith(FIND_BEYOND) for word in arguments)
 
 
 _SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,\+?(?:\d+|\$))?p;?)+")
@@ -121,7 +127,7 @@ _GIT_RUNS = _Safe(
     short="O",
     long=(
         "--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec",
-        "--help",
+        "--help", "--submodule",
     ),
 )  # fmt: skip
 _LISTS = r"--(?:sort|format|points-at|contains|no-contains|merged|no-merged|column|color)(?:=.*)?"
@@ -167,7 +173,7 @@ _FILES, _TEXT = _Safe(), _Safe(paths=False)
 _TABLE: dict[str, _Safe] = {
     **dict.fromkeys(
         names(
-            "ls cat head tail wc grep egrep fgrep stat du cut nl tac rev fold expand paste column "
+            "ls cat head tail grep egrep fgrep stat cut nl tac rev fold expand paste column "
             "cmp comm diff realpath readlink md5sum sha1sum sha256sum cksum od hexdump"
         ),
         _FILES,
@@ -179,6 +185,7 @@ _TABLE: dict[str, _Safe] = {
         ),
         _TEXT,
     ),
+    **dict.fromkeys(("wc", "du"), _Safe(lists="--files0-from")),
     "test": _Safe(paths=False, check=_evaluates_nothing),
     "arch": _Safe(paths=False, check=_takes_nothing),  # on macOS it starts what it is given
     "printf": _Safe(short="v", paths=False, check=_stores_nothing),
@@ -188,7 +195,7 @@ _TABLE: dict[str, _Safe] = {
     "cd": _Safe(check=_one_folder),
     "rg": _Safe("z", ("--pre", "--hostname-bin", "--search-zip")),
     "find": _Safe(check=_only_finds),
-    "file": _Safe("CzZ", ("--compile", "--uncompress", "--uncompress-noreport")),
+    "file": _Safe("CzZf", ("--compile", "--uncompress", "--uncompress-noreport", "--files-from")),
     "sort": _Safe(
         "oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")
     ),
@@ -218,7 +225,7 @@ def reads_files(name: str) -> bool:
     return name in _TABLE and _TABLE[name].paths
 
 
-_NEAR = names("rg sort tree file uniq")
+_NEAR = names("rg sort tree file uniq wc du")
 
 
 def goes_beyond_looking(name: str) -> Callable[[Sequence[str]], bool] | None:
@@ -254,9 +261,12 @@ def searched(part: Part) -> list[Word]:
     """The folders in which it reads files that it is not given by name; none when it reads just
     what it is told. The current one is among them unless it is certain that others are meant."""
     options, operands = _options_and_operands(part)
-    recursive = any(_RECURSIVE.fullmatch(word.text) for word in options)
-    recursive = recursive and (part.name in _GREPS or part.name == "diff")
+    if part.name == "diff":  # it goes into folders unasked, one level at least
+        return list(paths(part))
+    recursive = part.name in _GREPS and any(_RECURSIVE.fullmatch(word.text) for word in options)
     if part.name == "git":
+        if any(word.text == "diff" for word in operands):  # perhaps of folders that git knows not
+            return operands
         recursive = any(word.text == "grep" for word in operands)
     if not recursive and part.name != "rg":
         return []
@@ -271,21 +281,31 @@ _RECURSIVE = re.compile(r"-(?!-).*[drR].*|--(?:de|di|r).*")
 _FLAGS = {
     **dict.fromkeys(_GREPS, r"-[acEFGHhiIlLnoPqRrsUvwxZz]+|--[\w-]+=.*"),
     "rg": r"-[acFhHiIlnNopPqsSuUvwx]+|--[\w-]+=.*",
-    "diff": r"-.*",
 }
 _FOLLOWING = {
     **dict.fromkeys(_GREPS, r"-(?!-).*R.*|--de.*"),
     "rg": r"-(?!-).*L.*|--follow",
-    "diff": r"-(?!-).*r.*|--rec.*",
 }
 
 
-def follows_links(part: Part) -> bool:
-    """Whether it may read what links below a folder lead to, wherever that is."""
+def follows_links(part: Part, bases: Sequence[str]) -> bool:
+    """Whether it may read what links below a folder lead to, wherever that is. `bases` are the
+    folders that its words may be relative to."""
+    if part.name == "diff":
+        return any(_is_folder(word, base) for word in paths(part) for base in bases)
     following = _FOLLOWING.get(part.name)
     return following is not None and any(
         re.fullmatch(following, word.text) for word in part.words[1:]
     )
+
+
+def _is_folder(word: Word, base: str) -> bool:
+    """Whether a word names a folder, or may."""
+    found = expand(word.text, base) if word.glob else [word.text]
+    if found is None or "\0" in word.text:
+        return True
+    there = (os.path.join(base, os.path.expanduser(path)) for path in found)  # noqa: PTH111, PTH118
+    return any(os.path.isdir(path) for path in there)  # noqa: PTH112
 
 
 def paths(part: Part) -> Iterator[Word]:

@@ -8,12 +8,17 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from .syntax import Part, Script
+
 LARGEST = 64 << 20  # bytes of an index
 _DEEPEST = 3  # repositories in repositories
 _GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
+_UNREADABLE = (OSError, ValueError, IndexError, struct.error)
+_SPARSE = b"sdir\0\0\0\0"  # some entries are whole folders, with what is inside of them
 _KEY = re.compile(
     r"^\s*(?:\[.*\]\s*)?(external|command|textconv|clean|smudge|process|program|promisor"
-    r"|partialclone|path|hookspath|worktree|alternaterefscommand)\s*=\s*(.*)$",
+    r"|partialclone|path|hookspath|worktree|alternaterefscommand|driver|submodule|objectformat"
+    r")\s*=\s*(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _LARGE_FILES = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
@@ -21,41 +26,90 @@ _LARGE_FILES = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?
 
 def runs(folder: str) -> str:
     """What the repository that a folder is in has git run, in a few words; "" for nothing."""
-    for place in (Path(folder), *Path(folder).parents):
-        if os.path.lexists(place / ".git"):
-            return next(_named(place, 0), "")
-    return ""
+    root = _root(folder)
+    return next(_named(root, 0), "") if root else ""
+
+
+def stays(part: Part, script: Script) -> bool:
+    """Whether it is known where the part runs. git also runs what the configuration of the folder
+    it is in tells it to, so it must be the project's."""
+    if part.name == "cd":
+        return opens(part, script)
+    return part.name != "git" or not any(each.name == "cd" for each in script.parts)
+
+
+def opens(part: Part, script: Script) -> bool:
+    """Whether the part is a `cd` that the whole command starts with."""
+    return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
+
+
+def tracked(folder: str) -> list[str] | None:
+    """The absolute paths that the repository which a folder is in has in its index; None when they
+    cannot be told."""
+    root = _root(folder)
+    if root is None:
+        return []
+    try:
+        own = _folder(root)
+        if any(key == "objectformat" for _, key, _ in _settings(root)):
+            return None
+        indexes = [own / "index", *own.glob("sharedindex.*")]
+        found = [path for index in indexes for _, path in _entries(_bytes(index))]
+    except _UNREADABLE:
+        return None
+    return [f"{root}/{path}" for path in found]
+
+
+def _root(folder: str) -> Path | None:
+    """The folder of the repository that a folder is in."""
+    ways = (Path(folder), *Path(folder).parents)
+    return next((place for place in ways if os.path.lexists(place / ".git")), None)
 
 
 def _named(root: Path, depth: int) -> Iterator[str]:
     try:
         yield from _named_in(root, depth)
-    except (OSError, ValueError, struct.error):
+    except _UNREADABLE:
         yield f"{root}/.git, which cannot be read"
 
 
 def _named_in(root: Path, depth: int) -> Iterator[str]:
-    folder = _folder(root)
-    shared = _read(folder / "commondir").strip()
-    common = folder / shared if shared else folder
-    hooks = [common / "hooks"]
-    for file in (common / "config", folder / "config.worktree"):
-        for key, value in _KEY.findall(_read(file)):
-            if key.lower() == "hookspath":
-                hooks.append(root / os.path.expanduser(value.strip().strip('"')))  # noqa: PTH111
-            elif key.lower() == "worktree":
-                if os.path.realpath(folder / value.strip().strip('"')) != os.path.realpath(root):
-                    yield f"the work tree {value.strip()}"
-            elif not _LARGE_FILES.fullmatch(value):
-                yield f"`{key} = {value.strip()[:60]}` in {file.name}"
+    folder, common = _folder(root), _common(root)
+    hooks, hashes = [common / "hooks"], "sha1"
+    for file, key, value in _settings(root):
+        if key == "hookspath":
+            hooks.append(root / os.path.expanduser(value.strip('"')))  # noqa: PTH111
+        elif key == "worktree":
+            if os.path.realpath(folder / value.strip('"')) != os.path.realpath(root):
+                yield f"the work tree {value}"
+        elif key == "objectformat":
+            hashes = value
+        elif not _LARGE_FILES.fullmatch(value):
+            yield f"`{key} = {value[:60]}` in {file}"
     for each in hooks:
         if os.access(each / "post-index-change", os.X_OK):
             yield "the hook post-index-change"
-    for path in _inside(folder / "index"):
+    # A split index has its entries in a second file.
+    indexes = (folder / "index", *folder.glob("sharedindex.*"))
+    for path in (path for index in indexes for path in _inside(index, hashes)):
         if os.path.lexists(root / path / ".git"):
             if depth == _DEEPEST:
                 raise ValueError(path)
             yield from _named(root / path, depth + 1)
+
+
+def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
+    """The file, the key and the value of each setting that matters."""
+    for file in (_common(root) / "config", _folder(root) / "config.worktree"):
+        for key, value in _KEY.findall(_read(file)):
+            yield file.name, key.lower(), value.strip()
+
+
+def _common(root: Path) -> Path:
+    """What the repository shares with its other work trees."""
+    folder = _folder(root)
+    shared = _read(folder / "commondir").strip()
+    return folder / shared if shared else folder
 
 
 def _folder(root: Path) -> Path:
@@ -78,23 +132,40 @@ def _read(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
-def _inside(index: Path) -> Iterator[str]:
+def _inside(index: Path, hashes: str) -> Iterator[str]:
     """The paths of the repositories that an index has inside of this one."""
-    if not index.is_file():
+    data = _bytes(index)
+    if _GITLINK not in data and _SPARSE not in data:
         return
+    if hashes != "sha1":
+        raise ValueError("its index is of another kind")
+    for mode, path in _entries(data):
+        if mode == _GITLINK:
+            if not path:
+                raise ValueError("its index names them elsewhere")
+            yield path
+
+
+def _bytes(index: Path) -> bytes:
+    """What is in an index; nothing where there is none."""
+    if not index.is_file():
+        return b""
     if index.stat().st_size > LARGEST:
         raise ValueError("it is too large")
-    data = index.read_bytes()
-    if _GITLINK not in data:
+    return index.read_bytes()
+
+
+def _entries(data: bytes) -> Iterator[tuple[bytes, str]]:
+    """The mode and the path of each entry of an index, as SHA-1 repositories have it."""
+    if not data:
         return
     version, count = struct.unpack(">II", data[4:12])
-    if version not in (2, 3):
+    if version not in (2, 3) or _SPARSE in data:
         raise ValueError("its index is of another kind")
     place = 12
     for _ in range(count):
         extended = version == 3 and data[place + 60] & 0x40
         name = place + (64 if extended else 62)
         end = data.index(b"\0", name)
-        if data[place + 24 : place + 28] == _GITLINK:
-            yield os.fsdecode(data[name:end])
+        yield data[place + 24 : place + 28], os.fsdecode(data[name:end])
         place += (end - place + 8) & ~7

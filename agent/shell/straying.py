@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .readonly import goes_beyond_looking
+from .readonly import FIND_BEYOND, goes_beyond_looking
 from .wrappers import names
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _GIT_LONG = {
             "diff log show whatchanged reflog shortlog stash format-patch diff-tree diff-index "
             "diff-files blame range-diff rev-list"
         ),
-        ("--output", "--ext-diff", "--textconv", "--no-index", "--help"),
+        ("--output", "--ext-diff", "--textconv", "--no-index", "--submodule", "--help"),
     ),
     "grep": ("--open-files-in-pager", "--ext-grep", "--textconv", "--help"),
     "cat-file": ("--textconv", "--filters", "--help"),
@@ -39,7 +39,6 @@ _MAKE_LONG = ("--eval", "--file", "--makefile", "--directory", "--include-dir")
 _MAKE_OWN = re.compile(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*=.*|[^=]*!=.*", re.DOTALL)
 _INSIDE = re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[\w.,:+@%][\w.,:+@%/-]*|")
 _TESTS = names("pytest py.test")
-_FIND_WRITES = ("-exec", "-ok", "-delete", "-fprint", "-fls")
 
 
 def straying(part: "Part", given: int, spelled: str = "") -> str:
@@ -83,7 +82,7 @@ def _kind(part: "Part") -> "Callable[[Sequence[Word], str], bool] | None":
     if name in _TESTS or re.fullmatch(r"python[\d.]* -m pytest", " ".join([name, *words[1:3]])):
         return _test
     if name == "find":
-        return lambda before, word: word.startswith(_FIND_WRITES)
+        return lambda before, word: word.startswith(FIND_BEYOND)
     beyond = goes_beyond_looking(name)
     if beyond is None:
         return None

@@ -4,6 +4,7 @@ import asyncio
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import CtxagentError
@@ -12,6 +13,7 @@ from ..record.checkout import branch
 from ..record.listing import last_answer
 from . import mode, status
 from .backing import Backing
+from .busy import when_free
 from .commands import MODES
 
 if TYPE_CHECKING:
@@ -60,16 +62,20 @@ class Conversation:
         fork: bool = False,
         prior: str | None = None,
         read_only: bool = False,
+        patient: bool = False,
     ) -> tuple[str, str] | None:
-        """Go over to another one: the one asked for at the start, or as `Opener` says. Where it was
-        left, as the last words and the answer to them; None for a fresh one and for a copy.
+        """Go over to another one: the one asked for at the start, or as `Opener` says; `patient`
+        waits until no other process has it. Where it was left, as the last words and the answer to
+        them; None for a fresh one and for a copy.
 
-        Raises CtxagentError; the one that was open stays so then.
+        Raises CtxagentError; the one that was open stays so then. Once the other one is open, an
+        interrupt cuts short only what the one before still does at its end.
         """
         if not self._opening:
             self._opening, self._since = True, time.monotonic()
+        go_over = partial(self._go_over, resume, fork, prior, read_only)
         try:
-            return await self._go_over(resume, fork, prior, read_only)
+            return await (when_free(go_over) if patient else go_over())
         finally:
             self._opening = False
 
@@ -90,13 +96,20 @@ class Conversation:
         self._mode_then = opened.approval.mode
         if left is not None:
             opened.approval.mode, opened.effort = left.approval.mode, left.effort
-            await left.close()
+            with suppress(asyncio.CancelledError):
+                await left.close()
         if self._model and not read_only:
             self._backing.set_model(opened, self._model)
         if not opened.log.last_seq or fork:
             return None
         since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
-        return said, await asyncio.to_thread(last_answer, opened.log.entries(), since)
+        reading = asyncio.to_thread(last_answer, opened.log.entries(), since)
+        try:
+            return said, await reading
+        except asyncio.CancelledError:
+            if left is None:
+                raise
+            return said, ""
 
     def set_model(self, id: str) -> None:
         self._backing.set_model(self.loop, id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import SessionBusy
 from .backing import Backing
-from .busy import when_free, wish_of
+from .busy import wish_of
 from .conversation import Conversation
 from .questions import Questions
 from .screen.base import Screen
@@ -50,6 +50,7 @@ class CommandDesk:
         self.pick = screen.pick
         self.offer = screen.restore
         self.leave = screen.exit
+        self.handed = ""
         self._wait = backing.wait
         self._questions = questions
         self._work = work
@@ -90,6 +91,7 @@ class CommandDesk:
             wait = self._wait and resume is None
             settling = self._settle(busy, wait=wait)
             left_at = await (settling if self._work.running else self._work.run(settling))
+        self.handed = prior or ""
         if left_at:
             self._transcript().put("recap", render.recap(*left_at))
 
@@ -105,7 +107,7 @@ class CommandDesk:
         if wish == "wait":
             self.doing(f"waiting for process {busy.holder} to leave the session")
             try:
-                return await when_free(lambda: self._conversation.reopen(resume=busy.session))
+                return await self._conversation.reopen(resume=busy.session, patient=True)
             finally:
                 self.doing("")
         if wish == "read":

@@ -259,10 +259,13 @@ class Repl:
 
     async def _command(self, words: str, command: Command, argument: str) -> None:
         self._echo(words)
+        session = self.conversation.session
         try:
             await self._settled(command.run(self._desk, argument))
         except asyncio.CancelledError:
-            self._transcript().show(Notice("info", "interrupted; nothing has changed"))
+            same = self.conversation.session == session
+            became = "nothing has changed" if same else "another session is open now"
+            self._transcript().show(Notice("info", f"interrupted; {became}"))
             raise
 
     async def _settled(self, work: Coroutine[Any, Any, None]) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....tools.programs import own_environment
+from ..gitprogram import git_program
 from ..lock import make_private
 from ..private import copy, write
 
@@ -100,7 +102,7 @@ class Store:
 
     def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
         self.folder, self.index, self.root = folder, index, root
-        self._git = _git(root)
+        self._git, self._program = _git(root, env)
         self._env = _environment(env, folder, index, root)
 
     def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
@@ -161,7 +163,7 @@ class Store:
         after `seconds` it is killed, None for never."""
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         try:
-            return _run(self._git, ["git", *arguments], env, given, seconds)
+            return _run(self._git, [self._program, *arguments], env, given, seconds)
         except GitFailed:
             self._tidy()
             raise
@@ -172,7 +174,7 @@ class Store:
 
         try:
             process = self._git.execute(
-                ["git", *arguments], as_process=True, env=self._env, start_new_session=True
+                [self._program, *arguments], as_process=True, env=self._env, start_new_session=True
             )
         except (GitError, OSError) as error:
             raise GitFailed(_said(error)) from error
@@ -214,11 +216,11 @@ def find(cwd: str, env: Mapping[str, str]) -> Repository | None:
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
     if root is None:
         return None
-    git = _git(str(root))
+    git, program = _git(str(root), env)
     wanted = {**_blanked(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
     asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
     try:
-        said = _run(git, ["git", "rev-parse", *asked], wanted)
+        said = _run(git, [program, "rev-parse", *asked], wanted)
     except GitFailed:
         return None
     lines = os.fsdecode(said).split("\n")
@@ -231,19 +233,24 @@ def find(cwd: str, env: Mapping[str, str]) -> Repository | None:
 def own_excludes(env: Mapping[str, str]) -> str:
     """The file with what the person never wants in any repository; it need not exist."""
     wanted = {**_blanked(env), "GIT_CONFIG_NOSYSTEM": "1"}
-    asked = ["git", "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    git, program = _git("/", env)
+    asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
     with suppress(GitFailed):
-        return os.fsdecode(_run(_git("/"), asked, wanted)).strip("\n")
+        return os.fsdecode(_run(git, asked, wanted)).strip("\n")
     home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
     return os.path.join(home, "git", "ignore")  # noqa: PTH118
 
 
-def _git(folder: str) -> "Git":
+def _git(folder: str, env: Mapping[str, str]) -> "tuple[Git, str]":
+    """Git for work in a folder, and which program that is."""
     try:
+        program = git_program(env)
+        if not program:
+            raise GitFailed("git is not installed")
         from git import Git
     except ImportError as error:  # GitPython's way to say that there is no git
         raise GitFailed("git is not installed") from error
-    return Git(folder)
+    return Git(folder), program
 
 
 def _run(
@@ -286,8 +293,9 @@ def _said(error: Exception) -> str:
 
 
 def _blanked(env: Mapping[str, str]) -> dict[str, str]:
-    """`env`, and every variable that it lacks empty: GitPython adds to our own environment."""
-    return {**{name: "" for name in os.environ if name not in env}, **env}
+    """`env` for our git, and every variable that it lacks empty: GitPython adds to our own
+    environment."""
+    return {**{name: "" for name in os.environ if name not in env}, **own_environment(env)}
 
 
 def _environment(env: Mapping[str, str], folder: Path, index: Path, root: str) -> dict[str, str]:

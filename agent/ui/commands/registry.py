@@ -68,6 +68,11 @@ class Desk(Protocol):
         is told so much of another. When another process has it, the person says what to do."""
         ...
 
+    @property
+    def handed(self) -> str:
+        """What the open session was told of another, "" for nothing."""
+        ...
+
     def sessions(self) -> Sequence[Path]:
         """Logs of this project, newest first."""
         ...

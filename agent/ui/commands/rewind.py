@@ -4,7 +4,6 @@ files as they are now are kept before they are touched."""
 
 import asyncio
 from collections.abc import Coroutine, Reversible, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -107,7 +106,7 @@ async def _rewind(desk: Desk, argument: str) -> None:
         return
     desk.doing("going back")
     try:
-        await _to_its_end(_back(desk, way, chosen))
+        await _to_its_end(desk, _back(desk, way, chosen))
     finally:
         desk.doing("")
 
@@ -197,12 +196,16 @@ async def _back(desk: Desk, way: _Way, chosen: str) -> None:
         await _go_back(desk, way, files_too=chosen == "both")
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for what must not stop halfway: for this an interrupt comes too late."""
-    task = asyncio.ensure_future(work)
+async def _to_its_end(desk: Desk, work: Coroutine[Any, Any, None]) -> None:
+    """Wait for what must not stop halfway: for this an interrupt comes too late. Once the copy is
+    open it reaches what the session that was left still does."""
+    task, left = asyncio.ensure_future(work), desk.session
     while not task.done():
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if desk.session != left:
+                task.cancel()
     task.result()
 
 

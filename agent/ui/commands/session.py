@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 FILES = 20  # files that /diff lists
 _DIFF = (
     "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
+    # A repository inside has settings of its own, and git would read them there.
+    "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
 _FORMATS: dict[str, "Format"] = {".html": "html", ".htm": "html", ".json": "json"}
 
@@ -53,7 +55,7 @@ async def _clear(desk: Desk, argument: str) -> None:
     from ..look import render
 
     loop, left = desk.loop, desk.session
-    prior = told_of(loop.ledger, loop.view.summary, 1)
+    prior = told_of(loop.ledger, loop.view.summary, 1) or desk.handed
     more = f"\nall of it: /resume {left}" if loop.log.path.exists() else ""  # it may be gone
     await desk.reopen(prior=prior)
     if prior:
@@ -126,13 +128,18 @@ async def _quit(desk: Desk, argument: str) -> None:
 async def _git(desk: Desk, *arguments: str) -> tuple[int, str, str]:
     """Run git as tools run it, without keys; exit code, output, errors. Raises CtxagentError where
     there is no git."""
+    from ....tools.programs import program
+    from ...record.snapshot import unarmed
+
     # The repository's own settings can name programs; these are not run.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+    given = desk.loop.context.env
     try:
+        env = await asyncio.to_thread(unarmed, desk.cwd, given)
         process = await asyncio.create_subprocess_exec(
-            *("git", *safe, *arguments),
+            *(program("git", given.get("PATH")), *safe, *arguments),
             cwd=desk.cwd,
-            env=desk.loop.context.env,
+            env=env,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import shlex
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ....tools.programs import program
 from ...errors import CtxagentError
 
 COMMON = ("nano", "vim", "vi", "sensible-editor")  # the last one may ask which it shall be
@@ -61,7 +61,8 @@ def _command(environ: Mapping[str, str]) -> list[str]:
         command = shlex.split(chosen)
     except ValueError:  # an open quote
         command = [chosen]
-    found = command or [name for name in COMMON if shutil.which(name, path=environ.get("PATH"))][:1]
+    path = environ.get("PATH")
+    found = command or [name for name in (program(name, path) for name in COMMON) if name][:1]
     if not found:
         raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to yours.")
     return found

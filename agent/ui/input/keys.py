@@ -30,6 +30,7 @@ from ..screen.base import Host
 from .pasted import Pasted
 
 LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
+ALONE = 0.15  # seconds without another key after which a key stands alone
 
 
 class Editor(Protocol):
@@ -194,7 +195,8 @@ def answer_keys(editor: Editor) -> KeyBindings:
     def add(key: str) -> None:
         @keys.add(key, filter=replying & Condition(lambda: key in editor.instant))
         def _(event: KeyPressEvent) -> None:
-            editor.give(key)
+            editor.reply.insert_text(key)
+            _answer_if_alone(editor, key)
 
     for key in INSTANT:
         add(key)
@@ -221,6 +223,25 @@ def answer_keys(editor: Editor) -> KeyBindings:
         _put_in(editor.reply, editor.asked.other(editor.reply.text, 1))
 
     return keys
+
+
+def _answer_if_alone(editor: Editor, key: str) -> None:
+    """Give the key as the answer, unless another comes at once: then it begins words, or Enter
+    sends it."""
+    asked, keys = editor.asked, editor.app.key_processor
+    editor.app.vi_state.reset()  # what follows is typed, whatever keys meant before
+
+    def drop(_: object) -> None:
+        timer.cancel()
+        keys.before_key_press.remove_handler(drop)
+
+    def settle() -> None:
+        drop(None)
+        if editor.asking and editor.asked is asked and not keys.key_buffer:
+            editor.give(key)
+
+    timer = asyncio.get_running_loop().call_later(ALONE, settle)
+    keys.before_key_press.add_handler(drop)
 
 
 def returnable(editor: Editor) -> Condition:

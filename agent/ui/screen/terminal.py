@@ -236,13 +236,14 @@ class Terminal:
         # Words that are being typed must not answer a question that pops up under the fingers:
         # the keyboard stays with them until they are sent, or left by Tab.
         self._instant = "" if self.words.text else keys
-        self._question = asyncio.get_running_loop().create_future()
+        question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._question = question
         self.reply.reset(Document(self.asked.text))
         self._focus(self.words if self.words.text else self.reply)
         self._ready.ask(follows=BACK in keys)
         self._paint()
         try:
-            return await self._question
+            return await question
         finally:
             self._question = None
             self._ready.end()
@@ -286,9 +287,11 @@ class Terminal:
                 self.touch()
 
     def give(self, text: str) -> None:
-        """Answer the open question."""
+        """Answer the open question. Keys that follow, even in the same moment, are other words."""
         if self._question is not None and not self._question.done():
             self._question.set_result(text)
+            self._question = None
+            self.app.layout.focus(self.words)
 
     async def type(self, words: str, pace: float) -> None:
         for character in words:

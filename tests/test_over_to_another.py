@@ -1,0 +1,103 @@
+"""Going over to another session: what an interrupt still reaches, what is told while one is waited
+for, and what is handed over."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from ctxagent.agent.errors import SessionBusy
+from ctxagent.agent.model.scripted import Step
+
+from .support.seat import CTRL_C, Desk, Seat, drive
+
+
+class Ending:
+    """A session's hook that takes for ever at its end."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cut_short = False
+
+    async def __call__(self, name: str, event: dict[str, Any]) -> None:
+        if name == "session_end":
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cut_short = True
+                raise
+
+
+async def interrupted_at_the_end(seat: Seat, words: str) -> None:
+    """Words of a command, and Ctrl-C once the session that is left is at its end."""
+    loop = seat.repl.conversation.loop
+    loop.hook = ending = Ending()
+    seat.say(words)
+    await ending.begun.wait()
+    seat.press(CTRL_C)
+    await seat.until(lambda: ending.cut_short)
+    await seat.idle()
+    assert seat.repl.conversation.loop is not loop
+
+
+def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."), Step(text="Yes."), Step(text="Again."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("make the parser faster")
+        await seat.until("Hello.")
+        await seat.idle()
+        first = seat.repl.conversation.session
+        await interrupted_at_the_end(seat, "/clear")
+        await seat.until("handed over:")
+        seat.say("/clear")
+        await seat.until(lambda: seat.glass.all().count("handed over:") == 2)
+        seat.say("something else")
+        await seat.until("Yes.")
+        await seat.idle()
+        await interrupted_at_the_end(seat, f"/resume {first}")
+        await seat.until(lambda: seat.glass.all().count("❯ make the parser faster") == 2)
+        seat.say("go on")
+        await seat.until("Again.")
+        await seat.idle()
+        loop = seat.repl.conversation.loop
+        loop.hook = ending = Ending()
+        seat.say("/rewind 2 conversation")
+        await seat.keys("[y]es, conversation")
+        seat.press("y")
+        await ending.begun.wait()
+        seat.press(CTRL_C)
+        await seat.until("what came later: /resume")
+        await seat.until(lambda: seat.glass.lines()[-2] == "❯ go on")
+        seat.press("\x15")  # what is offered again
+
+    _, glass = drive(desk, act)
+    assert "nothing has changed" not in glass.all()
+
+
+class Busy(Desk):
+    """A desk whose session another process has at first."""
+
+    def __init__(self, folder: Path, *steps: Step) -> None:
+        super().__init__(folder, *steps, fails=[SessionBusy("", "1")] * 4)
+
+
+def test_one_that_is_waited_for_is_on_its_way_all_the_time(tmp_path: Path) -> None:
+    desk = Busy(tmp_path, Step(text="Hello."))
+    seen: set[bool] = set()
+
+    async def act(seat: Seat) -> None:
+        def tried() -> bool:
+            if desk.fails:
+                seen.add(seat.repl.conversation.is_opening)
+            return not desk.fails
+
+        await seat.keys("[w]ait")
+        seat.press("w")
+        await seat.until("waiting for process")
+        await seat.until(tried)
+        seat.say("hi")
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert seen == {True}
