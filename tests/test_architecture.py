@@ -123,7 +123,9 @@ OWNERS = {
     "anthropic": ("agent.model.anthropic",),
     "httpx2": ("agent.model.anthropic",),
     "git": (
-        "agent.record.gitprogram", "agent.record.snapshot", "agent.record.worktree.store",
+        "agent.record.gitprogram",
+        "agent.record.snapshot",
+        "agent.record.worktree.store",
     ),
     "tree_sitter": ("agent.shell.syntax",),
     "tree_sitter_bash": ("agent.shell.syntax",),
