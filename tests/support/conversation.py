@@ -58,6 +58,7 @@ class Conversation:
         state = cwd.parent / f"{cwd.name}-state"
         path = state / "sessions" / "s" / "log.jsonl"
         path.parent.parent.mkdir(parents=True, exist_ok=True)
+        self._checkpoints: int | None = None
         log, standing, resumption = go_on(path) if path.exists() else begin(path)
         checkpoints = Checkpoints(path.parent, None, standing.numbering)
         context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
@@ -96,8 +97,10 @@ class Conversation:
         return self.veto if name.startswith("before_") else None
 
     async def _checkpoint(self, trigger: str) -> Checkpoint | None:
-        number = len(self.of(Checkpoint)) + 1
-        made = self.loop.record(Checkpoint(number=number, path="", trigger=trigger))
+        if self._checkpoints is None:
+            self._checkpoints = len(self.of(Checkpoint))
+        self._checkpoints += 1
+        made = self.loop.record(Checkpoint(number=self._checkpoints, path="", trigger=trigger))
         assert isinstance(made, Checkpoint)
         return made
 
