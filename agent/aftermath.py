@@ -9,6 +9,7 @@ of a session tells of the calls that it was copied with only if those of the ori
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -117,27 +118,34 @@ def _unfinished(path: Path, changing: Collection[str]) -> tuple[list[str], str |
     """The calls of the newest reply that may have changed something and have no result, unless
     their turn ended or this was looked into before; and the newest snapshot, which was taken before
     they ran."""
-    calls, before, origin = _newest(path, changing)
+    calls, before, (origin, upto) = _newest(path, changing)
     if calls and origin:
         original = path.parents[1] / origin / NAME
-        if in_use(original.with_name(LOCK)) or _newest(original, changing)[0] != calls:
+        if in_use(original.with_name(LOCK)) or _newest(original, changing, upto)[0] != calls:
             return [], None
     return (calls, before) if calls else ([], None)
 
 
-def _newest(path: Path, changing: Collection[str]) -> tuple[list[str], str | None, str]:
-    """Those calls, that snapshot, and the session that they were copied from, "" for none. What
-    came after the session had been opened again neither ended their turn nor preceded them."""
+def _newest(
+    path: Path, changing: Collection[str], upto: float = inf
+) -> tuple[list[str], str | None, tuple[str, float]]:
+    """Those calls, that snapshot, and the session that they were copied from, "" for none, with
+    the number of the last entry copied. What came after the session had been opened again neither
+    ended their turn nor preceded them. That this was looked into after entry `upto` is passed
+    over: a copy that ends there does not know it."""
     answered, before, ended = set[str](), None, False
     calls: list[str] | None = None
-    origin = ""
+    origin: tuple[str, float] = ("", inf)
     with suppress(SessionError):
         for entry in reversed(Entries(path)):
             if isinstance(entry, Note) and entry.topic == TOPIC:
+                if entry.seq > upto:
+                    continue
                 break
             if isinstance(entry, Session) and calls is None:
                 ended, before = False, None
-                origin = str((entry.parent or {}).get("id", origin))
+                if entry.parent:
+                    origin = (str(entry.parent.get("id", "")), entry.parent.get("seq", inf))
             elif isinstance(entry, End):
                 ended = True
             elif isinstance(entry, ToolResult):

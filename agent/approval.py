@@ -28,7 +28,7 @@ from .rules import (
     narrowest,
     parse_rule,
 )
-from .shell.contents import may_show
+from .shell.contents import in_commits, may_show
 from .shell.patterns import expand
 from .shell.readonly import follows_links, is_read_only, paths, reads_files, searched
 from .shell.repository import opens, runs, stays
@@ -322,7 +322,8 @@ class Approval:
             for path in expand(word.text, base) or []
             if not os.path.isdir(os.path.join(base, path))  # noqa: PTH112, PTH118
         }
-        found = [form for text in texts for base in bases for form in forms(text, base)]
+        seen = [(text, base) for base in bases for text in (*texts, *in_commits(part, base))]
+        found = [form for text, base in seen for form in forms(text, base)]
         return next(filter(None, (self._matching(tool, found, "deny") for tool in tools)), None)
 
     def _keeps(self, tool: str, *kinds: Kind) -> bool:

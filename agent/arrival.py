@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from .errors import RecordError
+from .errors import CtxagentError
 from .record.entries import Entry
 
 
@@ -38,7 +38,7 @@ class Arrival:
     async def close(self) -> None:
         """Complete what has begun, as well as it can be."""
         if self._looking or self._left:
-            with suppress(RecordError, OSError):
+            with suppress(CtxagentError, OSError):
                 await self.complete()
 
     async def _found(self) -> Sequence[Entry]:

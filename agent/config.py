@@ -194,13 +194,14 @@ def _is_there(path: Path) -> bool:
         raise _unreadable(path, error.strerror) from None
     try:
         regular = S_ISREG(path.stat().st_mode)
+        nothing = path.samefile(os.devnull)  # a file that is masked
     except FileNotFoundError:
         raise _unreadable(path, "it is a link to nothing") from None
     except OSError as error:
         raise _unreadable(path, error.strerror) from None
-    if not regular:
+    if not (regular or nothing):
         raise _unreadable(path, "it is not a regular file")
-    return True
+    return regular
 
 
 def _unreadable(path: Path, why: str | None) -> ConfigError:

@@ -1,10 +1,12 @@
 """How the commands of a session are confined, as its settings have it."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..tools import gitplace
 from ..tools.programs import distrust
-from ..tools.sandbox import Sandbox, own_folders, probe, writable
+from ..tools.sandbox import Sandbox, holds, homes, own_folders, probe, writable
 from .config import user_file
 from .errors import UsageError
 from .launch import Launch
@@ -31,10 +33,20 @@ def confine(launch: Launch, session: Path) -> Sandbox | None:
 def choose_programs(chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]) -> None:
     """See to it that no program of ours comes from a folder that commands may write to. Where
     there is no sandbox that is any folder, and only the project's are kept out."""
+    distrust(_around(os.path.realpath(cwd), environ))
     if chosen.mode == "off":
         distrust(own_folders(str(cwd), environ))
     else:
         distrust(writable(str(cwd), environ, chosen.write))
+
+
+def _around(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """The folder the project is in and that of its repository, where they are nobody's home and
+    hold none: what a project ships is as little ours as what a command writes there. A home that
+    is the project is among them: folders that are made in it can be written to, too."""
+    people, root = homes(environ), gitplace.root(cwd)
+    found = [cwd] if cwd in people or not holds(cwd, people) else []
+    return [*found, root] if root and not holds(root, people) else found
 
 
 def own_places(launch: Launch) -> list[Path]:

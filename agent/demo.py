@@ -66,7 +66,8 @@ def _opened(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Loop:
         environ=os.environ,
         model=model,
     )
-    choose_programs(launch.settings.sandbox, project, launch.environ)
+    for folder in (Path.cwd(), project):
+        choose_programs(launch.settings.sandbox, folder, launch.environ)
     return open_loop(launch, Choice(), emit=emit, ask=ask)
 
 

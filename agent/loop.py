@@ -234,7 +234,8 @@ class Loop:
         finally:
             await unbroken(asyncio.to_thread(self.resumption.leave, self.log))
             self.log.close()
-        if self._opened:
+        task = asyncio.current_task()
+        if self._opened and not (task and task.cancelling()):  # which `unbroken` does not pass on
             await self.hook("session_end", {})
 
     def measured(self) -> Window:

@@ -237,6 +237,10 @@ def test_a_copy_tells_of_calls_only_if_the_original_was_killed(left: Left) -> No
         assert holder.stdout.readline() == b"held\n"
         assert left.after() == []  # it works on
     assert [type(entry) for entry in left.after()] == [Note, User]
+    told = Log.open(original)
+    told.append(Note(topic="killed", text="the original was told of it meanwhile"))
+    told.close()
+    assert [type(entry) for entry in left.after()] == [Note, User]
     with_result = Log.open(original)
     with_result.append(ToolResult(tool_use_id="one", content="done"))
     with_result.close()

@@ -57,8 +57,8 @@ MAY = {
         "agent.record.entries", "tools.base", "tools.environment", "tools.redacted",
     },
     "agent.confinement": {
-        "agent.config", "agent.errors", "agent.launch", "agent.settings", "tools.programs",
-        "tools.sandbox",
+        "agent.config", "agent.errors", "agent.launch", "agent.settings", "tools.gitplace",
+        "tools.programs", "tools.sandbox",
     },
     "agent.launch": {"agent.settings", "agent.model.base"},
     "agent.standing": {"agent.compaction", "agent.context", "agent.record"},

@@ -351,6 +351,11 @@ def test_a_file_that_is_there_and_cannot_be_read_is_not_left_out(
     assert error.exit_code == 2
 
 
+def test_a_file_that_is_masked_is_none(place: Place) -> None:
+    place.project_file.symlink_to(os.devnull)
+    assert place.load().project is None
+
+
 def test_outside_of_home_and_repositories_only_the_directory_itself_counts(place: Place) -> None:
     shared = place.root / "shared"
     (shared / "mine").mkdir(parents=True)

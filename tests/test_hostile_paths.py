@@ -110,12 +110,16 @@ def test_what_is_kept_and_committed(project: Path) -> None:
         "git show", "git log -p", 'git log -p -- "*env"', "git log -p --full-diff -- src/app.py",
         "git cat-file --batch-all-objects --batch", "git diff --cached", "git diff HEAD -- src",
         "git status -v", "git stash show -p", "git grep KEY HEAD", "git show 3f7b60f -- src/app.py",
-        "git log -Lx:y", 'git diff -- ":/"',
+        "git log -Lx:y", 'git diff -- ":/"', "git show 'HEAD@{10:00}'", "git show 'HEAD^{/a|:}'",
+        "git show 'HEAD@{0 seconds:src/app.py}'", "git show 3F7B60F -- src/app.py",
+        "git diff list", "git diff list --", "git show :/a", "git diff HEAD:src src/app.py",
+        "git show HEAD:src -- src/app.py",
     ]  # fmt: skip
     others = [
         "git log --oneline -5", "git log --stat --author=x", "git status", "git diff --stat HEAD",
         "git diff src/app.py", "git log -p -- src/app.py pub", "git show HEAD:src/app.py",
-        "git blame src/app.py", "git cat-file -t HEAD", "git ls-files",
+        "git blame src/app.py", "git cat-file -t HEAD", "git ls-files", "git stash list",
+        "git show :src/app.py", "git show :0:src/app.py", "git cat-file blob HEAD:./src/app.py",
     ]  # fmt: skip
     git(project, "init", "-q")
     git(project, "add", "src/app.py")
@@ -128,6 +132,23 @@ def test_what_is_kept_and_committed(project: Path) -> None:
         assert judge(approval, "Bash", command).action == "allow", command
     for command in ("git show HEAD:src/.env", "git blame src/.env", "git diff -- src/.env"):
         assert judge(approval, "Bash", command).action == "deny", command
+
+
+def test_paths_in_commits_count_from_the_top(project: Path) -> None:
+    (project / "src" / "secret").mkdir()
+    (project / "src" / "secret" / "k").write_text("KEY")
+    git(project, "init", "-q")
+    git(project, "add", "src/secret/k", "src/app.py")
+    rules = ["Read(secret/**)"]
+    approval = Approval(cwd=project / "src", deny=rules, allow=["Bash(git show:*)"])
+    for path in ("src/secret/k", "./secret/k", "../src/secret/k", "src/../src/secret/k"):
+        assert judge(approval, "Bash", f"git show HEAD:{path}").action == "deny", path
+        assert judge(approval, "Bash", f"git show :0:{path}").action == "deny", path
+        assert judge(approval, "Bash", f"git show HEAD:{path} -- app.py").action == "deny", path
+    asking = Approval(cwd=project / "src", deny=rules)
+    assert judge(asking, "Bash", "git show HEAD:src/secret").action == "ask"
+    assert judge(asking, "Bash", "git show HEAD:./app.py").action == "allow"
+    assert judge(asking, "Bash", "git show HEAD:src/app.py").action == "allow"
 
 
 def test_capitals_count(project: Path) -> None:

@@ -215,6 +215,39 @@ def test_each_trick_alone_is_asked_about(
     assert judge(approval, "Bash", "git status").action == "allow"
 
 
+def test_a_folder_that_git_takes_for_no_repository_hides_none(tmp_path: Path) -> None:
+    """git goes on upward from it, to a repository that may name anything."""
+    project = repository(tmp_path / "p")
+    inner, other = project / "src" / ".git", repository(tmp_path / "other")
+    git(project, "config", "filter.x.clean", "x")
+    approval = Approval(cwd=project / "src", deny=["Read(b.py)"])
+    (project / "link").symlink_to(other / "src")
+    assert runs(str(other / "src")) == ""
+    for head in (None, "", "x", "ref: x", "\ufeffref: refs/heads/main\n"):
+        shutil.rmtree(inner, ignore_errors=True)
+        shutil.copytree(other / ".git", inner)
+        assert runs(str(project / "src")) == ""
+        (inner / "HEAD").unlink()
+        if head is not None:
+            (inner / "HEAD").write_text(head)
+        for command in ("git status", "git diff"):
+            assert judge(approval, "Bash", command).action == "ask", (head, command)
+    for name in ("objects", "refs"):
+        shutil.rmtree(inner)
+        shutil.copytree(other / ".git", inner)
+        shutil.rmtree(inner / name)
+        assert "cannot be read" in runs(str(project / "src"))
+    shutil.rmtree(inner)
+    inner.mkdir()
+    assert "cannot be read" in runs(str(project / "src"))
+    git(project, "config", "--unset", "filter.x.clean")
+    assert judge(approval, "Bash", "git diff").action == "ask"  # it shows src/b.py
+    shutil.rmtree(inner)
+    assert runs(str(project / "link")) == ""
+    git(other, "config", "filter.x.clean", "x")
+    assert "clean = x" in runs(str(project / "link"))  # where git really is after a `cd`
+
+
 def test_what_repositories_have_is_no_trick(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     git(project, "config", "core.hooksPath", ".husky")

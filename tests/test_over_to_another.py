@@ -2,11 +2,13 @@
 for, and what is handed over."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.errors import SessionBusy
 from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.record.log import Log
 
 from .support.seat import CTRL_C, Desk, Seat, drive
 
@@ -73,6 +75,35 @@ def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: P
 
     _, glass = drive(desk, act)
     assert "nothing has changed" not in glass.all()
+
+
+def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    leaving, go_on = threading.Event(), threading.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("make the parser faster")
+        await seat.until("Hello.")
+        await seat.idle()
+        loop = seat.repl.conversation.loop
+        leave, loop.hook = loop.resumption.leave, Ending()  # type: ignore[assignment]
+
+        def slow(log: Log) -> None:
+            leaving.set()
+            go_on.wait(20)
+            leave(log)
+
+        loop.resumption.leave = slow  # type: ignore[method-assign]
+        seat.say("/clear")
+        await seat.until(leaving.is_set)
+        seat.press(CTRL_C)
+        await seat.until(lambda: bool(seat.repl._work._task and seat.repl._work._task.cancelling()))
+        go_on.set()
+        await seat.idle()
+        await seat.until("handed over:")
+        assert seat.repl.conversation.loop is not loop
+
+    drive(desk, act)
 
 
 class Busy(Desk):

@@ -104,6 +104,33 @@ def test_what_commands_may_write_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
+def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
+    """Also from a folder in it; and in a home, from folders that are only made later."""
+    mark, top = tmp_path / "mark", project(tmp_path / "repo")
+    shipped = plant(top / "bin", mark)
+    (top / "deep").mkdir()
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from ctxagent.agent.confinement import choose_programs\n"
+        "from ctxagent.agent.settings.effects import SandboxSettings\n"
+        "from ctxagent.tools.programs import program\n"
+        f"environ = {{'HOME': {str(tmp_path / 'home')!r}, 'PATH': {shipped!r}}}\n"
+        f"choose_programs(SandboxSettings(mode={mode!r}), Path(sys.argv[1]), environ)\n"
+        "print([program('git', folder) for folder in sys.argv[2:]])\n"
+    )
+    (tmp_path / "home").mkdir()
+
+    def found(cwd: Path, *folders: str) -> str:
+        command = [sys.executable, "-c", code, str(cwd), *folders]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert found(tmp_path / "home", shipped) == (f"['{shipped}/git']" if mode == "off" else "['']")
+    assert found(top / "deep", shipped) == "['']"
+    late = plant(tmp_path / "home" / "made-later" / "bin", mark)
+    assert found(tmp_path / "home", late) == "['']"
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
 def test_the_real_command(tmp_path: Path, mode: str) -> None:
     """From its first git, GitPython's own, on."""
     place, mark = Place(tmp_path), tmp_path / "mark"

@@ -38,6 +38,12 @@ def find(cwd: str) -> GitPlace:
     return GitPlace()
 
 
+def root(cwd: str) -> str:
+    """The folder of the repository that the folder is in, "" where there is none."""
+    above = (folder for folder in (Path(cwd), *Path(cwd).parents) if (folder / ".git").exists())
+    return next(map(str, above), "")
+
+
 def _place(folders: list[str]) -> GitPlace:
     closed, absent = [], []
     between: list[str] = []

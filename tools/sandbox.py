@@ -192,7 +192,7 @@ class Sandbox:
     def _temporary(self) -> Iterator[str]:
         named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]
         for path in dict.fromkeys(hidden.there(named)):
-            if path == "/tmp" or not _holds(path, self._homes):
+            if path == "/tmp" or not holds(path, self._homes):
                 yield path
 
     def _given(self) -> Iterator[str]:
@@ -268,7 +268,7 @@ def writable(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -
     """The folders that commands in the sandbox may write to, or could once they exist, by name."""
     people = homes(environ)
     temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
-    named = [path for path in temporary if path == "/tmp" or not _holds(path, people)]
+    named = [path for path in temporary if path == "/tmp" or not holds(path, people)]
     for home in people[:2]:
         named += hidden.cache_places(home, environ)
     named += [str(_from_home(path, people)) for path in write]
@@ -342,5 +342,6 @@ def _from_home(path: Path, homes: Sequence[str]) -> Path:
     return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
 
 
-def _holds(path: str, homes: Sequence[str]) -> bool:
+def holds(path: str, homes: Sequence[str]) -> bool:
+    """Whether a folder is one of these homes, or has one in it."""
     return any(within(home, [os.path.realpath(path)]) for home in homes)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from .repository import tracked
+from .repository import top, tracked
 from .syntax import Part, Word
 from .wrappers import names
 
@@ -26,6 +26,8 @@ _PLAIN = re.compile(
     r"|exit-code|no-ext-diff|no-textconv|show-signature)(?:=.*)?|--|-P"
 )
 _WIDER = re.compile(r"--(?:fu|fo|stdi).*")  # what is shown is not bound to the paths
+_LOOSE = re.compile(r"[0-9a-f]{4,64}|.*\{.*|:/.*", re.IGNORECASE | re.DOTALL)  # a file's, perhaps
+_KEPT_AT = re.compile(r"(?::[0-3]:|[^:]*:)(.+)", re.DOTALL)  # REV:path
 _SPECIAL = re.compile(r"[*?\[\\]|^:")  # of git's own patterns, in quotes too
 
 
@@ -43,6 +45,20 @@ def may_show(part: Part, base: str, kept: Callable[[str], bool]) -> bool:
     )
 
 
+def in_commits(part: Part, base: str) -> list[str]:
+    """The paths, from the folder `base`, of what a command of git names in commits (`REV:path`)."""
+    if part.name != "git":
+        return []
+    found = (_KEPT_AT.fullmatch(word.text) for word in part.words[1:])
+    return [_at(match[1], base) for match in found if match]
+
+
+def _at(path: str, base: str) -> str:
+    """Where a path in a commit is: it counts from the top unless it says otherwise."""
+    start = base if re.match(r"\.\.?(?:/|$)", path) else top(base)
+    return os.path.normpath(os.path.join(start, path))  # noqa: PTH118
+
+
 def _shows(words: Sequence[str]) -> bool:
     command = _command(words)
     options = [word for word in words if word.startswith("-")]
@@ -53,7 +69,8 @@ def _shows(words: Sequence[str]) -> bool:
     if command not in _BRIEF | _PATCHES:
         return command in _ALWAYS
     plain = all(_SUMMARY.fullmatch(word) or _PLAIN.fullmatch(word) for word in options)
-    brief = command in _BRIEF or "list" in words or any(map(_SUMMARY.fullmatch, options))
+    listed = list(words[:2]) == ["stash", "list"]
+    brief = command in _BRIEF or listed or any(map(_SUMMARY.fullmatch, options))
     return not (plain and brief)
 
 
@@ -68,19 +85,20 @@ def _bounds(part: Part, base: str) -> set[str]:
     command = _command(texts)
     end = texts.index("--") if "--" in texts else len(texts)
     named = [word for word in words[:end] if not word.text.startswith("-")][1:]
-    if any(re.fullmatch(r"[0-9a-f]{4,64}", word.text) for word in named):  # a file's, perhaps
+    if any(_LOOSE.fullmatch(word.text) for word in named):
         return set()
     if command in ("show", "cat-file") and end == len(texts):
-        named = [word for word in named if word.text != "blob"]
-        chosen = [Word(word.text.rpartition(":")[2], word.fixed, word.glob) for word in named]
-        if not all(":" in word.text for word in named):
-            return set()
-    elif any(map(_WIDER.fullmatch, texts[:end])) or command == "cat-file":
+        found = [(w, _KEPT_AT.fullmatch(w.text)) for w in named if w.text != "blob"]
+        chosen = [Word(match[1] if match else "", w.fixed, w.glob) for w, match in found]
+        bounds = [_at(word.text, base) for word in chosen]
+    elif any(":" in word.text for word in named) or command == "cat-file":
         return set()
-    elif end < len(texts):
-        chosen = list(words[end + 1 :])
+    elif any(map(_WIDER.fullmatch, texts[:end])):
+        return set()
     else:
-        chosen = [word for word in named if os.path.lexists(os.path.join(base, word.text))]  # noqa: PTH118
+        there = [w for w in named if os.path.lexists(os.path.join(base, w.text))]  # noqa: PTH118
+        chosen = list(words[end + 1 :]) if end < len(texts) else there
+        bounds = [os.path.normpath(os.path.join(base, word.text)) for word in chosen]  # noqa: PTH118
     if not all(word.text and word.fixed and not _SPECIAL.search(word.text) for word in chosen):
         return set()
-    return {os.path.normpath(os.path.join(base, word.text)) for word in chosen}  # noqa: PTH118
+    return set(bounds)

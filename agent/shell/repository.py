@@ -21,13 +21,13 @@ _KEY = re.compile(
     r")\s*=\s*(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
+_HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
 _LARGE_FILES = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
 
 
 def runs(folder: str) -> str:
     """What the repository that a folder is in has git run, in a few words; "" for nothing."""
-    root = _root(folder)
-    return next(_named(root, 0), "") if root else ""
+    return next((named for root in _roots(folder) for named in _named(root, 0)), "")
 
 
 def stays(part: Part, script: Script) -> bool:
@@ -46,24 +46,37 @@ def opens(part: Part, script: Script) -> bool:
 def tracked(folder: str) -> list[str] | None:
     """The absolute paths that the repository which a folder is in has in its index; None when they
     cannot be told."""
-    root = _root(folder)
-    if root is None:
-        return []
     try:
-        own = _folder(root)
-        if any(key == "objectformat" for _, key, _ in _settings(root)):
-            return None
-        indexes = [own / "index", *own.glob("sharedindex.*")]
-        found = [path for index in indexes for _, path in _entries(_bytes(index))]
+        return [f"{root}/{path}" for root in _roots(folder) for path in _listed(root)]
     except _UNREADABLE:
         return None
-    return [f"{root}/{path}" for path in found]
+
+
+def top(folder: str) -> str:
+    """The folder that the paths in commits count from; the given one outside of a repository."""
+    return str(next(iter(_roots(folder)), folder))
+
+
+def _roots(folder: str) -> list[Path]:
+    """The folders of the repository that a folder is in: as the path is written, and where it
+    really is when links lead into another one."""
+    found = [root for root in (_root(folder), _root(os.path.realpath(folder))) if root]
+    same = len({os.path.realpath(root) for root in found}) == 1
+    return found[:1] if same else found
 
 
 def _root(folder: str) -> Path | None:
-    """The folder of the repository that a folder is in."""
     ways = (Path(folder), *Path(folder).parents)
     return next((place for place in ways if os.path.lexists(place / ".git")), None)
+
+
+def _listed(root: Path) -> Iterator[str]:
+    """The paths in a repository's index."""
+    own = _folder(root)
+    if any(key == "objectformat" for _, key, _ in _settings(root)):
+        raise ValueError("its index is of another kind")
+    for index in (own / "index", *own.glob("sharedindex.*")):
+        yield from (path for _, path in _entries(_bytes(index)))
 
 
 def _named(root: Path, depth: int) -> Iterator[str]:
@@ -101,26 +114,41 @@ def _named_in(root: Path, depth: int) -> Iterator[str]:
 def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
     """The file, the key and the value of each setting that matters."""
     for file in (_common(root) / "config", _folder(root) / "config.worktree"):
-        for key, value in _KEY.findall(_read(file)):
+        for key, value in _KEY.findall(_read(file).removeprefix("\ufeff")):
             yield file.name, key.lower(), value.strip()
 
 
 def _common(root: Path) -> Path:
     """What the repository shares with its other work trees."""
-    folder = _folder(root)
-    shared = _read(folder / "commondir").strip()
-    return folder / shared if shared else folder
+    return _shared(_folder(root))
 
 
 def _folder(root: Path) -> Path:
     """The folder that `.git` is, or that it names."""
     git = root / ".git"
-    if git.is_dir():
-        return git
-    named = _read(git).partition("gitdir:")[2].strip()
-    if not named:
+    if not git.is_dir():
+        named = _line(git)
+        if not named.startswith("gitdir: "):
+            raise ValueError("it names no folder")
+        git = root / named.removeprefix("gitdir: ")
+    head, shared = git / "HEAD", _shared(git)
+    whole = all(os.access(shared / name, os.X_OK) for name in ("objects", "refs"))
+    # Where git finds no repository it goes on upward, to another one.
+    if not whole or head.is_symlink() or not _HEAD.match(_read(head)):
+        raise ValueError("it is no repository")
+    return git
+
+
+def _shared(folder: Path) -> Path:
+    return folder / _line(folder / "commondir")
+
+
+def _line(path: Path) -> str:
+    """The one line of a file, which git takes with every space in it."""
+    text = _read(path).rstrip("\r\n")
+    if "\0" in text:
         raise ValueError("it names no folder")
-    return root / named
+    return text
 
 
 def _read(path: Path) -> str:
@@ -129,7 +157,7 @@ def _read(path: Path) -> str:
         return ""
     if path.stat().st_size > LARGEST:
         raise ValueError("it is too large")
-    return path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def _inside(index: Path, hashes: str) -> Iterator[str]:

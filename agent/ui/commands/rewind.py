@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...record.entries import Entry
     from ...record.worktree import Change
 
+LOOK = 0.1  # seconds between two looks at whether an interrupt can be passed on
 NAMED = 20  # files that are named one by one
 TOLD = 100  # files that the model is told of
 SHOWN = 60  # characters of words in a list
@@ -199,13 +200,15 @@ async def _back(desk: Desk, way: _Way, chosen: str) -> None:
 async def _to_its_end(desk: Desk, work: Coroutine[Any, Any, None]) -> None:
     """Wait for what must not stop halfway: for this an interrupt comes too late. Once the copy is
     open it reaches what the session that was left still does."""
-    task, left = asyncio.ensure_future(work), desk.session
+    task, left, interrupted = asyncio.ensure_future(work), desk.session, False
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait({task}, timeout=LOOK if interrupted else None)
         except asyncio.CancelledError:
-            if desk.session != left:
-                task.cancel()
+            interrupted = True
+        if interrupted and desk.session != left:
+            interrupted = False
+            task.cancel()
     task.result()
 
 
