@@ -146,7 +146,7 @@ def test_paths_in_commits_count_from_the_top(project: Path) -> None:
         assert judge(approval, "Bash", f"git show :0:{path}").action == "deny", path
         assert judge(approval, "Bash", f"git show HEAD:{path} -- app.py").action == "deny", path
     asking = Approval(cwd=project / "src", deny=rules)
-    assert judge(asking, "Bash", "git show HEAD:src/secret").action == "ask"
+    assert judge(asking, "Bash", "git show HEAD:src").action == "ask"
     assert judge(asking, "Bash", "git show HEAD:./app.py").action == "allow"
     assert judge(asking, "Bash", "git show HEAD:src/app.py").action == "allow"
 

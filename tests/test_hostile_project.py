@@ -239,7 +239,7 @@ def test_a_folder_that_git_takes_for_no_repository_hides_none(tmp_path: Path) ->
         assert "cannot be read" in runs(str(project / "src"))
     shutil.rmtree(inner)
     inner.mkdir()
-    assert "cannot be read" in runs(str(project / "src"))
+    assert "clean = x" in runs(str(project / "src"))
     git(project, "config", "--unset", "filter.x.clean")
     assert judge(approval, "Bash", "git diff").action == "ask"  # it shows src/b.py
     shutil.rmtree(inner)

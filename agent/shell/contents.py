@@ -91,9 +91,9 @@ def _bounds(part: Part, base: str) -> set[str]:
         found = [(w, _KEPT_AT.fullmatch(w.text)) for w in named if w.text != "blob"]
         chosen = [Word(match[1] if match else "", w.fixed, w.glob) for w, match in found]
         bounds = [_at(word.text, base) for word in chosen]
-    elif any(":" in word.text for word in named) or command == "cat-file":
-        return set()
-    elif any(map(_WIDER.fullmatch, texts[:end])):
+    elif command == "cat-file" or any(
+        ":" in w.text or _WIDER.fullmatch(w.text) for w in words[:end]
+    ):
         return set()
     else:
         there = [w for w in named if os.path.lexists(os.path.join(base, w.text))]  # noqa: PTH118

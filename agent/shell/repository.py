@@ -66,8 +66,13 @@ def _roots(folder: str) -> list[Path]:
 
 
 def _root(folder: str) -> Path | None:
-    ways = (Path(folder), *Path(folder).parents)
-    return next((place for place in ways if os.path.lexists(place / ".git")), None)
+    ways = (place / ".git" for place in (Path(folder), *Path(folder).parents))
+    return next((git.parent for git in ways if _counts(git)), None)
+
+
+def _counts(git: Path) -> bool:
+    """Whether git stops at it. From a folder without HEAD it goes on upward."""
+    return os.path.lexists(git / "HEAD" if git.is_dir() else git)
 
 
 def _listed(root: Path) -> Iterator[str]:
@@ -133,7 +138,7 @@ def _folder(root: Path) -> Path:
         git = root / named.removeprefix("gitdir: ")
     head, shared = git / "HEAD", _shared(git)
     whole = all(os.access(shared / name, os.X_OK) for name in ("objects", "refs"))
-    # Where git finds no repository it goes on upward, to another one.
+    # Nor does git stop at one that is not whole: it goes on to another.
     if not whole or head.is_symlink() or not _HEAD.match(_read(head)):
         raise ValueError("it is no repository")
     return git
