@@ -40,6 +40,7 @@ class Desk:
         self.picked = ""  # the key of what is chosen from menus
         self.edited = ""  # what the editor makes of any text
         self.waited: list[str] = []
+        self.handed = ""
         self.subagents = Subagents()
         self.rules = None
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.errors import SessionBusy
+from ctxagent.agent.errors import SessionBusy, SessionError
 from ctxagent.agent.model.scripted import Step
 from ctxagent.agent.record.log import Log
 
@@ -102,6 +102,20 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         await seat.idle()
         await seat.until("handed over:")
         assert seat.repl.conversation.loop is not loop
+
+    drive(desk, act)
+
+
+def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."), fails=[SessionError("the log is a folder")])
+
+    async def act(seat: Seat) -> None:
+        await seat.until("the log is a folder")
+        await seat.until("no session is open")
+        seat.say("/clear")
+        await seat.until("GREEN")
+        seat.say("are you there?")
+        await seat.until("Hello.")
 
     drive(desk, act)
 

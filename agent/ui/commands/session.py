@@ -54,9 +54,11 @@ async def _clear(desk: Desk, argument: str) -> None:
     from ...recovery import told_of
     from ..look import render
 
-    loop, left = desk.loop, desk.session
-    prior = told_of(loop.ledger, loop.view.summary, 1) or desk.handed
-    more = f"\nall of it: /resume {left}" if loop.log.path.exists() else ""  # it may be gone
+    left, prior, more = desk.session, desk.handed, ""
+    if left:
+        loop = desk.loop
+        prior = told_of(loop.ledger, loop.view.summary, 1) or prior
+        more = f"\nall of it: /resume {left}" if loop.log.path.exists() else ""  # it may be gone
     await desk.reopen(prior=prior)
     if prior:
         desk.put(render.dim(f"handed over:\n{prior}{more}"))
