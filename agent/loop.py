@@ -49,7 +49,7 @@ from .record.entries import (
     Summary,
     Usage,
     User,
-)  # fmt: skip
+)
 from .record.ledger import Ledger
 from .record.log import Log
 from .record.sessions import plain
