@@ -36,21 +36,26 @@ def play(*, fast: bool) -> int:
 
     `fast` leaves out the pauses that are there for the eye.
     """
+    with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
+        return play_in(Path(folder).resolve(), fast=fast)
+
+
+def play_in(folder: Path, *, fast: bool) -> int:
+    """Play it in a folder that stays: the project is `cart`, the session is below `state`."""
     from .ui.backing import Backing
     from .ui.repl import Repl
 
     script = tomllib.loads(resources.files(__package__).joinpath("demo.toml").read_text("utf-8"))
-    with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
-        project = Path(folder).resolve() / "cart"
-        _lay_out(project, script["files"])
-        model = ScriptedModel(_player(script), pace=0.0 if fast else 0.03, window=WINDOW)
+    project, pace = folder / "cart", 0.0 if fast else 0.03
+    _lay_out(project, script["files"])
+    model = ScriptedModel(_player(script), pace=pace, window=WINDOW)
 
-        async def open_session(emit: Emit, ask: Ask, **choice: Any) -> Loop:
-            return await asyncio.to_thread(_opened, project, model, emit, ask)
+    async def open_session(emit: Emit, ask: Ask, **choice: Any) -> Loop:
+        return await asyncio.to_thread(_opened, project, model, emit, ask)
 
-        print(BANNER)
-        repl = Repl(Backing(open_session, project, __version__), UiSettings())
-        return asyncio.run(repl.run(script["words"], pace=0.0 if fast else 0.03))
+    print(BANNER)
+    repl = Repl(Backing(open_session, project, __version__), UiSettings())
+    return asyncio.run(repl.run(script["words"], pace=pace))
 
 
 def _opened(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Loop:

@@ -221,7 +221,15 @@ def test_the_transcript_is_on_disk_before_the_summary(project: Path) -> None:
 def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", truncate_at=None)
     player = Player(30, 2_500)
-    talk = play(project, player, policy)
+    talk = Conversation(project, policy=policy)
+
+    def step(request: Request) -> Step:
+        """While a summary is written each call takes long, on a busy machine too."""
+        ahead = talk.loop.engine.preparing and not asks_for_a_record(request)
+        return replace(player(request), delay=0.3 if ahead else 0.0)
+
+    talk.loop.model = ScriptedModel(step, check=validate, window=60_000)
+    assert talk.say("count").text == "All counted."
     entries = talk.entries()
     assert talk.of(Summary)
     for summary in talk.of(Summary):

@@ -283,7 +283,7 @@ def test_a_summary_that_is_cancelled_changes_nothing(project: Path) -> None:
             await counted(talk)
 
         run(talk, play())
-        assert server.hung_up.wait(5)
+        assert server.hung_up.wait(100)
     assert server.rejected == []
     assert len(talk.of(Summary)) == 1
 

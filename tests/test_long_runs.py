@@ -15,10 +15,10 @@ from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.model.base import Limits, Reply
 from ctxagent.agent.model.body import body
 from ctxagent.agent.record.entries import Block, Summary, Usage
+from ctxagent.agent.replay.prices import Cache
 from ctxagent.tools.base import Context, Output, Params, Tool
 
 from .support.conversation import Conversation
-from .support.pricing import Cache
 from .support.validator import validate
 from .test_engine import RECORD, asks_for_a_record
 
@@ -62,7 +62,7 @@ class Charging:
         size = sum(map(self._size, blocks))
         assert size + request.max_tokens <= self.window * 1.02
         self.peak = max(self.peak, size)
-        self.dollars += self.cache.charge(sent).dollars_relative
+        self.dollars += self.cache.charge(sent).relative
         usage = Usage(input=size, output=30)
         yield Accepted(usage.to_json())
         if asks_for_a_record(request):
@@ -97,10 +97,15 @@ def run(folder: Path, policy: Policy, window: int) -> tuple[Conversation, Chargi
     return talk, model
 
 
-@pytest.mark.parametrize("window", [200_000, 32_000])
-def test_four_hundred_calls(tmp_path: Path, window: int) -> None:
+@pytest.mark.parametrize(
+    ("window", "share", "most"), [(200_000, 0.45, 2_900_000), (32_000, 0.90, 2_700_000)]
+)
+def test_four_hundred_calls(tmp_path: Path, window: int, share: float, most: float) -> None:
+    """What they cost, in tokens at the price of input, and as a share of summaries alone: of a
+    small window these are cheap too, since what is summarised is never more than the window."""
     talk, managed = run(tmp_path / "managed", DEFAULT, window)
     unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, demote_above=None)
     _, plain = run(tmp_path / "plain", unmanaged, window)
-    assert managed.dollars <= 0.80 * plain.dollars
+    assert managed.dollars <= share * plain.dollars
+    assert managed.dollars <= most
     assert window < 200_000 or len(talk.of(Summary)) <= 3

@@ -1,4 +1,4 @@
-"""Microcompact: what is due, what is spared, what stands in its place, and when it pays."""
+"""Microcompact: what is due, what is spared, what stands in its place."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.agent.compaction.account import Due
 from ctxagent.agent.compaction.categories import COMPACTABLE, STANDARD
 from ctxagent.agent.compaction.microcompact import (
-    Account,
-    Clearing,
     oldest_clearable,
     plan,
     plan_all,
@@ -27,8 +26,11 @@ BIG = words(1_200)
 
 def due(history: History, policy: Any = DEFAULT) -> list[int]:
     """Seqs of what is cleared now."""
-    clearing = plan(history.view(), policy)
-    return [target["seq"] for target in clearing.targets] if clearing else []
+    return [each.seq for each in plan(history.view(), policy)]
+
+
+def targets_of(clearing: list[Due]) -> list[dict[str, Any]]:
+    return [dict(each.target) for each in clearing]
 
 
 def bash(history: History, command: str, content: str = BIG, **fields: Any) -> int:
@@ -55,11 +57,11 @@ def stubbed(history: History, seq: int, *, tokens: int = 12_431, folder: str = "
 
 def test_nothing_is_due_in_a_young_session() -> None:
     history = History()
-    assert plan(history.view(), DEFAULT) is None
+    assert plan(history.view(), DEFAULT) == []
     for n in range(3):
         bash(history, f"make {n}")
     history.reply({"type": "text", "text": "Done."})
-    assert plan(history.view(), DEFAULT) is None
+    assert plan(history.view(), DEFAULT) == []
 
 
 def test_all_but_the_newest_three_are_due() -> None:
@@ -120,11 +122,10 @@ def test_images_are_cleared_too() -> None:
     for n in range(3):
         bash(history, f"tail {n}", "ok")
     clearing = plan(history.view(), DEFAULT)
-    assert clearing is not None
-    history.mask("microcompact", clearing.targets)
+    history.mask("microcompact", targets_of(clearing))
     assert due(history) == []
     assert history.view().items[1].blocks[0]["content"][0]["type"] == "image", "kept in the log"
-    assert [t["seq"] for t in clearing.targets] == [image]
+    assert [each.seq for each in clearing] == [image]
     assert '[Read "a.png" · done · 1,608 tokens compacted' in str(history.request())
 
 
@@ -134,9 +135,8 @@ def test_a_stub_is_never_cleared_again() -> None:
     history.reply({"type": "text", "text": "Done."})
     everything = replace(DEFAULT, clear_keep=0, clear_above=0)
     clearing = plan(history.view(), everything)
-    assert clearing is not None
-    history.mask("microcompact", clearing.targets)
-    assert plan(history.view(), everything) is None
+    history.mask("microcompact", targets_of(clearing))
+    assert plan(history.view(), everything) == []
     assert plan_all(history.view()) == []
     assert oldest_clearable(history.view(), everything) is None
 
@@ -235,20 +235,16 @@ def test_superseded_results_stay_where_no_other_wants_the_place() -> None:
 # The plan as a whole
 
 
-def test_what_a_clearing_saves_and_what_it_rewrites() -> None:
+def test_what_a_clearing_saves() -> None:
     history = History()
     history.say("go")
     for n in range(5):
         bash(history, f"make {n}")
     before = history.view()
     clearing = plan(before, DEFAULT)
-    assert clearing is not None
-    history.mask("microcompact", clearing.targets)
-    after = history.view()
-    assert len(clearing.targets) == 2
-    assert clearing.saved == before.size - after.size > 2_000
-    start = after.position(clearing.targets[0]["seq"])
-    assert clearing.rewrite == sum(item.size for item in after.items[start:])
+    history.mask("microcompact", targets_of(clearing))
+    assert len(clearing) == 2
+    assert sum(each.saved for each in clearing) == before.size - history.view().size > 2_000
 
 
 def test_figures_are_in_real_tokens() -> None:
@@ -256,15 +252,13 @@ def test_figures_are_in_real_tokens() -> None:
     bash(history, "make")
     for n in range(3):
         bash(history, f"tail {n}", "ok")
-    guess = plan(history.view(), DEFAULT)
+    (guess,) = plan(history.view(), DEFAULT)
     history.reply({"type": "text", "text": "."}, usage={"input": 3 * history.view().size})
     view = history.view()
-    real = plan(view, DEFAULT)
-    assert guess is not None
-    assert real is not None
+    (real,) = plan(view, DEFAULT)
     assert view.ratio > 1.5
     assert abs(real.saved - view.ratio * guess.saved) <= view.ratio * 2
-    assert f"{round(1_208 * view.ratio):,} tokens compacted" in real.targets[0]["stub"]
+    assert f"{round(1_208 * view.ratio):,} tokens compacted" in real.target["stub"]
 
 
 def test_the_last_resort_masks_everything() -> None:
@@ -287,8 +281,7 @@ def test_what_stands_before_the_oldest_clearable_result_is_settled() -> None:
     assert oldest_clearable(history.view(), DEFAULT) == results[0]
     assert oldest_clearable(history.view(), replace(DEFAULT, clear_when="off")) is None
     clearing = plan(history.view(), DEFAULT)
-    assert clearing is not None
-    history.mask("microcompact", clearing.targets)
+    history.mask("microcompact", targets_of(clearing))
     assert oldest_clearable(history.view(), DEFAULT) == results[2]
 
 
@@ -335,36 +328,6 @@ def test_a_stub_is_one_short_clean_line() -> None:
     assert len(line.split('"')[1]) == 80
     assert line.splitlines() == [line]
     assert line.encode()
-
-
-# The account
-
-
-def test_clearing_pays_when_reading_has_cost_half_a_rewrite() -> None:
-    account, clearing = Account(), Clearing([], saved=1_000, rewrite=1_000)
-    # 100 owed a call; half of 1.15 x 1,000 is 575.
-    assert [account.due(clearing) for _ in range(6)] == [False] * 5 + [True]
-    account.settle()
-    assert account.owed == 0
-    assert not account.due(clearing)
-
-
-def test_prices_decide_how_soon() -> None:
-    clearing = Clearing([], saved=1_000, rewrite=1_000)
-
-    def calls(read: float, write: float) -> int:
-        account, n = Account(), 1
-        while not account.due(clearing, read, write):
-            n += 1
-        return n
-
-    assert calls(0.1, 1.25) == 6
-    assert calls(0.025, 1.25) == 25
-    assert calls(0.1, 2.0) == 10
-
-
-def test_a_large_gain_for_a_small_rewrite_pays_at_once() -> None:
-    assert Account().due(Clearing([], saved=50_000, rewrite=5_000))
 
 
 # For any honest session
@@ -431,15 +394,14 @@ def test_clearing_before_every_call(session: list[list[tuple[Any, Any]]], policy
         before, shape = history.view(), structure(history)
         clearing = plan(before, policy)
         assert clearing == plan(history.view(), policy)
-        if clearing is None:
+        if not clearing:
             continue
-        cleared += [target["seq"] for target in clearing.targets]
-        history.mask("microcompact", clearing.targets)
+        cleared += [each.seq for each in clearing]
+        history.mask("microcompact", targets_of(clearing))
         after = history.view()
-        assert plan(after, policy) is None
+        assert plan(after, policy) == []
         assert structure(history) == shape
-        assert 0 < clearing.saved <= before.size - after.size
-        assert clearing.rewrite <= before.size - clearing.saved
+        assert 0 < sum(each.saved for each in clearing) <= before.size - after.size
         history.request()
     assert len(cleared) == len(set(cleared)), "what was cleared is never cleared again"
 
@@ -519,8 +481,7 @@ def test_a_command_that_was_never_solved_is_no_debug_output() -> None:
 
 
 def stubs(history: History, policy: Any) -> list[str]:
-    clearing = plan(history.view(), policy)
-    return [target["stub"] for target in clearing.targets] if clearing else []
+    return [each.target["stub"] for each in plan(history.view(), policy)]
 
 
 def test_a_superseded_read_leaves_path_and_lines() -> None:

@@ -22,13 +22,13 @@ from ..record.archive import FILES, append_conversation, write_files, write_summ
 from ..record.entries import Entry, Summary, User
 from ..record.ledger import Ledger
 from ..record.sessions import plain
-from . import preserve, renewal, summarize, verify
+from . import drift, preserve, renewal, summarize, verify
 from .folding import TABLE, stands_for_many, weight
 from .host import Host
 from .summarize import Cut
 from .summary import Document, bounded, with_facts
 from .verify import Probe, Tally
-from .writer import Draft, document_of
+from .writer import Draft, Writer, document_of
 
 WRITTEN = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
 SAMPLE = 100  # entries of the span that are recalled as a proof
@@ -91,6 +91,14 @@ class Application:
         except RecordError as error:  # it is in the log, which is what counts
             self.host.emit(Notice("warning", error.message))
         return recorded
+
+    async def prepared(self, cut: Cut, writer: Writer) -> Draft:
+        """A draft ahead of the need, and read ahead too what it is going to be held against."""
+        draft = await writer.write(cut)
+        ledger = self.host.ledger
+        for read in (verify.reading(cut.evicted, ledger), drift.reading(ledger)):
+            await asyncio.to_thread(read)
+        return draft
 
     def tell(self, summary: Summary, draft: Draft, started: float) -> None:
         """The receipt, and a warning for each check that failed. `started` is a time of the

@@ -1,9 +1,9 @@
 """The engine: which layer acts when. It runs before every call, inside the tool loop too.
 
-In order: old results are cleared, persisted inputs truncated, a summary prepared in the background
-and applied when it is due; if the next request would still not fit, the ladder goes on until it
-does, or one clear error is raised. Each act is one entry and one event; a failed one changes
-nothing. Triggers in the log carry the names of S1's gates (HOOK-CTX-001 to 005).
+In order: old results and inputs go when it pays, a summary is prepared in the background and
+applied when it is due; if the next request would still not fit, the ladder goes on until it does,
+or one clear error is raised. Each act is one entry and one event; a failed one changes nothing.
+Triggers in the log carry the names of S1's gates (HOOK-CTX-001 to 005).
 """
 
 import asyncio
@@ -83,8 +83,7 @@ class Engine:
         self._held -= 1
         self._masks.demote_together()
         if self.policy.mode != "off":
-            self._masks.clear(turn_start=turn_start)
-            self._masks.truncate()
+            self._masks.clear()
             window = self.host.measured()
             await self._checkpoint_if_due(window)
             await self._summarize_if_due(window, turn_start=turn_start)
@@ -210,7 +209,8 @@ class Engine:
 
     def settled(self) -> int | None:
         """The seq from which on results may still be cleared: a cache breakpoint stands there."""
-        return microcompact.oldest_clearable(self.host.view, self.policy)
+        oldest = microcompact.oldest_clearable(self.host.view, self.policy)
+        return self._masks.next if self._masks.next is not None else oldest
 
     async def finish(self) -> None:
         """The session ends in good order: what the policy does then (S3 "Automatic Triggers")."""
@@ -252,7 +252,7 @@ class Engine:
             return
         if self._calls <= APART or self._held > 0:
             return
-        if due:
+        if due and not self._masks.clear_instead():
             try:
                 await self.compact(trigger=f"HOOK-CTX-003: {window.share:.0%} of the window")
             except CompactionFailed as error:
@@ -261,8 +261,7 @@ class Engine:
         elif turn_start and (reason := self._boundary()):
             with suppress(CompactionFailed):  # a reason to, not a need
                 await self.compact(trigger=reason)
-        elif reached(self.policy.prepare_at, window) and not self._stands():
-            self._discard()
+        elif reached(self.policy.prepare_at, window) and not self._masks.suffices():
             self._prepare()
 
     def _boundary(self) -> str:
@@ -294,12 +293,15 @@ class Engine:
         return first
 
     def _prepare(self) -> None:
-        """Start writing the summary while the agent works."""
+        """Start writing the summary while the agent works, unless one that would help is there."""
         if self.policy.summarizer != "model":
             return
         with suppress(CompactionFailed):
             cut = self._cut()
-            task = asyncio.ensure_future(self._writer().write(cut))
+            if self._stands() and (self._usable() or not self._helps(cut)):
+                return
+            self._discard()
+            task = asyncio.ensure_future(self._application.prepared(cut, self._writer()))
             self._prepared = _Prepared(cut, task, self.host.view.summary)
 
     def _stands(self) -> bool:
@@ -313,12 +315,14 @@ class Engine:
 
     def _usable(self) -> _Prepared | None:
         """The prepared summary, if it still stands and would help enough."""
-        prepared, window = self._prepared, self.host.measured()
-        if prepared is None or not self._stands():
-            return None
+        prepared = self._prepared
+        return prepared if prepared and self._stands() and self._helps(prepared.cut) else None
+
+    def _helps(self, cut: Cut) -> bool:
+        """Whether a summary at this cut would leave room enough."""
+        window = self.host.measured()
         room = summarize.cap(window) + self._beside(window)
-        after = summarize.after(self.host.view, prepared.cut, room)
-        return prepared if after <= most(window) else None
+        return summarize.after(self.host.view, cut, room) <= most(window)
 
     def _discard(self) -> None:
         """Stop preparing; what it has cost so far is recorded by the model's side."""
@@ -371,11 +375,8 @@ class Engine:
 
     def _largest(self) -> str:
         view = self.host.view
-        items = sorted(view.items, key=lambda i: i.size, reverse=True)[:3]
-        return "; ".join(
-            f"#{i.seq} {summarize.headline(i)}, {round(i.size * view.ratio):,} tokens"
-            for i in items
-        )
+        items = [(i, round(i.size * view.ratio)) for i in sorted(view.items, key=lambda i: -i.size)]
+        return "; ".join(f"#{i.seq} {summarize.headline(i)}, {n:,} tokens" for i, n in items[:3])
 
 
 def _retrieve(task: "asyncio.Task[Draft]") -> None:

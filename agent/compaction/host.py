@@ -51,6 +51,10 @@ class Host(Protocol):
         """Dollars for so many tokens of prompt read from the cache and so many of output."""
         ...
 
+    def cold(self) -> bool:
+        """Whether the prompt cache has ended since the newest call."""
+        ...
+
     def measured(self) -> Window: ...
 
     def record(self, entry: Entry) -> Entry: ...
@@ -72,12 +76,20 @@ class Host(Protocol):
         when that failed."""
         ...
 
+    def digest(self, path: str) -> str | None:
+        """The sha256 of a file as it is now; None where there is none that can be read."""
+        ...
+
     def sections(self) -> Sequence[Section]:
         """What there is of each category that is always kept, as it is on disk now."""
         ...
 
     def recall(self, ref: int) -> str | None:
         """The whole text of an entry, by the way that the model has; None when it is not there."""
+        ...
+
+    def cleared(self, words: str) -> str:
+        """The person's words without what must not be recorded, nor sent for that."""
         ...
 
     async def ask_aside(self, request: Request, purpose: Purpose = "summary") -> Said:

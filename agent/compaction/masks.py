@@ -5,24 +5,24 @@ that it is recorded and told, is decided here.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal
 
 from ..context import tokens
 from ..context.view import Result, View
-from ..context.window import Window
 from ..events import Compacted
-from ..record.archive import offload
 from ..record.entries import Mask
 from . import demote, microcompact, truncate
+from .account import Account, Due
 from .host import Host
+from .moving import moved
 from .policy import Policy, reached
+from .summarize import MOST_AFTER
 
 Layer = Literal["demote", "microcompact", "truncate"]
 
 BATCH = 0.01  # of the window: what truncating must save to be worth an edit of history
-LEVEL_BATCH = 0.50  # of the window: see `Masks._level`
 TOGETHER = 3  # times the limit of one result: what the results of one message may have in all
 DONE: dict[Layer, tuple[str, str]] = {  # for one, and for several
     "demote": ("result moved to a file", "results moved to files"),
@@ -37,7 +37,8 @@ class Masks:
 
     host: Host
     policy: Policy
-    account: microcompact.Account = field(default_factory=microcompact.Account)
+    account: Account = field(default_factory=Account)
+    next: int | None = None  # where the next edit would begin, as it looks now
 
     def demote_together(self) -> None:
         """Results that are each small enough and together too much, before they are first sent:
@@ -57,42 +58,62 @@ class Masks:
                 total -= result.size
         self._record("demote", targets, "HOOK-CTX-001: several results in one message")
 
-    def clear(self, *, turn_start: bool) -> None:
-        """Stubs for old results, when the policy says that it is time."""
+    def clear(self) -> None:
+        """Stubs for old results, and short inputs for old calls, when the policy says that it is
+        time."""
         policy = self.policy
-        clearing = None
-        if policy.clear_when != "off":
-            clearing = microcompact.plan(self.host.view, policy, str(self.host.folder))
-        if clearing is None:
+        if policy.clear_when in ("pays", "off"):
+            self._clear_by_account()
             return
-        pays = policy.clear_when == "pays" and self.account.due(clearing, *self.host.prices())
-        if policy.clear_when == "every-call":
-            trigger = "every call"
-        elif self._level(clearing):
-            trigger = "level"
-        elif policy.clear_when == "pays" and turn_start:
-            trigger = "turn start"
-        elif pays:
-            trigger = "it pays"
-        else:
-            return
-        self.account.settle()
-        self._record("microcompact", clearing.targets, trigger)
+        due = microcompact.plan(self.host.view, policy, str(self.host.folder))
+        if due and policy.clear_when == "every-call":
+            self._take(due, "every call")
+        elif due and reached(policy.clear_from, self.host.measured()):
+            self._take(due, "level")
+        self._truncate()
 
-    def _level(self, clearing: microcompact.Clearing) -> bool:
-        """Whether the context has come to where results are cleared even if it does not pay.
-
-        Where an account decides below that level, it has its say above it too, unless half of the
-        window could go: in a small window the newest results and the stubs alone pass the level,
-        and clearing one result before every call, each with its rewrite, cost 2.2 times as much as
-        no clearing at all (400 results of 12 kB through 32k tokens).
-        """
+    def suffices(self) -> bool:
+        """Whether clearing all that is due would leave as much room as a summary must. Where it
+        leaves less, stubs alone fill much of the window, and the next clearing would come soon."""
         window = self.host.measured()
-        if self.policy.clear_when == "from" or not reached(self.policy.clear_from, window):
-            return reached(self.policy.clear_from, window)
-        after = Window(window.tokens - clearing.saved, window.size)
-        enough = clearing.saved >= LEVEL_BATCH * window.size
-        return enough and not reached(self.policy.clear_from, after)
+        after = window.tokens - sum(each.saved for each in self._due())
+        return self.policy.clear_when == "pays" and after <= MOST_AFTER * window.size
+
+    def clear_instead(self) -> bool:
+        """Take all that is due where that suffices; whether it did."""
+        if not self.suffices():
+            return False
+        self._take(self._due(), "instead of a summary")
+        return True
+
+    def _clear_by_account(self) -> None:
+        """What is due goes where reading it on costs more than the rewrite; all of it, when the
+        cache has ended: then everything is written again anyway."""
+        due, cold = self._due(), self.host.cold()
+        read, write = self.host.prices()
+        self.account.charge(due, read)
+        edit = self.account.best(due, self.host.view, 0.0 if cold else write - read)
+        self.next = edit.due[0].seq if edit else None
+        if edit and edit.pays:
+            self._take(edit.due, "the cache has ended" if cold else "it pays")
+
+    def _due(self) -> list[Due]:
+        """All results and inputs that may go now."""
+        policy, view, due = self.policy, self.host.view, list[Due]()
+        if policy.clear_when != "off":
+            due += microcompact.plan(view, policy, str(self.host.folder))
+        if reached(policy.truncate_at, self.host.measured()):
+            targets = truncate.plan(view, policy, self.host.digest)
+            saved = (round(_saved(view, target) * view.ratio) for target in targets)
+            pairs = zip(targets, saved, strict=True)
+            due += [Due("truncate", target, saving) for target, saving in pairs if saving > 0]
+        return due
+
+    def _take(self, due: Sequence[Due], trigger: str) -> None:
+        layers: tuple[Layer, ...] = ("microcompact", "truncate")
+        for layer in layers:
+            targets = [dict(each.target) for each in due if each.layer == layer]
+            self._record(layer, targets, trigger)
 
     def clear_all(self) -> None:
         """Stubs for every result, when nothing else fits."""
@@ -103,16 +124,17 @@ class Masks:
         """Short inputs for every call whose content is on disk, when nothing else fits: one that
         has only just been made may be larger than the window."""
         every = replace(self.policy, clear_keep=0)
-        targets = truncate.plan(self.host.view, every, truncate.digest)
+        targets = truncate.plan(self.host.view, every, self.host.digest)
         self._record("truncate", targets, "nothing else fits")
 
-    def truncate(self) -> None:
+    def _truncate(self) -> None:
         """Short inputs for old calls whose content is on disk, from the policy's level on and
         several at a time."""
-        if reached(self.policy.truncate_at, self.host.measured()):
-            view, window = self.host.view, self.host.measured()
-            targets = truncate.plan(view, self.policy, truncate.digest)
-            if sum(_saved(view, target) for target in targets) * view.ratio > BATCH * window.size:
+        window = self.host.measured()
+        if reached(self.policy.truncate_at, window):
+            targets = truncate.plan(self.host.view, self.policy, self.host.digest)
+            saved = sum(_saved(self.host.view, target) for target in targets)
+            if saved * self.host.view.ratio > BATCH * window.size:
                 self._record("truncate", targets, "HOOK-CTX-002: level")
 
     def _offloaded(self, result: Result) -> dict[str, Any] | None:
@@ -124,16 +146,16 @@ class Masks:
             short = demote.brief(content)
             target = {"seq": seq, "tool_use_id": result.call.id, "stub": short}
             return target if short != content else None
-        name = demote.name(result.call.name, seq, datetime.now())
-        path = self.host.folder / "offloaded" / name
-        plan = demote.plan(content, path=str(path), policy=replace(self.policy, demote_above=0))
-        if plan is None:
-            return None
+        every = replace(self.policy, demote_above=0)
         try:
-            offload(path, content)
+            found = moved(
+                content, tool=result.call.name, seq=seq, folder=self.host.folder, policy=every
+            )
         except OSError:
             return None  # it stays in the context, as it would without a file
-        return {"seq": seq, "tool_use_id": result.call.id, "stub": plan.reference}
+        if found is None:
+            return None
+        return {"seq": seq, "tool_use_id": result.call.id, "stub": found[0].reference}
 
     def _record(self, layer: Layer, targets: list[dict[str, Any]], trigger: str) -> None:
         if not targets:

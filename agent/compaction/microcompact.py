@@ -1,8 +1,8 @@
 """Microcompact: stubs take the place of old results (S4, "Microcompact: Silent Cleanup").
 
 Only the content goes: the call and the structure around it stay, and a stub says what was run,
-how it ended and where the full text is. `plan` looks at a view and changes nothing; `Account`
-says when a plan is worth the cache it breaks (DESIGN section 5, "When clearing pays").
+how it ended and where the full text is. `plan` looks at a view and changes nothing; when it is done
+is for `account` to say.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Any
 
 from ..context import tokens
 from ..context.view import Result, View
+from .account import Due
 from .policy import Policy
 
 LONGEST_ARGUMENT = 80  # characters of a call's main argument in a stub
-PATIENCE = 0.5  # share of the price of a rewrite that must have been wasted before it pays
 
 _ASIDE = ("description", "timeout")  # arguments that do not change what a call does
 _CHANGING = ("Write", "Edit")
@@ -29,43 +29,8 @@ _KINDS = {  # categories of S3 that results of a tool can be of, besides "tool_r
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Clearing:
-    """Results that are due, as a mask's `targets`, oldest first.
-
-    `saved` tokens leave the context; `rewrite` tokens stand from the first stub on, so they are
-    written to the cache anew. Both are scaled; thinking that the edit also leaves out is in
-    `rewrite` and not in `saved`.
-    """
-
-    targets: list[dict[str, Any]]
-    saved: int
-    rewrite: int
-
-
-@dataclass(slots=True)
-class Account:
-    """What reading results that could be gone has cost since the last clearing, in tokens at the
-    input price."""
-
-    owed: float = 0.0
-
-    def due(self, clearing: Clearing, read: float = 0.1, write: float = 1.25) -> bool:
-        """Charge one more call; whether clearing now pays. Called once before each call.
-
-        `read` and `write` are the prices of cached and of newly cached tokens, relative to the
-        input price.
-        """
-        self.owed += read * clearing.saved
-        return self.owed >= PATIENCE * (write - read) * clearing.rewrite
-
-    def settle(self) -> None:
-        """Empty the account: the results were cleared."""
-        self.owed = 0.0
-
-
-def plan(view: View, policy: Policy, folder: str = "") -> Clearing | None:
-    """All results that are due now; None when there are none.
+def plan(view: View, policy: Policy, folder: str = "") -> list[Due]:
+    """All results that are due now, oldest first.
 
     Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep` and
     those the model has not seen yet (which S4, so preset v5, clears too), and those of no category
@@ -78,14 +43,10 @@ def plan(view: View, policy: Policy, folder: str = "") -> Clearing | None:
     fates = _fates(results, due, policy)
     due = [r for r in due if _permitted(r, fates.get(r.item.seq), policy)]
     newer = {seq: fate.newer for seq, fate in fates.items()} if policy.brief_reads else {}
-    cleared = _cleared(due, view, folder, newer)
-    if not cleared:
-        return None
-    targets = [target for target, _ in cleared]
-    saved = sum(gain for _, gain in cleared)
-    place = view.position(targets[0]["seq"])
-    rewrite = sum(item.size for item in view.items[place:]) - saved
-    return Clearing(targets, round(saved * view.ratio), round(rewrite * view.ratio))
+    return [
+        Due("microcompact", target, round(saved * view.ratio))
+        for target, saved in _cleared(due, view, folder, newer)
+    ]
 
 
 def plan_all(view: View, folder: str = "") -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 | | default | v5 (S4) | ctx-001 (S0, S1) | anchored (S2) | ledger (S3) |
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 10,000 | 40,000 | 15,000 | 10,000 | 10,000 |
-| clear old results | turn start, if it pays, 50 % | every call | from 50 % | 85 % | default |
+| clear old results | when it pays | every call | from 50 % | 85 % | default |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
 | prepare a summary | from 70 % | off | off | from 70 % | off |
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
@@ -28,12 +28,13 @@ Summarizer = Literal["model", "mechanical"]
 class Policy:
     """All thresholds. Sizes are in estimated tokens.
 
-    `clear_when`: "pays" clears at the start of a turn, when the account says that it pays, and at
-    every call from `clear_from` on; "from" only from there on. The tail that a summary leaves
-    verbatim is `keep_messages` messages at least and `keep_tokens` (at most `keep_share` of the
-    window) where that is more; `keep_tokens` 0 keeps exactly the messages. `preview_lines` shortens
-    a reference to that many lines from the beginning. With `brief_reads` the stub of a Read that
-    was superseded names path and lines (S3), and `rules` say what is kept and what may go.
+    `clear_when`: with "pays" the account decides, for results and from `truncate_at` on for inputs
+    too; with "off" for these alone. "from" clears at every call from `clear_from` on. The tail that
+    a summary leaves verbatim is `keep_messages` messages at least and `keep_tokens` (at most
+    `keep_share` of the window) where that is more; `keep_tokens` 0 keeps exactly the messages.
+    `preview_lines` shortens a reference to that many lines from the beginning. With `brief_reads`
+    the stub of a Read that was superseded names path and lines (S3), and `rules` say what is kept
+    and what may go.
 
     A checkpoint is taken as the context reaches `checkpoint_at`, and with `checkpoint_always`
     before every summary. At `fresh_at` one more is taken and a fresh session recommended (S1's

@@ -8,16 +8,17 @@ the span is summarised in chunks of plain text. Nothing here changes anything.
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ..context import tokens
-from ..context.view import Item, View
+from ..context.view import Item, View, shown
 from ..context.window import Window
-from ..context.wire import Request, wire
+from ..context.wire import Request, behind, scrub, wire
+from ..record.entries import Block
 from .policy import Policy
 from .summary import Document, missing, render
 
@@ -136,46 +137,57 @@ def room(window: Window, asked: str) -> int:
 def request(view: View, window: Window, asked: str, *, model: str, effort: str | None) -> Request:
     """The session's own request with one more text at its end: it reads the same cache."""
     most = min(2 * cap(window), room(window, asked))
-    made = wire(view, model=model, max_tokens=most, effort=effort)
-    last = made.messages[-1]
-    made.messages[-1] = {**last, "content": [*last["content"], {"type": "text", "text": asked}]}
-    return made
+    return behind(wire(view, model=model, max_tokens=most, effort=effort), asked)
 
 
 def chunk_requests(
-    cut: Cut, window: Window, asked: str, *, model: str, effort: str | None
+    cut: Cut, window: Window, asked: str, *, upto: int, model: str, effort: str | None
 ) -> list[Request]:
-    """Requests over the evicted span as plain text, each at most half of the window."""
+    """Requests over the evicted span as plain text, each at most half of the window. `upto` is the
+    newest entry of the view that was cut."""
     most = max(int(window.size * MOST_AFTER) - tokens.estimate(asked), 1_000)
-    parts: list[list[str]] = [[]]
-    size = 0
-    for piece in _pieces(transcript(cut.evicted), most):
-        weight = tokens.estimate(piece)
-        if parts[-1] and size + weight > most:
-            parts.append([])
-            size = 0
-        parts[-1].append(piece)
-        size += weight
+    text = transcript(cut.evicted, shown)
+    origin = {"upto": upto, "asked": asked, "keep_from": cut.keep_from, "keep": list(cut.keep)}
     return [
         Request(
             model=model,
             system=[],
             tools=[],
-            messages=[
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": f"A part of the session:\n\n{''.join(part)}"},
-                        {"type": "text", "text": asked},
-                    ],
-                }
-            ],
+            messages=_part(text[begin:end], asked),
             max_tokens=2 * cap(window),
             effort=effort,
+            origin={**origin, "span": [begin, end]},
         )
-        for part in parts
-        if part
+        for begin, end in _spans(text, most)
     ]
+
+
+def part_again(
+    view: View, asked: str, *, keep_from: int, keep: Sequence[int], span: Sequence[int]
+) -> list[dict[str, Any]]:
+    """The messages of one of `chunk_requests`, from the same view and what its origin says."""
+    items = view.items[: view.position(keep_from)]
+    begin, end = span
+    return _part(transcript([i for i in items if i.seq not in keep], shown)[begin:end], asked)
+
+
+def _part(text: str, asked: str) -> list[dict[str, Any]]:
+    texts = (f"A part of the session:\n\n{text}", asked)
+    return [{"role": "user", "content": [{"type": "text", "text": scrub(each)} for each in texts]}]
+
+
+def _spans(text: str, most: int) -> Iterator[tuple[int, int]]:
+    """Where parts of a text begin and end, none of more than so many tokens."""
+    begin = end = size = 0
+    for piece in _pieces(text, most):
+        weight = tokens.estimate(piece)
+        if end > begin and size + weight > most:
+            yield begin, end
+            begin, size = end, 0
+        end += len(piece)
+        size += weight
+    if end > begin:
+        yield begin, end
 
 
 def _pieces(text: str, most: int) -> list[str]:
@@ -187,11 +199,17 @@ def _pieces(text: str, most: int) -> list[str]:
     return out
 
 
-def transcript(items: Sequence[Item]) -> str:
-    """Items as text, for people (`conversation.md`) and for a summary in chunks."""
+def whole(item: Item) -> list[Block]:
+    """An item's blocks as they were before anything was put in their place."""
+    return item.blocks
+
+
+def transcript(items: Sequence[Item], blocks: Callable[[Item], list[Block]] = whole) -> str:
+    """Items as text: whole for people (`conversation.md`), as they stand in the context for a
+    summary in chunks, whose writer is told what it was told before, at a price that is bounded."""
     parts = []
     for item in items:
-        for block in item.blocks:
+        for block in blocks(item):
             parts.append(_told(item, block))
     return "\n\n".join(filter(None, parts))
 

@@ -87,7 +87,7 @@ class Writer:
     async def _ask(
         self, cut: Cut, instructions: str, window: Window, tell: Emit
     ) -> tuple[Said, Document]:
-        asked = summarize.question(window, instructions)
+        asked = summarize.question(window, self.host.cleared(instructions))
         view, model, effort = self.host.view, self.host.model_id, self.host.effort
         own = self.policy.model in (None, model)  # another model cannot take this one's thinking
         if own and summarize.room(window, asked) >= summarize.cap(window) // 2:
@@ -109,6 +109,7 @@ class Writer:
             cut,
             window,
             asked,
+            upto=self.host.view.last_seq,
             model=self.policy.model or self.host.model_id,
             effort=self.host.effort,
         )

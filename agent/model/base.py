@@ -28,7 +28,8 @@ class Reply:
     """A finished reply: `content` as the API gave it.
 
     `broken` has the raw arguments, by tool_use id, of calls whose JSON did not parse or was cut
-    off; such a block's `input` is {}.
+    off; such a block's `input` is {}. `sent` is the sha256 of the bytes of the request, in hex, ""
+    where the model does not tell.
     """
 
     content: list[Block]
@@ -37,6 +38,7 @@ class Reply:
     model: str
     message_id: str | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    sent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Price:
     step: float = 1.0
 
 
-CACHE_WRITE = 1.25  # of the input price, for five minutes of life
+CACHE_WRITE = 1.25  # of the input price, for
+CACHE_LIFE = 300.0  # seconds since it was used last
 _M, _K200 = Limits(1_000_000, 128_000, "table"), Limits(200_000, 64_000, "table")
 UNKNOWN = Limits(200_000, 32_000, "default")
 

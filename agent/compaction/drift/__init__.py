@@ -11,6 +11,7 @@ from .watch import (
     Indicator,
     Severity,
     Watch,
+    reading,
     realignment,
     warning,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Indicator",
     "Severity",
     "Watch",
+    "reading",
     "realignment",
     "warning",
 ]

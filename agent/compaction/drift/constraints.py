@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
 from ...record.entries import Block
-from .signs import given_to, path_of, sentences
+from .signs import LONGEST, given_to, path_of, sentences
 
 WRITTEN = 20_000  # characters of what a call writes
+MOST_KEPT = 128  # texts whose constraints are kept at hand: each summary asks again
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _HEREDOC = re.compile(r"((?<!<)<<-?\s*['\"\\]?\w[^\n]*)\n.*", re.DOTALL)
@@ -107,7 +109,12 @@ def constraints(text: str) -> list[Constraint]:
     whatever the call in it looks like."""
     if _UNAUTHORISED.match(text):
         return _refused(text)
-    return [found for sentence in sentences(text) for found in _read(sentence)]
+    return list(_stated(text[:LONGEST]))
+
+
+@lru_cache(MOST_KEPT)
+def _stated(text: str) -> tuple[Constraint, ...]:
+    return tuple(found for sentence in sentences(text) for found in _read(sentence))
 
 
 def _refused(text: str) -> list[Constraint]:

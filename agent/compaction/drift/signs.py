@@ -6,6 +6,7 @@ text are telling; what a call is about. The patterns are English; another langua
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ...record.entries import Block
@@ -14,6 +15,7 @@ LONGEST = 16_000  # characters of one text that are read
 GIVEN = 300  # characters of one argument of a call
 ACT = 160  # characters of a call, or of a quotation, in one line
 SENTENCE = 1_000  # characters of one sentence
+MOST_KEPT = 256  # texts whose terms are kept at hand
 STEM = 5  # letters by which a deployment is known to be about deploying
 
 _THING = (
@@ -139,10 +141,15 @@ def given_to(call: Block) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
-def terms(text: str) -> set[str]:
+def terms(text: str) -> frozenset[str]:
     """The telling words of a text, those of camelCase and of paths apart, cut to a stem."""
-    words = {word.lower() for word in _WORD.findall(text[:LONGEST])}
-    return {word[:STEM] for word in words if len(word) > 2 and not _is_common(word)}
+    return _terms(text[:LONGEST])
+
+
+@lru_cache(MOST_KEPT)
+def _terms(text: str) -> frozenset[str]:
+    words = {word.lower() for word in _WORD.findall(text)}
+    return frozenset(word[:STEM] for word in words if len(word) > 2 and not _is_common(word))
 
 
 def _is_common(word: str) -> bool:

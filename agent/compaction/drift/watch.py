@@ -6,7 +6,7 @@ doubt says nothing. It only looks: who is told, and what is searched for, is the
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -324,6 +324,19 @@ def _drift(indicator: Indicator, detection: str, current: str, about: str) -> Dr
         searched(about, MOST_TERMS),
         RECOMMENDATION[indicator],
     )
+
+
+def reading(ledger: Ledger) -> Callable[[], None]:
+    """Reads what a `Watch` will read of the words that are there now, so that it has them at hand.
+    Takes time, and may run in a thread."""
+    words = [text for _, text in ledger.words[-MOST_WORDS:]]
+
+    def read() -> None:
+        for text in words:
+            terms(text)
+            constraints(text)
+
+    return read
 
 
 def _newest(ledger: Ledger) -> int:

@@ -4,7 +4,7 @@
 to a model."""
 
 from .expansion import KINDS, Tally, expanded, facts_of, tally
-from .probe import Kind, Probe, answered, probes
+from .probe import Kind, Probe, answered, probes, reading
 
 __all__ = [
     "KINDS",
@@ -15,5 +15,6 @@ __all__ = [
     "expanded",
     "facts_of",
     "probes",
+    "reading",
     "tally",
 ]

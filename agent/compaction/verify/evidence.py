@@ -2,17 +2,20 @@
 
 What a person demanded or ruled out, the exact names and numbers they gave, what was decided and
 what is planned; each verbatim, at most LONGEST characters. What is pasted (code, markup, logs) says
-nothing here, and of a long text both ends are read, so the cost is bounded.
+nothing here, and of a long text both ends are read, so the cost is bounded. What was found in a
+text is kept for a while: texts never change, and each summary asks for many of them again.
 """
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 LONGEST = 160  # characters of a fact
 SHORTEST = 12  # bytes of a sentence that can say something
 MOST_READ = 3_000  # characters of a text, from either end
 MOST_NAMES = 30  # that are looked for in one text
 MOST_SENTENCE = 1_000  # bytes; a longer one was not written by hand
+MOST_KEPT = 512  # findings in texts
 
 _BULLET = re.compile(r"(?:[-*+•] +|\d{1,3}[.)] +|#{1,6} +|\[[ xX]\] +)*")
 _PASTED = re.compile(r'[<{}|$>\]]|at \S+\(|File "|\d+[:|→]|[+-]{2,}|diff |import |from \S+ import ')
@@ -59,11 +62,8 @@ _NAMES = tuple(  # the more telling first
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a text in order, without what marks them up as a list or a title."""
-    if len(text) > 2 * MOST_READ:
-        head, tail = text[:MOST_READ].rpartition(" ")[0], text[-MOST_READ:].partition(" ")[2]
-        text = f"{head}\n{tail}"
     fenced = False
-    for line in text.split("\n"):
+    for line in _read_of(text).split("\n"):
         line = line.strip()
         if line.startswith(("```", "~~~")):
             fenced = not fenced
@@ -72,6 +72,14 @@ def sentences(text: str) -> Iterator[str]:
             for sentence in _END.split(line[bullet.end() if bullet else 0 :]):
                 if _speaks(sentence):
                     yield sentence.strip()
+
+
+def _read_of(text: str) -> str:
+    """What is read of a text: of a long one its ends."""
+    if len(text) <= 2 * MOST_READ:
+        return text
+    head, tail = text[:MOST_READ].rpartition(" ")[0], text[-MOST_READ:].partition(" ")[2]
+    return f"{head}\n{tail}"
 
 
 def _speaks(sentence: str) -> bool:
@@ -97,6 +105,11 @@ def plans(text: str) -> list[str]:
 def names(text: str) -> list[tuple[str, str]]:
     """Exact names, addresses and numbers, each with the words that it stands in; the more telling
     kinds first."""
+    return list(_named(_read_of(text)))
+
+
+@lru_cache(MOST_KEPT)
+def _named(text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, tuple[int, str]] = {}
     for sentence in sentences(text):
         for rank, pattern in enumerate(_NAMES):
@@ -107,7 +120,7 @@ def names(text: str) -> list[tuple[str, str]]:
         if len(found) >= MOST_NAMES:
             break
     ranked = sorted(found.items(), key=lambda item: item[1][0])
-    return [(name, words) for name, (_, words) in ranked if name in words]
+    return tuple((name, words) for name, (_, words) in ranked if name in words)
 
 
 def opening(text: str) -> str:
@@ -137,6 +150,11 @@ def fact(text: str, at: int = 0) -> str:
 
 def _telling(text: str, *patterns: re.Pattern[str]) -> list[tuple[int, str]]:
     """The sentences that one of the patterns finds, each with the pattern's rank, by rank."""
+    return list(_found(_read_of(text), patterns))
+
+
+@lru_cache(MOST_KEPT)
+def _found(text: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[tuple[int, str], ...]:
     found: dict[str, int] = {}
     for sentence in sentences(text):
         for rank, pattern in enumerate(patterns):
@@ -144,4 +162,5 @@ def _telling(text: str, *patterns: re.Pattern[str]) -> list[tuple[int, str]]:
             if match and not sentence.endswith(("?", ":")):
                 found.setdefault(fact(sentence, match.start()), rank)
                 break
-    return sorted(((rank, text) for text, rank in found.items()), key=lambda row: row[0])
+    rows = ((rank, sentence) for sentence, rank in found.items())
+    return tuple(sorted(rows, key=lambda row: row[0]))

@@ -7,7 +7,7 @@ one up in a rendered summary.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -75,6 +75,34 @@ def probes(
     return [*changed, *_chosen(lists, room, [probe.fact for probe in changed], ledger)]
 
 
+def reading(evicted: Sequence[Item], ledger: Ledger) -> Callable[[], None]:
+    """Reads what `probes` will read of the texts that are there now, so that it has them at hand.
+    Takes time, and may run in a thread."""
+    here = {item.seq for item in evicted}
+    said, texts = _said(evicted, ledger), _texts(evicted)
+
+    def read() -> None:
+        for ref, text in said:
+            evidence.constraints(text)
+            if ref in here:
+                evidence.names(text)
+        for _, text in texts:
+            evidence.decisions(text)
+
+    return read
+
+
+def _texts(evicted: Sequence[Item]) -> list[tuple[int, str]]:
+    """The assistant's texts with refs, the newest first."""
+    return [
+        (item.seq, str(block.get("text", "")))
+        for item in reversed(evicted)
+        if item.role == "assistant"
+        for block in reversed(item.blocks)
+        if block.get("type") == "text"
+    ]
+
+
 def _sorts(
     evicted: Sequence[Item],
     said: Sequence[tuple[int, str]],
@@ -82,13 +110,7 @@ def _sorts(
     previous: Document | None,
 ) -> Iterator[Iterator[Probe]]:
     """The candidates by sort, the most important sort first."""
-    texts = [
-        (item.seq, str(block.get("text", "")))
-        for item in reversed(evicted)
-        if item.role == "assistant"
-        for block in reversed(item.blocks)
-        if block.get("type") == "text"
-    ]
+    texts = _texts(evicted)
     here = {item.seq for item in evicted}
     yield _intent(said)
     yield _errors(ledger)

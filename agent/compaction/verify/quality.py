@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-from ...context.wire import Request
+from ...context.wire import Request, scrub
 from .probe import Probe, answered
 
 Outcome = Literal["right", "wrong", "unanswered"]
@@ -85,11 +85,12 @@ def exam(
     """One request that puts the questions, each once, with the summary as all there is to know."""
     asked = "\n".join(f"{number}: {text}" for number, text in enumerate(_questions(probes), 1))
     texts = (f"The record:\n\n{document_text}", f"{_prompt()}\n\nThe questions:\n\n{asked}")
+    content = [{"type": "text", "text": scrub(text)} for text in texts]
     return Request(
         model=model,
         system=[],
         tools=[],
-        messages=[{"role": "user", "content": [{"type": "text", "text": text} for text in texts]}],
+        messages=[{"role": "user", "content": content}],
         max_tokens=max_tokens,
         effort=effort,
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .support.pricing import Bill, Cache, price
+from ctxagent.agent.replay.prices import Bill, Cache, price
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 
@@ -48,7 +48,7 @@ def test_the_same_again_is_read_to_its_end() -> None:
 
 
 def test_the_price() -> None:
-    assert Bill(written=100, read=1_000, plain=7, misses=3).dollars_relative == pytest.approx(232)
+    assert Bill(written=100, read=1_000, plain=7, misses=3).relative == pytest.approx(232)
 
 
 def test_a_change_in_the_middle_is_written_again_from_the_breakpoint_before_it() -> None:

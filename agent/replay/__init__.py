@@ -1,0 +1,1 @@
+"""Replay: recorded sessions played again through the real planners, priced and compared."""
