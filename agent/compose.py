@@ -32,7 +32,7 @@ from .confinement import confine, own_places
 from .context import tokens
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
-from .launch import Choice, Launch
+from .launch import SCRIPTED, Choice, Launch
 from .loop import Loop
 from .model.base import UNKNOWN, Model, known
 from .occasions import occasion
@@ -53,8 +53,6 @@ from .shapes import PRESET
 from .spending import Spending
 from .standing import Standing
 from .subagent import Agents, Order
-
-SCRIPTED = "scripted:"
 
 
 def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:

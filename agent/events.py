@@ -43,9 +43,11 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The model has taken the request; `usage` is what it has charged for the prompt."""
+    """The model has taken the request; `usage` is what it has charged for the prompt. `sent` is the
+    sha256 of the bytes that went out, "" where the model does not tell."""
 
     usage: Mapping[str, int]
+    sent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -20,11 +19,10 @@ from ..tools import leftovers
 from ..tools.base import Context, Interrupted, Output, Params, Tool, ToolError
 from . import grants
 from .approval import Approval, Verdict
-from .compaction import demote
+from .compaction.moving import moved
 from .compaction.policy import Policy
 from .events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
 from .hooks import Hook, after_tool, before_tool
-from .record.archive import offload
 from .record.entries import Block, Entry, Note, ToolResult
 from .record.log import NAME
 from .record.sessions import placed
@@ -350,23 +348,26 @@ class Execution:
         folder = self.context.session_dir
         if folder is None:
             return text, None
-        path = folder / "offloaded" / demote.name(tool, self.next_seq(), datetime.now())
         room = self.tools[tool].room if tool in self.tools else None
-        if room is None:
-            plan = demote.plan(text, path=str(path), policy=self.policy)
-        else:
-            plan = demote.bounded(text, path=str(path), policy=self.policy, room=room)
-        if plan is None:
-            return text, None
         try:
-            offload(path, text)
+            found = moved(
+                text,
+                tool=tool,
+                seq=self.next_seq(),
+                folder=folder,
+                policy=self.policy,
+                room=room,
+            )
         except OSError as error:
             details["not_offloaded"] = str(error.strerror)
-            told = f"the output of {tool} stays in the context, it cannot be kept in {path}"
+            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return text, None
+        if found is None:
+            return text, None
+        plan, path = found
         details["tokens_saved"] = plan.saved
-        return plan.reference, str(path.relative_to(folder))
+        return plan.reference, path
 
 
 def denied(denials: Sequence[Denial]) -> dict[str, str] | None:

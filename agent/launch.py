@@ -11,6 +11,8 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .model.base import Model
 
+SCRIPTED = "scripted:"  # an id of a model that begins so names a file of steps
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -47,3 +49,8 @@ class Launch:
     bounds: Bounds = field(default_factory=Bounds)
     model: "Model | None" = None
     trust: Path | None = None
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether nobody is asked over the network."""
+        return self.settings.model.id.startswith(SCRIPTED)

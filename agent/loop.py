@@ -12,10 +12,10 @@ the loop ready for the next words.
 """
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from ..tools.job import end_all
 from .alignment import Alignment
 from .approval import Approval
 from .arrival import Arrival
-from .compaction import demote
+from .compaction import moving, truncate
 from .compaction.engine import Engine
 from .compaction.host import Purpose, Said
 from .compaction.policy import DEFAULT, Policy
@@ -35,8 +35,7 @@ from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
 from .execution import Denial, Execution, denied
-from .model.base import CACHE_WRITE, Limits, Model, Reply, cost, known
-from .record.archive import offload
+from .model.base import CACHE_LIFE, CACHE_WRITE, Limits, Model, Reply, cost, known
 from .record.checkpoints import Checkpoints
 from .record.entries import (
     Assistant,
@@ -104,6 +103,7 @@ class Loop:
     denials: list[Denial] = field(default_factory=list)
     types: "Sequence[AgentType]" = ()  # of the subagents that it can start
     _opened: bool = False
+    _replied: float | None = None  # when the model did last, in this process
     _short: float = 1.0  # how much larger the server found the newest prompt than we did
 
     def __post_init__(self) -> None:
@@ -194,17 +194,12 @@ class Loop:
         if not isinstance(words, str) or len(words) < MANY:
             return words
         size = (await self.window()).size
-        name = demote.name("words", self.log.last_seq + 1, datetime.now())
-        path = self.folder / "offloaded" / name
-        most = replace(self.policy, demote_above=size // 4, preview_chars=size // 20)
-        plan = demote.plan(words, path=str(path), policy=most)
-        if plan is None:
-            return words
+        seq = self.log.last_seq + 1
         try:
-            offload(path, words)
+            return moving.words(words, size=size, seq=seq, folder=self.folder, policy=self.policy)
         except OSError as error:
-            raise RecordError(f"cannot keep the words in {path}: {error.strerror}") from error
-        return plan.reference
+            told = f"cannot keep the words in {self.folder}: {error.strerror}"
+            raise RecordError(told) from error
 
     async def window(self) -> Window:
         """The context's size and level now; asks the model for its limits at first use."""
@@ -263,6 +258,9 @@ class Loop:
     def sync(self) -> None:
         self.log.sync()
 
+    def digest(self, path: str) -> str | None:
+        return truncate.digest(path)
+
     def sections(self) -> Sequence[Section]:
         cwd, rules, size = self.context.cwd, self.policy.rules, self.measured().size
         return sections(cwd, rules, self.ledger, self.ledger.phase, size)
@@ -278,8 +276,14 @@ class Loop:
         row = known(self.model.id)
         return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
 
+    def cold(self) -> bool:
+        return self._replied is None or time.time() - self._replied > CACHE_LIFE
+
     def price(self, read: int, written: int) -> float | None:
         return cost(self.model.id, Usage(cache_read=read, output=written))
+
+    def cleared(self, words: str) -> str:
+        return plain(self.log.redact(User(content=words)).content)
 
     async def ask_aside(self, request: Request, purpose: Purpose = "summary") -> Said:
         reply = await self._answered(request, lambda event: None, purpose)
@@ -350,25 +354,12 @@ class Loop:
         """The reply to a request, recorded; cancelled, what there was of it."""
         return await heard(self.model, request, tell, self._record_reply, purpose)
 
-    def _record_reply(self, reply: Reply, purpose: str) -> None:
-        dollars = cost(reply.model, reply.usage)
-        if dollars is None:  # a server may answer under another name
-            dollars = cost(self.model.id, reply.usage)
-        self.spending.pay(dollars or 0.0)
-        self.record(
-            Assistant(
-                content=reply.content,
-                usage=reply.usage.to_json(),
-                stop_reason=reply.stop_reason,
-                model=reply.model,
-                purpose=purpose,
-                message_id=reply.message_id,
-                cost_usd=dollars,
-                broken=reply.broken,
-            )
-        )
-        if purpose == "turn":
-            self.emit(CallFinished(reply.usage.to_json(), dollars, reply.stop_reason))
+    def _record_reply(self, reply: Assistant) -> None:
+        self.spending.pay(reply.cost_usd or 0.0)
+        self.record(reply)
+        self._replied = time.time()
+        if reply.purpose == "turn":
+            self.emit(CallFinished(reply.usage, reply.cost_usd, reply.stop_reason))
 
     def execution(self) -> Execution:
         """What runs tools here."""

@@ -32,7 +32,8 @@ def text_at(folder: Path, here: str, ref: int | str) -> str | None:
     sessions = folder / "sessions"
     session, hash, seq = str(ref).strip().rpartition("#")
     if seq.isdecimal() and len(seq) <= _LONGEST and (hash or not session):
-        log = _inside(sessions, sessions / (session or here) / NAME)
+        own = sessions / here / NAME  # which needs no look at where it leads
+        log = _inside(sessions, sessions / session / NAME) if session else own
         return None if log is None else whole_text(log, int(seq))
     path = _inside(sessions, sessions / here / str(ref).strip())
     return None if path is None else file_text(path)

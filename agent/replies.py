@@ -10,7 +10,9 @@ from .context.view import Item
 from .context.wire import Request
 from .errors import CtxagentError, LimitReached, ModelError
 from .events import Accepted, Emit, Retrying, TextDelta
-from .model.base import Model, Reply, Usage
+from .model.base import Model, Reply, Usage, cost
+from .model.body import parameters
+from .record.entries import Assistant
 
 PATIENCE = 3  # replies in a row that are neither an answer nor a call
 ATTEMPT = "attempt"  # the purpose of a call that broke off: nothing of it counts but its price
@@ -21,25 +23,26 @@ EMPTY = "Your reply was empty. Go on with the task; if it is done, say what you 
 
 
 async def heard(
-    model: Model, request: Request, tell: Emit, keep: Callable[[Reply, str], None], purpose: str
+    model: Model, request: Request, tell: Emit, keep: Callable[[Assistant], None], purpose: str
 ) -> Reply:
-    """The reply to a request, its deltas told as they come; `keep` is given it at once with its
-    purpose or, when this is cancelled, what there was of it. Of an attempt that broke off after
-    the server had taken the request, it is given what that has cost."""
-    usage, said = Usage(), ""
+    """The reply to a request, its deltas told as they come; `keep` is given its entry at once or,
+    when this is cancelled, that of what there was of it. Of an attempt that broke off after the
+    server had taken the request, it is given what that has cost."""
+    usage, said, sent = Usage(), "", ""
 
     def broken_off() -> None:
         if usage.prompt:
-            keep(Reply([], None, usage, model.id), ATTEMPT)
+            attempt = Reply([], None, usage, model.id, sent=sent)
+            keep(entry_of(attempt, request, ATTEMPT))
 
     try:
         async with aclosing(model.stream(request)) as stream:
             async for delta in stream:
                 if isinstance(delta, Reply):
-                    keep(delta, purpose)
+                    keep(entry_of(delta, request, purpose))
                     return delta
                 if isinstance(delta, Accepted):
-                    usage = Usage.from_json(delta.usage)
+                    usage, sent = Usage.from_json(delta.usage), delta.sent
                 elif isinstance(delta, TextDelta):
                     said += delta.text
                 elif isinstance(delta, Retrying):
@@ -49,12 +52,32 @@ async def heard(
     except asyncio.CancelledError:
         if said or usage.prompt:
             content = [{"type": "text", "text": said}] if said else []
-            keep(Reply(content, "interrupted", usage, model.id), purpose)
+            cut = Reply(content, "interrupted", usage, model.id, sent=sent)
+            keep(entry_of(cut, request, purpose))
         raise
     except ModelError:
         broken_off()
         raise
     raise ModelError("the model ended its stream without a reply", hint="Try again.")
+
+
+def entry_of(reply: Reply, request: Request, purpose: str) -> Assistant:
+    """The entry of a reply, with what was sent for it."""
+    dollars = cost(reply.model, reply.usage)
+    if dollars is None:  # a server may answer under another name
+        dollars = cost(request.model, reply.usage)
+    asked = {**request.origin, "parameters": parameters(request), "sha256": reply.sent}
+    return Assistant(
+        content=reply.content,
+        usage=reply.usage.to_json(),
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        purpose=purpose,
+        message_id=reply.message_id,
+        cost_usd=dollars,
+        broken=reply.broken,
+        request=asked if reply.sent else {},
+    )
 
 
 def missing(reply: Reply) -> str | None:

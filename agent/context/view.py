@@ -44,7 +44,8 @@ class Item:
 
     `source` says whose words a user item holds: as in the entry, or summary; "" for results and
     replies. `stubs` replace results and `inputs` replace arguments, both by tool_use id.
-    `thinking` is False once something before this item was edited.
+    `thinking` is False once something before this item was edited. `sent` are the blocks it shows
+    and what `wire` has made of them, so that this is done once.
     """
 
     seq: int
@@ -56,6 +57,7 @@ class Item:
     thinking: bool = True
     stubs: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,8 @@ class View:
         for item in self.items[start:]:
             if item.role == "assistant" and item.thinking:
                 item.thinking = False
-                self._resize(item)
+                if any(block.get("type") in THINKING for block in item.blocks):
+                    self._resize(item)
         if start <= self._based:
             self.size_then = None
 

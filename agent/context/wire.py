@@ -12,7 +12,8 @@ entries after it, as long as no entry edits history. That is what the prompt cac
 
 import re
 from binascii import a2b_base64
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..record.entries import Block
@@ -54,7 +55,9 @@ class Request:
     """One request to a model; no field is changed after it was made.
 
     `messages` alternate from a user message on. `effort` None leaves it to the model; `thinking`
-    asks for adaptive thinking.
+    asks for adaptive thinking. `origin` says how it was made, where it was made from a view: `upto`
+    is that view's newest entry, `settled` as `wire` was given it, `asked` the text put behind it;
+    `keep_from`, `keep` and `span` say which part of it as a text stands alone.
     """
 
     model: str
@@ -64,6 +67,7 @@ class Request:
     max_tokens: int
     effort: str | None = None
     thinking: bool = True
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -128,14 +132,27 @@ def messages(items: list[Item]) -> list[dict[str, Any]]:
     draft = _Draft()
     for item in items:
         if item.role == "user":
-            draft.user([b for block in shown(item) if (b := _user_block(block))])
+            draft.user(_sent(item))
         else:
-            draft.assistant(_assistant_blocks(shown(item)))
+            draft.assistant(_sent(item))
     draft.close()
     paused = bool(items) and items[-1].stop_reason == PAUSED
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.messages.append({"role": "user", "content": [_text(GO_ON)]})
     return draft.messages
+
+
+def _sent(item: Item) -> list[Block]:
+    """An item's blocks as they go out, made anew only where it shows others than before."""
+    now = shown(item)
+    if item.sent is None or item.sent[0] != now:
+        made = (
+            [b for block in now if (b := _user_block(block))]
+            if item.role == "user"
+            else _assistant_blocks(now)
+        )
+        item.sent = (now, made)
+    return item.sent[1]
 
 
 def wire(
@@ -158,7 +175,16 @@ def wire(
         ends.add(len(messages([i for i in view.items if i.seq < settled])) - 1)
     for end in sorted(e for e in ends if 0 <= e < len(out)):
         _mark(out[end])
-    return Request(model, system, view.tools, out, max_tokens, effort, thinking)
+    origin = {"upto": view.last_seq, "settled": settled}
+    return Request(model, system, view.tools, out, max_tokens, effort, thinking, origin)
+
+
+def behind(request: Request, asked: str) -> Request:
+    """The same request with one more text at its end."""
+    asked, (*before, last) = _clean(asked), request.messages
+    last = {**last, "content": [*last["content"], _text(asked)]}
+    origin = {**request.origin, "asked": asked}
+    return replace(request, messages=[*before, last], origin=origin)
 
 
 def _mark(message: dict[str, Any]) -> None:
@@ -260,7 +286,7 @@ def _call(block: Block) -> Block | None:
     if not isinstance(recorded, str) or not isinstance(name, str):
         return None
     name = name if _ID.fullmatch(name) else _clean_id(name)
-    given = _scrub(given) if isinstance(given, dict) and not is_deep(given) else {}
+    given = scrub(given) if isinstance(given, dict) and not is_deep(given) else {}
     return {"type": "tool_use", "id": recorded, "name": name, "input": given}
 
 
@@ -269,7 +295,9 @@ def _clean_id(text: str) -> str:
 
 
 def _clean(text: Any) -> str:
-    return _SURROGATE.sub("\ufffd", text) if isinstance(text, str) else ""
+    if not isinstance(text, str):
+        return ""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def is_deep(value: Any, deepest: int = DEEPEST) -> bool:
@@ -283,12 +311,12 @@ def is_deep(value: Any, deepest: int = DEEPEST) -> bool:
     return True
 
 
-def _scrub(node: Any) -> Any:
+def scrub(node: Any) -> Any:
     """A JSON value without lone surrogates, keys included. It is not `is_deep`."""
     if isinstance(node, str):
         return _clean(node)
     if isinstance(node, dict):
-        return {_clean(k): _scrub(v) for k, v in node.items()}
+        return {_clean(k): scrub(v) for k, v in node.items()}
     if isinstance(node, list):
-        return [_scrub(v) for v in node]
+        return [scrub(v) for v in node]
     return node

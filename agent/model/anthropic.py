@@ -1,6 +1,7 @@
-"""A model behind the Messages API, by way of the `anthropic` SDK: the only module that imports it.
+"""A model behind the Messages API, by way of the `anthropic` SDK: beside `sdk`, which imports
+it, the only module that knows it.
 
-The import takes up to two seconds, so it happens in a thread (`warm`) and never at start-up. The
+The import takes up to a second, so it happens in a thread (`warm`) and never at start-up. The
 SDK gives authentication, headers, pooling and typed errors; reading the stream, the limits on
 silence and the retries are ours (`stream.py`, `faults.py`), because the SDK retries only before
 the first byte, obeys any retry-after, and takes a stream that broke off for a finished one.
@@ -22,8 +23,9 @@ from urllib.parse import urlsplit
 from ..context.wire import Request
 from ..errors import NoCredentials, RequestRejected, conceal
 from ..events import Delta
+from . import sdk
 from .base import UNKNOWN, Limits, Reply, known
-from .body import body
+from .body import body, digest
 from .faults import Fault, Patience, Retry, judge
 from .stream import Draft, calls_of, parse, watch
 
@@ -95,7 +97,7 @@ def _load(done: "Future[None]") -> None:
     gc.disable()  # thousands of modules and nothing to collect: a tenth to a third less
     sys.setswitchinterval(_SHORT)  # who types meanwhile waits for several turns with each key
     try:
-        import anthropic.resources.messages  # noqa: F401
+        sdk.load()
     except ImportError as error:
         done.set_exception(error)
     else:
@@ -177,6 +179,7 @@ class AnthropicModel:
         draft = Draft(request.model, frozenset(calls_of(request)), request.max_tokens)
         with self._translated(draft):
             response = await self._open(client, request, deadline)
+            draft.sent = digest(response.request.content)
             try:
                 async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:

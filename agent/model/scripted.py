@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..errors import ModelError, ScriptExhausted, UsageError
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ..record.entries import Block, Usage
 from .base import Limits, Reply
-from .body import body
+from .body import body, digest, encoded
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _OUTPUT = 32_000
@@ -82,14 +82,16 @@ class ScriptedModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """As `base.Model`. Raises ScriptExhausted, the step's own error, and what `check` does."""
         self.requests.append(deepcopy(request))
+        asked = body(request)
         if self.check is not None:
-            self.check(body(request))
+            self.check(asked)
+        sent = digest(encoded(asked))
         step, number = self._next(request), len(self.requests)
         await asyncio.sleep(step.delay)
         if step.error is not None and not step.text:
             raise step.error
         prompt = Usage(input=_prompt_tokens(request))
-        yield Accepted(prompt.to_json())
+        yield Accepted(prompt.to_json(), sent)
         for kind, text in ((ThinkingDelta, step.thinking), (TextDelta, step.text)):
             for word in _WORDS.findall(text):
                 await asyncio.sleep(self.pace)
@@ -99,7 +101,7 @@ class ScriptedModel:
         for name, given in step.tools:
             raw = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             yield ToolDraft(name, len(raw))
-        yield _reply(step, number, self.id, prompt)
+        yield replace(_reply(step, number, self.id, prompt), sent=sent)
 
     def supposed(self) -> Limits:
         return Limits(self.window, min(_OUTPUT, self.window), "setting")

@@ -110,11 +110,13 @@ class _Open:
 @dataclass(slots=True)
 class Draft:
     """A reply under construction. `model` is the one asked for, until the server names it; `taken`
-    has the ids of the calls in the request, and `most` is what it allowed the reply, in tokens."""
+    has the ids of the calls in the request, and `most` is what it allowed the reply, in tokens.
+    `sent` is the sha256 of the request's bytes."""
 
     model: str
     taken: frozenset[str] = frozenset()
     most: int = _MOST
+    sent: str = ""
     began: bool = False
     stopped: bool = False
     stop_reason: str | None = None
@@ -154,7 +156,13 @@ class Draft:
             self._close(index)
         content = [self._content[i] for i in sorted(self._content)]
         return Reply(
-            content, self.stop_reason, self.usage, self.model, self.message_id, dict(self._broken)
+            content,
+            self.stop_reason,
+            self.usage,
+            self.model,
+            self.message_id,
+            dict(self._broken),
+            self.sent,
         )
 
     def _start(self, message: dict[str, Any]) -> Accepted:
@@ -162,7 +170,7 @@ class Draft:
         self.model = _text(message.get("model")) or self.model
         self.message_id = _text(message.get("id"))
         self._count(message.get("usage"))
-        return Accepted(self.usage.to_json())
+        return Accepted(self.usage.to_json(), self.sent)
 
     def _count(self, usage: Any) -> None:
         """Counts are cumulative: a later one takes the place of an earlier one."""

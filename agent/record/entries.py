@@ -119,7 +119,9 @@ class Assistant(Entry):
 
     `purpose` is turn, summary, verify or attempt; only turns stand in the view. `broken` has the
     raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an
-    error and never run. `cost_usd` is None when the model's price is not known.
+    error and never run. `cost_usd` is None when the model's price is not known. `request` says
+    what was sent for it: `sha256` of the bytes, their `parameters`, and the `origin` as
+    `wire.Request` has it; {} where that is not known.
     """
 
     kind: ClassVar[str] = "assistant"
@@ -131,6 +133,7 @@ class Assistant(Entry):
     message_id: str | None = None
     cost_usd: float | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +322,8 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         _NUMBER,
     ),
     **dict.fromkeys(
-        ("usage", "broken", "details", "document", "probes", "data", "compaction"), (dict,)
+        ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
+        (dict,),
     ),
     **dict.fromkeys(("targets", "covers", "keep", "files"), (list,)),
     "content": (str, list),

@@ -10,7 +10,8 @@ Each request is held against `validator`; one that breaks a rule is answered 400
 `rejected`. Steps are played in order, one a request, or chosen by a function of the request's
 body. A request beyond the last step counts as rejected. `Say` answers, well or with a fault in the
 stream; `Fail` answers with an error status. The first request sets `asked`, a client that hangs up
-in the middle sets `hung_up`.
+in the middle sets `hung_up`; `said` is the text that was streamed, and stays as it is for whoever
+has `flow`.
 """
 
 import hashlib
@@ -131,6 +132,7 @@ class Server:
         self.window = window
         self.models = models or {}
         self.requests: list[Body] = []
+        self.digests: list[str] = []  # of the bytes of each
         self.headers: list[dict[str, str]] = []
         self.rejected: list[tuple[str, Body]] = []
         self.paths: list[str] = []
@@ -138,6 +140,8 @@ class Server:
         self.asked = threading.Event()
         self.hung_up = threading.Event()
         self.stopping = threading.Event()
+        self.flow = threading.Lock()  # who has it halts all streams
+        self.said = ""  # the text that has been streamed so far
         self._steps = steps if callable(steps) else list(steps)
         self._lock = threading.Lock()
         self._paused = False
@@ -161,10 +165,11 @@ class Server:
         self._http.server_close()
         self._thread.join(5)
 
-    def answer(self, body: Body, headers: dict[str, str]) -> tuple[Step, str, Body]:
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
         """What to answer: the step, its message id, and the usage of the prompt."""
         with self._lock:
             self.requests.append(body)
+            self.digests.append(hashlib.sha256(raw).hexdigest())
             self.headers.append(headers)
             self.asked.set()
             number = len(self.requests)
@@ -381,7 +386,8 @@ class _Exchange(BaseHTTPRequestHandler):
         except ValueError as error:
             self._fail(Fail(400, f"The request body is not valid JSON: {error}"))
             return
-        step, id, usage = owner.answer(body, {k.lower(): v for k, v in self.headers.items()})
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        step, id, usage = owner.answer(body, headers, raw)
         if isinstance(step, Fail):
             self._fail(step)
         elif step.fault == "mute":
@@ -440,7 +446,10 @@ class _Exchange(BaseHTTPRequestHandler):
             if say.noise:
                 self._write(": a comment\r\n\r\n", say.pieces)
             kind_of = event.get("type") if isinstance(event, dict) else "raw"
-            self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
+            with self.server.owner.flow:
+                self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
+                if isinstance(event, dict):
+                    self.server.owner.said += event.get("delta", {}).get("text", "")
             if say.pace and kind_of == "content_block_delta":
                 self.server.owner.stopping.wait(say.pace)
         if say.error is not None:
