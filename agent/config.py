@@ -110,6 +110,17 @@ def load(
     return Loaded(settings, origins, notices, project, trust_dir)
 
 
+def flagged(flags: Sequence[str]) -> Settings:
+    """The settings where nothing but these flags is given. Raises ConfigError."""
+    return _settle(_flags(flags))[0]
+
+
+def written(name: str, text: str) -> str:
+    """The value that a flag gives a key, as it would stand in a file. Raises ConfigError."""
+    given = _given_text(_key(name, "-c"), text, "-c")
+    return show(given.key, given.value)
+
+
 def explain(loaded: Loaded) -> list[Row]:
     """Every setting, its value as it would stand in a file, where it came from, what it does."""
     value = by_key(loaded.settings)

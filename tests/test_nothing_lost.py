@@ -6,6 +6,7 @@ import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.verify import Tally
+from ctxagent.agent.replay.outcome import Share
 
 from .support.recording import USELESS, Played, made, play
 
@@ -15,24 +16,22 @@ SMALL = replace(DEFAULT, clear_when="off", demote_above=2_000, preview_chars=400
 
 @pytest.fixture(scope="module", params=[USELESS, BARE], ids=["with sections", "bare"])
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    folder = tmp_path_factory.mktemp("recorded") / "project"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("recorded")
     return play(made(), folder, window=24_000, record=request.param, policy=SMALL)
 
 
 def test_there_were_several_summaries(played: Played) -> None:
     assert len(played.summaries) >= 3
-    assert played.talk.loop.totals.compaction["demoted"] > 0
+    assert any(act.layer == "demote" for act in played.run.acts)
+    assert played.run.stopped == ""
 
 
 def test_every_path_that_was_changed_stands_in_the_context(played: Played) -> None:
-    assert len(played.modified()) == 30
-    assert played.missing_paths() == []
+    assert played.run.paths == Share(30, 30)
 
 
 def test_every_byte_of_every_result_comes_back_by_its_ref(played: Played) -> None:
-    assert len(played.given) == 120
-    assert played.lost() == []
+    assert played.run.recovered == Share(120, 120)
 
 
 def test_what_the_summary_forgot_was_put_back(played: Played) -> None:
@@ -45,7 +44,7 @@ def test_what_the_summary_forgot_was_put_back(played: Played) -> None:
 
 
 def test_what_the_person_forbade_stands_in_the_context(played: Played) -> None:
-    context = played.context()
+    context = played.context
     assert "Never touch migrations/0007_freeze.sql." in context
     assert "Do not change the column names of the CSV." in context
     assert "PAY-4711" in context

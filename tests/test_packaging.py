@@ -52,8 +52,12 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
         "ctxagent/agent/prompts/system.md",
         "ctxagent/py.typed",
         "ctxagent/agent/demo.toml",
+        "ctxagent/agent/record/export/base.css",
         "ctxagent/agent/record/export/page.css",
         "ctxagent/agent/record/export/page.js",
+        "ctxagent/agent/replay/report/charts.css",
+        "ctxagent/agent/replay/report/page.css",
+        "ctxagent/agent/replay/report/page.js",
     } <= {*names}
     assert not [name for name in names if "/tests/" in name]
 

@@ -4,10 +4,8 @@ Imports of anything heavy stand inside the commands that need them, so that `--v
 `--help` cost nothing and the REPL paints its prompt first.
 """
 
-import asyncio
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +13,6 @@ import click
 
 from ... import __version__
 from ..errors import UsageError
-from ..launch import Choice
 from .compact import compact
 from .doctor import doctor, look_over, row_of
 from .log import log
@@ -35,16 +32,21 @@ from .options import (
     say,
     steady_streams,
     task_of,
+    warm,
     with_rules,
 )
 from .preserve import preserve, rules
 from .recover import recover
+from .replay import replay
 from .sessions import sessions
 from .unreadable import close_memory
 
 if TYPE_CHECKING:
     from ..events import Ask, Emit
+    from ..keeping import RuleFiles
+    from ..launch import Launch
     from ..loop import Loop
+    from ..ui.backing import Opener
 
 
 @click.group(
@@ -119,12 +121,32 @@ def main(context: click.Context, /, **options: Any) -> None:
 
 @main.command()
 @click.option("--fast", is_flag=True, help="No pauses for the eye.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Play in DIR, a new one, and leave it there, with the session to look at and replay.",
+)
 @click.pass_obj
-def demo(options: dict[str, Any], fast: bool) -> None:
+def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> None:
     """Show it all on a sample project: a scripted model, real tools, no key, no network."""
-    from ..demo import play
 
-    guarded(lambda: play(fast=fast))
+    def run() -> int:
+        from ..demo import play, play_in
+
+        if keep is None:
+            return play(fast=fast)
+        try:
+            keep.mkdir(parents=True)
+        except OSError as error:
+            told = f"cannot make the directory {keep}: {error.strerror}"
+            raise UsageError(told, hint="Name one that is not there yet.") from error
+        code = play_in(keep.resolve(), fast=fast)
+        for path in (keep / "state").glob("projects/*/sessions/*/log.jsonl"):
+            say(f"What was recorded: ctxagent replay --context-window 20000 {path}", err=True)
+        return code
+
+    guarded(run)
 
 
 main.add_command(sessions)
@@ -134,6 +156,7 @@ main.add_command(preserve)
 main.add_command(log)
 main.add_command(recover)
 main.add_command(doctor)
+main.add_command(replay)
 
 
 @main.command()
@@ -164,7 +187,10 @@ def _is_headless(options: dict[str, Any]) -> bool:
 
 
 def _headless(options: dict[str, Any]) -> NoReturn:
+    import asyncio
+
     from ..ui.headless import Headless
+    from ..ui.screen import signals
 
     front = Headless(
         options["format"],
@@ -184,14 +210,27 @@ def _headless(options: dict[str, Any]) -> NoReturn:
         check_sandbox(launch)
         close_memory()
 
-        return asyncio.run(
-            front.run(lambda: open_loop(launch, choice, emit=front.emit, ask=None), task)
-        )
+        def opened() -> "Loop":
+            loop = open_loop(launch, choice, emit=front.emit, ask=None)
+            warm(launch)  # while git looks at the project
+            return loop
+
+        try:
+            code = asyncio.run(front.run(opened, task))
+            signals.ignored()
+        except KeyboardInterrupt:
+            signals.ignored()
+            if front.ended is None:
+                raise
+            code = front.ended  # it comes too late: the result stands
+        return code
 
     guarded(run, front.fail)
 
 
 def _repl(options: dict[str, Any]) -> int:
+    import asyncio
+
     from ..config import explain
     from ..keeping import RuleFiles
     from ..record.sessions import every_log
@@ -206,6 +245,37 @@ def _repl(options: dict[str, Any]) -> int:
         say(f"note: {line}", err=True)
 
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
+
+    def set_model(loop: "Loop", id: str) -> None:
+        from ..compose import change_model
+
+        change_model(loop, launch, id)
+
+    backing = Backing(
+        open=_opener(options, launch, rules),
+        cwd=project.cwd,
+        version=__version__,
+        history=project.folder / "history",
+        warm=lambda: warm(launch),
+        sessions=project.logs,
+        everywhere=lambda: every_log(project.state),
+        copy=project.fork,
+        settings=lambda: [row[:3] for row in explain(loaded)],
+        checks=lambda: [row_of(each) for each in look_over(loaded, project.state)],
+        models=_models,
+        set_model=set_model,
+        rules=rules,
+        wait=options["wait"],
+    )
+    return asyncio.run(Repl(backing, loaded.settings.ui).run())
+
+
+def _opener(options: dict[str, Any], launch: "Launch", rules: "RuleFiles") -> "Opener":
+    """What opens a session of the REPL."""
+    import asyncio
+    from dataclasses import replace
+
+    from ..launch import Choice
 
     async def open_session(
         emit: "Emit",
@@ -229,28 +299,7 @@ def _repl(options: dict[str, Any]) -> int:
 
         return await asyncio.to_thread(build)
 
-    def set_model(loop: "Loop", id: str) -> None:
-        from ..compose import change_model
-
-        change_model(loop, launch, id)
-
-    backing = Backing(
-        open=open_session,
-        cwd=project.cwd,
-        version=__version__,
-        history=project.folder / "history",
-        warm=_warm,
-        sessions=project.logs,
-        everywhere=lambda: every_log(project.state),
-        copy=project.fork,
-        settings=lambda: [row[:3] for row in explain(loaded)],
-        checks=lambda: [row_of(each) for each in look_over(loaded, project.state)],
-        models=_models,
-        set_model=set_model,
-        rules=rules,
-        wait=options["wait"],
-    )
-    return asyncio.run(Repl(backing, loaded.settings.ui).run())
+    return open_session
 
 
 def _models() -> list[tuple[str, str]]:
@@ -261,13 +310,6 @@ def _models() -> list[tuple[str, str]]:
         (id, f"{limits.window:,} tokens · ${price.input:g} in, ${price.output:g} out per million")
         for id, (limits, price) in MODELS.items()
     ]
-
-
-def _warm() -> None:
-    """Import what the first call will need, while the person types."""
-    from ..model.anthropic import warm
-
-    warm()
 
 
 def _trust(options: dict[str, Any]) -> None:

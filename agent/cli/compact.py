@@ -1,7 +1,6 @@
 """`ctxagent compact`: look at the next compaction of a session, do it, or take the last one back.
 Looking and taking back need no model."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CompactionFailed, UsageError
-from ..launch import Choice
 from .options import check_key, guarded, launch_of, project_of, say
 
 if TYPE_CHECKING:
     from ..events import Event
-    from ..launch import Launch
+    from ..launch import Choice, Launch
     from ..loop import Loop
     from ..record.entries import Mask, Summary
 
@@ -37,6 +35,10 @@ def compact(
     """
 
     def run() -> int:
+        import asyncio
+
+        from ..launch import Choice
+
         if act is None:
             raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
         if instructions and act != "apply":
@@ -58,7 +60,7 @@ def compact(
     guarded(run)
 
 
-async def _preview(launch: "Launch", choice: Choice) -> int:
+async def _preview(launch: "Launch", choice: "Choice") -> int:
     from ..ui import report
 
     async with _opened(launch, choice) as loop:
@@ -67,7 +69,7 @@ async def _preview(launch: "Launch", choice: Choice) -> int:
     return 0
 
 
-async def _apply(launch: "Launch", choice: Choice, instructions: str, examine: bool) -> int:
+async def _apply(launch: "Launch", choice: "Choice", instructions: str, examine: bool) -> int:
     async with _opened(launch, choice) as loop:
         if launch.settings.compact.summarizer == "model":
             await loop.window()
@@ -80,10 +82,11 @@ async def _apply(launch: "Launch", choice: Choice, instructions: str, examine: b
     return 0
 
 
-async def _undo(options: dict[str, Any], launch: "Launch", choice: Choice) -> int:
+async def _undo(options: dict[str, Any], launch: "Launch", choice: "Choice") -> int:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
     from ..compaction.acts import later_turn
     from ..compaction.engine import last_act
+    from ..launch import Choice
 
     async with _opened(launch, choice) as loop:
         entries = loop.log.entries()
@@ -118,7 +121,7 @@ async def _learn_window(loop: "Loop", launch: "Launch") -> None:
 
 
 @asynccontextmanager
-async def _opened(launch: "Launch", choice: Choice) -> AsyncIterator["Loop"]:
+async def _opened(launch: "Launch", choice: "Choice") -> AsyncIterator["Loop"]:
     from ..compose import open_loop
 
     loop = open_loop(launch, choice, emit=_tell, ask=None)

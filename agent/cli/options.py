@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ..errors import CtxagentError, UsageError
-from ..launch import Bounds, Choice, Launch
 from ..ui.visible import fit
 
 if TYPE_CHECKING:
     from ..config import Loaded
+    from ..launch import Choice, Launch
     from ..record.sessions import Project
     from ..redaction import Redaction
 
@@ -133,8 +132,10 @@ def task_of(task: str | None) -> str:
     return task
 
 
-def choice_of(options: dict[str, Any]) -> Choice:
+def choice_of(options: dict[str, Any]) -> "Choice":
     """Which session to open. Raises UsageError for options that name two, or none to fork."""
+    from ..launch import Choice
+
     resume = options["resume"]
     newest = options["newest"] or resume == NEWEST
     if resume is not None and not resume.strip():
@@ -154,7 +155,7 @@ def choice_of(options: dict[str, Any]) -> Choice:
     return Choice(newest=newest, id=None if newest else resume, fork=options["fork"])
 
 
-def check_choice(choice: Choice, project: "Project") -> None:
+def check_choice(choice: "Choice", project: "Project") -> None:
     """Raises SessionError for a session that is not there."""
     if choice.id is not None:
         project.find(choice.id)
@@ -219,10 +220,11 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
     return recovered(entries, 3).text
 
 
-def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch:
+def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> "Launch":
     """All that a conversation needs to start."""
     from ..config import config_home, state_dir
     from ..confinement import choose_programs
+    from ..launch import Bounds, Launch
 
     loaded = loaded or load(options)
     launch = Launch(
@@ -240,19 +242,28 @@ def launch_of(options: dict[str, Any], loaded: "Loaded | None" = None) -> Launch
     return launch
 
 
-def with_rules(launch: Launch, allow: Sequence[str]) -> Launch:
+def with_rules(launch: "Launch", allow: Sequence[str]) -> "Launch":
     """The same, where these rules allow."""
+    from dataclasses import replace
+
     permissions = replace(launch.settings.permissions, allow=tuple(allow))
     return replace(launch, settings=replace(launch.settings, permissions=permissions))
 
 
-def check_key(launch: Launch) -> None:
+def check_key(launch: "Launch") -> None:
     """Raises NoCredentials before anything is recorded, when nobody could answer."""
-    from ..compose import SCRIPTED
     from ..model.anthropic import check_credentials
 
-    if not launch.settings.model.id.startswith(SCRIPTED):
+    if not launch.is_scripted:
         check_credentials(launch.environ)
+
+
+def warm(launch: "Launch") -> None:
+    """Start importing what the first request will need, if there is one to be sent."""
+    from ..model.anthropic import warm as start
+
+    if not launch.is_scripted:
+        start()
 
 
 def cwd_of(options: dict[str, Any]) -> Path:

@@ -3,7 +3,6 @@ topic. It reads logs, also of a session that another process is in, and asks no 
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,8 @@ def tell(passages: "Sequence[Passage]") -> None:
 
 
 def _tell_level(log: Path, number: int, as_json: bool) -> int:
+    from dataclasses import asdict
+
     from ..context.tokens import estimate
     from ..record.log import Entries
     from ..recovery import recovered
@@ -62,6 +63,8 @@ def _tell_level(log: Path, number: int, as_json: bool) -> int:
 
 
 def _tell_topic(log: Path, topic: str, as_json: bool) -> int:
+    from dataclasses import asdict
+
     from ..recall import find
     from ..record.sessions import placed
 

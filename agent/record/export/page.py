@@ -2,10 +2,7 @@
 over time, and every entry in its order. Everything that came from the session is text; the page's
 own style and script are named by their hashes, and nothing else may load or run."""
 
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from ..entries import Assistant, Entry, Session, User
@@ -15,6 +12,7 @@ from ..totals import Totals
 from .articles import articles, dollars, when, words_of
 from .chart import Scale, chart
 from .markup import Html, clean, element, folded, joined
+from .sealed import part, sealed
 from .story import Story
 
 _TITLE = 90  # characters
@@ -27,17 +25,6 @@ def page(log: Path, reading: Reading, scale: Scale | None, redact: Redact) -> st
     story = Story(log.parent, entries, redact=redact)
     name, turns = placed(log)[1], list(_turns(entries))
     title = turns[0][1] if turns else f"Session {name}"
-    style, script = _part("page.css"), _part("page.js")
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", f"{title} · {name}"),
-        element("style", style),
-    )
     bad = [element("li", warning) for warning in reading.warnings]
     opening = element(
         "header",
@@ -49,23 +36,10 @@ def page(log: Path, reading: Reading, scale: Scale | None, redact: Redact) -> st
         class_="opening",
     )
     told = list(articles(story)) or [element("p", "Nothing is recorded yet.", class_="quiet")]
-    body = element("body", _tools(), opening, element("main", *told), element("script", script))
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _policy(style: str, script: str) -> str:
-    def named(text: str) -> str:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; style-src 'sha256-{named(style)}'; "
-        f"script-src 'sha256-{named(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    body = [_tools(), opening, element("main", *told)]
+    return sealed(
+        f"{title} · {name}", body, part(__package__, "page.css"), part(__package__, "page.js")
     )
-
-
-def _part(name: str) -> Html:
-    """A file of the page's own, as it is."""
-    return Html(resources.files(__package__).joinpath(name).read_text("utf-8"))
 
 
 def _turns(entries: Sequence[Entry]) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,94 @@
+"""A recorded session's file as rows: gzip is unpacked, JSON lines come one at a time, so that a
+file may be far larger than what is kept of it, and one JSON object over many lines is one row.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from .parts import Row, parse
+
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_HEAD = 8_192  # bytes of a file that tell whether it is text
+
+
+class Source:
+    """A file, unpacked. `skipped` counts the lines that were no rows; `found` says what the file
+    is, where it has none at all. Whatever reads it raises UsageError when that cannot be done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped = 0
+        self.found = "it is empty"
+        self._spread: bool | None = None  # its first line begins a value that goes on
+
+    def lines(self) -> Iterator[Row]:
+        """The rows of JSON lines. A last line without an end may be torn, which is no fault."""
+        with self._opened() as file:
+            if b"\0" in file.peek(_HEAD)[:_HEAD]:
+                self.found = "it is not text"
+                return
+            for line in file:
+                if not (text := _text(line)):
+                    continue
+                try:
+                    row = parse(text)
+                except ValueError as error:
+                    if self._spread is None:
+                        self._spread = text[0] in "{["
+                    self.found = f"it is not JSON ({error})"
+                    self.skipped += line.endswith(b"\n")
+                    continue
+                self._spread = bool(self._spread)
+                if isinstance(row, dict):
+                    yield row
+                else:
+                    self._no_object(row)
+                    self.skipped += 1
+
+    def document(self) -> Iterator[Row]:
+        """The one row of a file that is a JSON object, where `lines` saw that it may be one."""
+        if not self._spread:
+            return
+        with self._opened() as file:
+            text = _text(file.read())
+        try:
+            row = parse(text)
+        except ValueError as error:
+            self.found = f"it is not JSON ({error})"
+            return
+        self.skipped = 0
+        if isinstance(row, dict):
+            yield row
+        else:
+            self._no_object(row)
+
+    def _no_object(self, value: Any) -> None:
+        self.found = f"its JSON is no object but a {type(value).__name__}"
+
+    @contextmanager
+    def _opened(self) -> Iterator[BufferedReader | gzip.GzipFile]:
+        try:
+            if self.path.exists() and not self.path.is_file():
+                raise _unreadable(self.path, "it is a folder, or no file at all")
+            with self.path.open("rb") as raw:
+                packed = raw.peek(2).startswith(_GZIP)
+                yield gzip.GzipFile(fileobj=raw) if packed else raw
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(self.path, getattr(error, "strerror", None) or str(error)) from error
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} cannot be read: {why}",
+        hint="Name the file of a session; of one that was cut off or damaged, a whole copy.",
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.removeprefix(_BOM).decode("utf-8", "replace").strip()
