@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench soak screens clean
+.PHONY: demo test lint bench soak screens pictures clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -17,25 +17,19 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# SIZE=quick takes minutes, full an hour.
+SIZE ?= full
 bench: $(STAMP)
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/completion.py
-	$(BIN)/python benchmarks/echo.py
-	$(BIN)/python benchmarks/interrupts.py
-	$(BIN)/python benchmarks/calls.py
-	$(BIN)/python benchmarks/long_run.py
-	$(BIN)/python benchmarks/recall.py
-	$(BIN)/python benchmarks/nothing_lost.py
-	$(BIN)/python benchmarks/sessions.py
-	$(BIN)/python benchmarks/resume.py
-	$(BIN)/python benchmarks/markdown.py
-	$(BIN)/python benchmarks/limits.py
+	$(BIN)/python benchmarks/all.py --size $(SIZE)
 
 soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.soak --kills 1000
 
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.scenes docs/screens
+
+pictures: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.support.pictures docs/pictures
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -6,9 +6,12 @@ of recorded exchanges; each figure is the median over several calls in one proce
 
 import asyncio
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import measure
 from serving import answering, environ
@@ -19,6 +22,11 @@ from ctxagent.agent.loop import Loop
 from ctxagent.agent.record.entries import Assistant, Note, User
 from ctxagent.agent.settings import ModelSettings, Settings
 
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"contexts": (10_000, 60_000, 180_000, 900_000), "logs": (100, 100_000), "calls": 25},
+    "quick": {"contexts": (10_000, 60_000, 180_000), "logs": (100, 20_000), "calls": 9},
+    "tiny": {"contexts": (2_000,), "logs": (10, 100), "calls": 1},
+}
 WORDS = "the quick brown fox jumps over the lazy dog and runs away again\n"
 
 
@@ -34,18 +42,19 @@ def opened(folder: str, url: str) -> Loop:
 
 
 def fill(loop: Loop, tokens: int) -> None:
-    """Record exchanges of about 700 tokens each until the context holds `tokens`."""
+    """Record exchanges of about 700 tokens each, no two alike, until the context holds `tokens`."""
     while loop.view.size < tokens:
-        loop.record(User(content=WORDS * 25))
+        text = f"{loop.log.last_seq}: {WORDS * 25}"
+        loop.record(User(content=text))
         loop.record(
             Assistant(
-                content=[{"type": "text", "text": WORDS * 25}], usage={}, stop_reason="end_turn",
+                content=[{"type": "text", "text": text}], usage={}, stop_reason="end_turn",
                 model="m",
             )
         )  # fmt: skip
 
 
-async def per_call(loop: Loop, calls: int = 15) -> dict[str, float]:
+async def per_call(loop: Loop, calls: int) -> dict[str, float]:
     """Milliseconds of CPU and wall for a turn of one call."""
     await loop.turn("hello")
     used, wall = [], []
@@ -58,24 +67,27 @@ async def per_call(loop: Loop, calls: int = 15) -> dict[str, float]:
     return {"cpu_ms": statistics.median(used) * 1e3, "wall_ms": statistics.median(wall) * 1e3}
 
 
-def main() -> None:
+def main(contexts: Sequence[int], logs: Sequence[int], calls: int) -> Iterator[measure.Table]:
     with answering() as url:
         rows = {}
-        for tokens in (10_000, 60_000, 180_000, 900_000):
+        for tokens in contexts:
             with tempfile.TemporaryDirectory() as folder:
                 loop = opened(folder, url)
                 fill(loop, tokens)
-                rows[f"{tokens:,} tokens"] = asyncio.run(per_call(loop))
-        measure.report("one call, by size of the context", rows)
+                rows[f"{tokens:,} tokens"] = asyncio.run(per_call(loop, calls))
+        yield measure.Table("one call, by size of the context", rows)
         rows = {}
-        for length in (100, 100_000):
+        for length in logs:
             with tempfile.TemporaryDirectory() as folder:
                 loop = opened(folder, url)
                 for n in range(length):
                     loop.record(Note(topic="decision", text=f"note {n}"))
-                rows[f"log of {length:,} entries"] = asyncio.run(per_call(loop))
-        measure.report("one call, by length of the log", rows)
+                rows[f"log of {length:,} entries"] = asyncio.run(per_call(loop, calls))
+    shortest = next(iter(rows.values()))["cpu_ms"]
+    for row in rows.values():
+        row["x_short"] = row["cpu_ms"] / shortest
+    yield measure.Table("one call, by length of the log", rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -9,10 +9,12 @@ import asyncio
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import measure
 
@@ -23,7 +25,11 @@ WORDS = (
     *("main", "server", "client", "page", "form"),
 )
 TYPED = ("config_main", "srvtst", "core/model", "e", "parser_view_", "cltpg", "hdlr")
-RUNS = 5
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"trees": (1_000, 100_000), "runs": 5},
+    "quick": {"trees": (1_000, 20_000), "runs": 1},
+    "tiny": {"trees": (100,), "runs": 1},
+}
 
 
 def make(folder: Path, files: int) -> None:
@@ -90,7 +96,7 @@ async def until(there: Callable[[], bool]) -> None:
             await asyncio.sleep(0.0005)
 
 
-def one(files: int) -> dict[str, float]:
+def one(files: int, runs: int) -> dict[str, float]:
     clocks: list[Clock] = []
     glass = Sink()
 
@@ -100,7 +106,7 @@ def one(files: int) -> dict[str, float]:
         clock = Clock(seat)
         clocks.append(clock)
         beating = asyncio.create_task(clock.beat())
-        for text in ("", *RUNS * TYPED):
+        for text in ("", *runs * TYPED):
             for end in range(len(text) + 1):
                 await clock.key(f"@{text}"[end], f"@{text}"[: end + 1])
             await clock.clear()
@@ -119,10 +125,10 @@ def one(files: int) -> dict[str, float]:
     return {name: 1_000 * seconds for name, seconds in figures.items()}
 
 
-def main() -> None:
-    rows = {f"{files:,} files": one(files) for files in (1_000, 100_000)}
-    measure.report("completion of paths", rows)
+def main(trees: Sequence[int], runs: int) -> Iterator[measure.Table]:
+    rows = {f"{files:,} files": one(files, runs) for files in trees}
+    yield measure.Table("completion of paths", rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -5,12 +5,14 @@ where there must be one. Names of cases as arguments run those alone.
 """
 
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import measure
 
 from ctxagent.tests.support.limits import measured
 
-SIZES = {
+CASES = {
     "calls of a session": 10_000,
     "calls in one message": 2_000,
     "output of lines": 100,
@@ -32,18 +34,24 @@ SIZES = {
     "pins": 1_000,
     "words that wait": 10_000,
 }
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"part": 1},
+    "quick": {"part": 20},
+    "tiny": {"part": 1_000, "cases": ("pins", "words that wait")},
+}
 
 
-def main() -> None:
-    wanted = [f"{name}={SIZES[name]}" for name in sys.argv[1:] or SIZES]
+def main(part: int, cases: Sequence[str] = tuple(CASES)) -> Iterator[measure.Table]:
+    """Of each case that share of its size."""
+    wanted = [f"{name}={max(1, CASES[name] // part)}" for name in cases]
     rows = {
         f"{found['size']:,} {name}": {
             key: value for key, value in found.items() if isinstance(value, int | float)
         }
         for name, found in measured(wanted).items()
     }
-    measure.report("limits", rows)
+    yield measure.Table("limits", rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES, "cases"))

@@ -8,30 +8,27 @@ prompts, in tokens at the price of uncached input.
 
 import json
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import measure
-from serving import environ
+from serving import SUMMARY, environ
 
-from ctxagent.agent.compaction.summarize import BEGINS
-from ctxagent.tests.support.pricing import Bill, Cache
+from ctxagent.agent.compaction.summarize import is_question
+from ctxagent.agent.replay.prices import Bill, Cache
 from ctxagent.tests.support.server import Say, Server
 
-CALLS, WINDOW = 400, 200_000
+WINDOW = 200_000
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"calls": 400},
+    "quick": {"calls": 80},
+    "tiny": {"calls": 2, "policies": ("default",)},
+}
 OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again' | head -c 12000"
-RECORD = """## Session Intent
-Run them all.
-## Key Decisions
-1. One after another, because each needs the one before.
-## Current State
-Phase: running
-- Done: the first ones
-## Next Steps
-1. Run the next one.
-"""
 POLICIES = {
     "default": (),
     "summaries alone": ("-c", "microcompact.when=off", "-c", "demote.above=off"),
@@ -41,24 +38,25 @@ POLICIES = {
 class Player:
     """Asks for one command after another. Writes down what each prompt costs."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
         self.done, self.peak, self.cache, self.bill = 0, 0, Cache(), Bill()
 
     def __call__(self, body: dict[str, Any]) -> Say:
         bill = self.cache.charge(body)
         self.bill += bill
         self.peak = max(self.peak, bill.written + bill.read + bill.plain)
-        if BEGINS in str(body["messages"][-1]["content"][-1].get("text", "")):
-            return Say(RECORD)
-        if self.done == CALLS:
+        if is_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+            return Say(SUMMARY)
+        if self.done == self.calls:
             return Say("All done.")
         self.done += 1
         return Say("Next.", tools=[("Bash", {"command": OUTPUT.format(self.done)})])
 
 
-def run(options: tuple[str, ...]) -> dict[str, float]:
+def run(calls: int, options: tuple[str, ...]) -> dict[str, float]:
     """One session from start to end. Raises CalledProcessError when it does not finish."""
-    player = Player()
+    player = Player(calls)
     with tempfile.TemporaryDirectory() as folder, Server(player, window=WINDOW) as server:
         project = Path(folder) / "project"
         project.mkdir()
@@ -78,19 +76,19 @@ def run(options: tuple[str, ...]) -> dict[str, float]:
         "peak": player.peak,
         "cleared": compaction["microcompacted"],
         "summaries": compaction["summaries"],
-        "cost": player.bill.dollars_relative,
+        "cost": player.bill.relative,
         "rejected": len(server.rejected),
         "wall_s": wall,
     }
 
 
-def main() -> None:
-    rows = {name: run(options) for name, options in POLICIES.items()}
-    most = rows["summaries alone"]["cost"]
+def main(calls: int, policies: Sequence[str] = tuple(POLICIES)) -> Iterator[measure.Table]:
+    rows = {name: run(calls, POLICIES[name]) for name in policies}
+    most = rows[policies[-1]]["cost"]
     for row in rows.values():
         row["ratio"] = row["cost"] / most
-    measure.report("four hundred calls of 12 kB", rows)
+    yield measure.Table("a long run", rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -5,7 +5,10 @@ All that is printed is made text for a terminal of 100 columns, and the live reg
 as a screen would at 200 pieces a second. `ratio` is that of the last doubling: 2 is linear.
 """
 
+import sys
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import measure
 
@@ -13,7 +16,11 @@ from ctxagent.agent.events import CallStarted, TextDelta, UserSaid
 from ctxagent.agent.ui.look import render
 from ctxagent.agent.ui.transcript import Transcript
 
-SIZES = (250_000, 500_000, 1_000_000)
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"lengths": (250_000, 500_000, 1_000_000)},
+    "quick": {"lengths": (25_000, 50_000, 100_000)},
+    "tiny": {"lengths": (500, 1_000)},
+}
 PIECE = 20  # characters
 PAINT = 8  # pieces between two paints
 WORDS = "Some **words** with `code` and a [link](https://example.com/a) in them. "
@@ -71,17 +78,17 @@ def _ink(renderables: object) -> None:
     render.ink(renderables, width=100, depth="color")  # type: ignore[arg-type]
 
 
-def main() -> None:
+def main(lengths: Sequence[int]) -> Iterator[measure.Table]:
     rows = {}
     for name, (head, body) in SHAPES.items():
-        text = head + body * (SIZES[-1] // len(body) + 1)
-        times = [shown(text[:size]) for size in SIZES]
+        text = head + body * (lengths[-1] // len(body) + 1)
+        times = [shown(text[:length]) for length in lengths]
         rows[name] = {
-            f"{size // 1000} kB": seconds for size, seconds in zip(SIZES, times, strict=True)
+            f"{length / 1000:g} kB": seconds for length, seconds in zip(lengths, times, strict=True)
         }
         rows[name]["ratio"] = times[-1] / times[-2]
-    measure.report("streamed Markdown", rows)
+    yield measure.Table("streamed Markdown", rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

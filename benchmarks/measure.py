@@ -1,35 +1,107 @@
-"""Measuring whole commands: CPU seconds from the kernel's own account, medians and ratios."""
+"""Measuring: whole commands by the kernel's account of their CPU time, medians, and tables.
 
+A benchmark is a script whose `main` yields tables, and whose SIZES say with which arguments it is
+run: `full` for figures to quote, `quick` for daily work, `tiny` for the test that it still runs.
+`run` makes the command line of it, prints each table and then how the targets were met.
+"""
+
+import argparse
 import json
 import os
 import pty
-import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import targets
 
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
+LEVELS = ("full", "quick", "tiny")
+Rows = Mapping[str, Mapping[str, float]]
+Measured = tuple[float, float]  # CPU seconds and wall seconds
 
 
-def cpu(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
-    """CPU seconds (user and system, children included) and wall seconds of one run."""
-    before, started = _children(), time.perf_counter()
-    subprocess.run(
-        command, env=dict(env), cwd=cwd, check=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    return _children() - before, time.perf_counter() - started
+class Table(NamedTuple):
+    title: str
+    rows: Rows
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def run(
+    main: Callable[..., Iterator[Table]], sizes: Mapping[str, Mapping[str, Any]], *more: str
+) -> int:
+    """The command line of a benchmark; its exit code is 1 when a count is not what it must be.
+    `more` names what `main` takes as words of the command line."""
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("--size", choices=LEVELS, default=LEVELS[0])
+    for name in more:
+        parser.add_argument(name, nargs="*")
+    given = vars(parser.parse_args())
+    tables = {}
+    for table in main(**{**sizes[given.pop("size")], **{k: v for k, v in given.items() if v}}):
+        report(*table)
+        tables[table.title] = table.rows
+    verdicts = targets.held(tables)
+    if verdicts:
+        print(targets.table(verdicts))
+    return int(any(verdict.broken for verdict in verdicts))
 
 
-def first_paint(*, env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
+def report(title: str, rows: Rows) -> None:
+    """A table for people, and the same as one line of JSON."""
+    print(title)
+    for name, figures in rows.items():
+        print(f"  {name:<34}", *(f"{key} {value:>9.4g}" for key, value in figures.items()))
+    print(json.dumps({"benchmark": title, "rows": rows}), flush=True)
+
+
+def whole(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    began: Callable[[int], None] = lambda pid: None,
+) -> dict[str, float]:
+    """One run: wall seconds, CPU seconds (user and system, children included), and the most memory
+    of the process. `began` is told its number."""
+    started = time.perf_counter()
+    with subprocess.Popen(
+        command, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as child:  # fmt: skip
+        began(child.pid)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, command
+    return {
+        "wall_s": time.perf_counter() - started,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_MB": used.ru_maxrss / 1024,
+    }
+
+
+def used_by(pid: int) -> float:
+    """CPU seconds that a running process has used until now, with all its threads and children."""
+    seconds = time.clock_gettime((~pid << 3) | 2)  # the CPU clock of that process: nanoseconds
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    seconds += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")  # those that ended
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it or a child of it has just ended
+            seconds += sum(map(used_by, map(int, (thread / "children").read_text().split())))
+    return seconds
+
+
+def memory_of(pid: int) -> float:
+    """The memory of a running process that is its own or shared, in MB."""
+    told = Path(f"/proc/{pid}/status").read_text().split()
+    return int(told[told.index("VmRSS:") + 1]) / 1024
+
+
+def first_paint(*, env: Mapping[str, str], cwd: Path) -> Measured:
     """CPU and wall seconds of the REPL until its prompt is painted in a pseudo-terminal."""
     started = time.perf_counter()
     pid, terminal = pty.fork()
@@ -39,8 +111,7 @@ def first_paint(*, env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
     shown = b""
     while "❯".encode() not in shown:
         shown += os.read(terminal, 65_536)
-    wall = time.perf_counter() - started
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    wall, used = time.perf_counter() - started, used_by(pid)
     os.write(terminal, b"\x04")
     while True:
         try:
@@ -49,19 +120,23 @@ def first_paint(*, env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
             break
     os.waitpid(pid, 0)
     os.close(terminal)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), wall
+    return used, wall
 
 
-def median(run: Callable[[], tuple[float, float]], *, runs: int = 7) -> tuple[float, float]:
-    """The medians of `runs` runs, after one that does not count."""
-    run()
-    pairs = [run() for _ in range(runs)]
-    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-
-
-def report(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    """A table for people, and the same as one line of JSON."""
-    print(title)
-    for name, figures in rows.items():
-        print(f"  {name:<34}", *(f"{key} {value:>9.4g}" for key, value in figures.items()))
-    print(json.dumps({"benchmark": title, "rows": rows}))
+def medians(
+    acts: Mapping[str, Callable[[], Measured]], *, runs: int
+) -> dict[str, dict[str, float]]:
+    """A row for each act: the medians of so many runs, where there are several after one that does
+    not count. They take turns, so that what else the machine does meets all of them alike."""
+    taken: dict[str, list[Measured]] = {name: [] for name in acts}
+    first = int(runs > 1)
+    for _ in range(first + runs):
+        for name, act in acts.items():
+            taken[name].append(act())
+    return {
+        name: {
+            "cpu_s": statistics.median(each[0] for each in pairs[first:]),
+            "wall_s": statistics.median(each[1] for each in pairs[first:]),
+        }
+        for name, pairs in taken.items()
+    }

@@ -12,7 +12,9 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import measure
 
@@ -22,7 +24,11 @@ from ctxagent.agent.record.index import NAME, Index
 from ctxagent.agent.record.log import Log
 from ctxagent.agent.record.sessions import whole_text
 
-MEGABYTES = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"megabytes": 200, "logs": (100, 100_000)},
+    "quick": {"megabytes": 20, "logs": (100, 10_000)},
+    "tiny": {"megabytes": 1, "logs": (10, 100)},
+}
 SESSIONS, AGO = 20, 300
 FACT = "the staging gateway listens on 48231"
 QUERIES = {
@@ -59,9 +65,9 @@ def call(log: Log, number: int, text: str) -> int:
     return len(text)
 
 
-def archive(folder: Path) -> Log:
+def archive(folder: Path, megabytes: int) -> Log:
     """The sessions, oldest first; the log of the newest, still open."""
-    sources, size = Sources(), MEGABYTES * 1_000_000 // SESSIONS
+    sources, size = Sources(), megabytes * 1_000_000 // SESSIONS
     for session in range(SESSIONS):
         log = Log.create(folder / "sessions" / f"20261101-0000{session:02}-a" / "log.jsonl")
         log.append(User(content="Read them all."))
@@ -79,19 +85,23 @@ def archive(folder: Path) -> Log:
 
 
 def searched(index: Index, query: str, session: str | None = None) -> dict[str, float]:
-    """Seconds of one search, whether it found the fact, and the share that was indexed by then."""
+    """Seconds of one search, the share that was indexed by then, whether it found the fact, and
+    whether it missed it although all was indexed."""
     started = time.perf_counter()
     found = index.search(query, session=session)
+    seconds = time.perf_counter() - started
+    fact = any(FACT in hit.excerpt for hit in found.hits)
     return {
-        "s": time.perf_counter() - started,
-        "fact": any(FACT in hit.excerpt for hit in found.hits),
+        "s": seconds,
         "hits": len(found.hits),
         "indexed": found.indexed / found.size,
+        "fact": fact,
+        "missed": not fact and found.indexed == found.size,
     }
 
 
-def searching(folder: Path) -> None:
-    log = archive(folder)
+def searching(folder: Path, megabytes: int) -> Iterator[measure.Table]:
+    log = archive(folder, megabytes)
     session = log.path.parent.name
     index = Index(folder)
     started = time.perf_counter()
@@ -104,7 +114,7 @@ def searching(folder: Path) -> None:
         "mb_per_s": size / 1e6 / seconds,
         "x_of_text": (folder / NAME).stat().st_size / size,
     }
-    measure.report("the index", {"made from nothing": row})
+    yield measure.Table("the index", {"made from nothing": row})
     rows = {}
     for name, query in QUERIES.items():
         runs = [searched(index, query) for _ in range(10)][1:]
@@ -112,7 +122,7 @@ def searching(folder: Path) -> None:
             "ms": statistics.median(run["s"] for run in runs) * 1e3,
             "hits": runs[0]["hits"],
         }
-    measure.report("a query, the index warm", rows)
+    yield measure.Table("a query, the index warm", rows)
     (folder / NAME).unlink()
     rows = {}
     for name, where in (("this session", session), ("the project", None), ("again", None)):
@@ -122,13 +132,13 @@ def searching(folder: Path) -> None:
     for more in range(84):
         call(log, 10_000_001 + 10 * more, sources.piece(12_000))
     rows["1 MB behind"] = searched(index, QUERIES["the fact"])
-    measure.report("the fact, the index gone or behind", rows)
     log.close()
+    yield measure.Table("the fact, the index gone or behind", rows)
 
 
-def references() -> None:
+def references(logs: Sequence[int]) -> Iterator[measure.Table]:
     rows = {}
-    for length in (100, 100_000):
+    for length in logs:
         with tempfile.TemporaryDirectory() as folder:
             log = Log.create(Path(folder) / "log.jsonl")
             for n in range(length):
@@ -141,14 +151,14 @@ def references() -> None:
             rows[f"log of {length:,} entries"] = {
                 "ms": (time.perf_counter() - started) / len(wanted) * 1e3
             }
-    measure.report("a ref looked up", rows)
+    yield measure.Table("a ref looked up", rows)
 
 
-def main() -> None:
+def main(megabytes: int, logs: Sequence[int]) -> Iterator[measure.Table]:
     with tempfile.TemporaryDirectory() as folder:
-        searching(Path(folder))
-    references()
+        yield from searching(Path(folder), megabytes)
+    yield from references(logs)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -10,11 +10,13 @@ import os
 import random
 import re
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import measure
 import pexpect
@@ -27,41 +29,45 @@ from ctxagent.agent.record.listing import Row, rows
 from ctxagent.agent.record.log import NAME, Log
 from ctxagent.agent.record.sessions import Project
 
-SESSIONS = 5_000
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"sessions": 5_000, "runs": 5},
+    "quick": {"sessions": 500, "runs": 1},
+    "tiny": {"sessions": 25, "runs": 1, "picker": False},
+}
 LARGE = 100  # one in so many
 PAGE = 20
-RUNS = 5
 WORDS = (Path(__file__).parent / "README.md").read_text().split()
 
 
-def main() -> None:
+def main(sessions: int, runs: int, picker: bool = True) -> Iterator[measure.Table]:
     with tempfile.TemporaryDirectory() as folder:
         cwd = Path(folder) / "project"
         cwd.mkdir()
         env = environ(folder, "http://127.0.0.1:9")
         project = Project(Path(env["CTXAGENT_STATE_DIR"]), cwd)
-        size = _fill(project)
+        size = _fill(project, sessions)
         logs = project.logs()
         found = [*rows(logs)]
-        assert len(found) == SESSIONS
+        assert len(found) == sessions
         assert all(row.title and row.last and row.branch for row in found)
         figures = {
-            "finding the logs": _seconds(project.logs),
-            f"the first {PAGE} rows": _seconds(lambda: [*islice(rows(logs), PAGE)]),
-            "all rows, of which none is kept": _seconds(lambda: _forgotten(project)),
-            "all rows": _seconds(lambda: [*rows(logs)]),
-            "one by its id": _seconds(lambda: project.find(found[-1].id)),
-            "`sessions list`": _seconds(lambda: _listed(env, cwd)),
+            "finding the logs": _seconds(project.logs, runs),
+            f"the first {PAGE} rows": _seconds(lambda: [*islice(rows(logs), PAGE)], runs),
+            "all rows, of which none is kept": _seconds(lambda: _forgotten(project), runs),
+            "all rows": _seconds(lambda: [*rows(logs)], runs),
+            "one by its id": _seconds(lambda: project.find(found[-1].id), runs),
+            "`sessions list`": _seconds(lambda: _listed(env, cwd), runs),
         }
-        runs = [_picked(env, cwd, found[-1]) for _ in range(RUNS)]
-        figures |= {name: min(run[name] for run in runs) for name in runs[0]}
+        if picker:
+            picked = [_picked(env, cwd, found[-1], sessions) for _ in range(runs)]
+            figures |= {name: min(each[name] for each in picked) for name in picked[0]}
     table = {name: {"wall_s": seconds} for name, seconds in figures.items()}
-    measure.report(f"{SESSIONS:,} sessions, {size / 1e6:,.0f} MB", table)
+    yield measure.Table(f"{sessions:,} sessions, {size / 1e6:,.0f} MB", table)
 
 
-def _seconds(act: Callable[[], object]) -> float:
+def _seconds(act: Callable[[], object], runs: int) -> float:
     best = float("inf")
-    for _ in range(RUNS):
+    for _ in range(runs):
         started = time.perf_counter()
         act()
         best = min(best, time.perf_counter() - started)
@@ -69,7 +75,7 @@ def _seconds(act: Callable[[], object]) -> float:
 
 
 def _forgotten(project: Project) -> list[Row]:
-    (project.folder / CATALOGUE).unlink()
+    (project.folder / CATALOGUE).unlink(missing_ok=True)  # kept of many alone
     return [*rows(project.logs())]
 
 
@@ -79,7 +85,7 @@ def _listed(env: dict[str, str], cwd: Path) -> None:
     )
 
 
-def _picked(env: dict[str, str], cwd: Path, oldest: Row) -> dict[str, float]:
+def _picked(env: dict[str, str], cwd: Path, oldest: Row, sessions: int) -> dict[str, float]:
     """Seconds of each step of the picker, until the oldest session goes on."""
     child = pexpect.spawn(
         measure.COMMAND, cwd=str(cwd), env={**env, "TERM": "xterm-256color"}, dimensions=(40, 100)
@@ -96,7 +102,7 @@ def _picked(env: dict[str, str], cwd: Path, oldest: Row) -> dict[str, float]:
     started = time.perf_counter()
     child.send("/resume\r")
     painted = until(rf"search:(.*\n){{{PAGE}}}.* kB")
-    whole = until(rf"{SESSIONS:,} *\n")
+    whole = until(rf"{sessions:,} *\n")
     asked = time.perf_counter()
     child.send(oldest.id)
     found = until("1 of")
@@ -113,11 +119,11 @@ def _picked(env: dict[str, str], cwd: Path, oldest: Row) -> dict[str, float]:
     }
 
 
-def _fill(project: Project) -> int:
+def _fill(project: Project, sessions: int) -> int:
     """Write the logs; their bytes."""
     chance, total = random.Random(7), 0
     tools = [{"name": f"Tool{n}", "description": "x" * 1_000} for n in range(27)]
-    for number in range(SESSIONS):
+    for number in range(sessions):
         path = project.folder / "sessions" / f"20261101-{number:06}-{number:06x}" / NAME
         log = Log.create(path)
         for entry in _entries(chance, str(project.cwd), tools, path.parent.name, number):
@@ -153,4 +159,4 @@ def _entries(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

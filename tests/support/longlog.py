@@ -22,14 +22,14 @@ from ctxagent.agent.record.entries import (
     ToolResult,
 )
 from ctxagent.agent.record.lock import make_private
-from ctxagent.agent.record.log import line_of
+from ctxagent.agent.record.log import Entries, line_of
 
 from .recording import made, play
 
 
 def history(folder: Path, window: int = 32_000) -> list[Entry]:
     """A session of 120 calls that was summarised twice at least, as its log has it."""
-    return play(made(), folder, window=window).talk.entries()
+    return [*Entries(play(made(), folder, window=window).log)]
 
 
 def lengthen(base: Sequence[Entry], log: Path, size: int) -> int:

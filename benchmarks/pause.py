@@ -1,0 +1,137 @@
+"""How long the work stands still for a summary, written ahead of the need and when it is due.
+
+The real loop over HTTP against the strict server of the tests. A reply brings 2,500 tokens and a
+call; the summary takes `seconds` to write, and while it is written ahead the next reply waits.
+`pause_ms` is from the end of the last call to the next request of the turn on the wire, where a
+summary was applied between them; `usual_ms` the same where none was. `apply_cpu_ms` is the CPU time
+of the process from the end of that call to the receipt of the summary, and `first_cpu_ms` that of
+the first one, which imports what is needed for it.
+"""
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import measure
+from calls import fill
+from serving import SUMMARY, environ
+
+from ctxagent.agent.compaction.summarize import is_question
+from ctxagent.agent.compose import open_loop
+from ctxagent.agent.events import Compacted, Event, ToolFinished
+from ctxagent.agent.launch import Choice, Launch
+from ctxagent.agent.loop import Loop
+from ctxagent.agent.settings import (
+    CompactSettings,
+    ModelSettings,
+    PermissionSettings,
+    Settings,
+)
+from ctxagent.tests.support.server import Body, Say, Server, Step
+
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"window": 200_000, "summaries": 5, "seconds": 3.0},
+    "quick": {"window": 200_000, "summaries": 1, "seconds": 1.0},
+    "tiny": {"window": 60_000, "summaries": 1, "seconds": 0.02},
+}
+WAYS = {"written ahead": CompactSettings(), "written when due": CompactSettings(prepare_at=None)}
+FILLED = 0.65  # of the window, before the first call
+TEXT = "The quick brown fox jumps over the lazy dog and runs away again, as it did before.\n" * 125
+
+
+class Clock(Server):
+    """The server and the front end in one: knows when a call ended, when a summary was applied and
+    when the next request was there."""
+
+    def __init__(self, summaries: int, seconds: float, window: int) -> None:
+        super().__init__(self._play, window=window)
+        self.pauses: list[float] = []
+        self.usual: list[float] = []
+        self.applied: list[float] = []  # CPU seconds
+        self.loop: Loop | None = None
+        self._summaries, self._seconds = summaries, seconds
+        self._ended: tuple[float, float] | None = None
+        self._due = False
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, ToolFinished):
+            self._ended, self._due = (time.perf_counter(), time.process_time()), False
+        elif isinstance(event, Compacted) and event.layer == "summary" and self._ended:
+            self.applied.append(time.process_time() - self._ended[1])
+            self._due = True
+
+    def answer(self, body: Body, *told: Any) -> tuple[Step, str, Body]:
+        if self._ended and not _is_summary(body):
+            gap = time.perf_counter() - self._ended[0]
+            (self.pauses if self._due else self.usual).append(gap)
+            self._let_it_be_written()
+        return super().answer(body, *told)
+
+    def _let_it_be_written(self) -> None:
+        """Wait for a summary that is being written ahead; never for long."""
+        until = time.perf_counter() + 20 * self._seconds + 20
+        while self.loop and self.loop.engine.preparing and time.perf_counter() < until:
+            time.sleep(0.02)
+
+    def _play(self, body: Body) -> Say:
+        if _is_summary(body):
+            return Say(SUMMARY, deltas=10, pace=self._seconds / 10)
+        if len(self.pauses) == self._summaries:
+            return Say("All done.")
+        text = f"Part {len(self.requests)}. {TEXT}"  # no two alike, as in life
+        return Say(text, tools=[("Glob", {"pattern": "*.none"})], deltas=1)
+
+
+def _is_summary(body: Body) -> bool:
+    return is_question(str(body["messages"][-1]["content"][-1].get("text", "")))
+
+
+def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Loop:
+    settings = Settings(
+        model=ModelSettings(base_url=clock.url, context_window=window),
+        permissions=PermissionSettings(mode="bypass"),
+        compact=way,
+    )
+    launch = Launch(
+        settings=settings,
+        state=folder / "state",
+        config_home=folder / "config",
+        cwd=folder,
+        environ=environ(str(folder), clock.url),
+    )
+    return open_loop(launch, Choice(), emit=clock.emit, ask=None)
+
+
+async def worked(loop: Loop) -> None:
+    finished = await loop.turn("Look at all of it.")
+    await loop.close()
+    assert finished.status == "ok", finished
+
+
+def main(window: int, summaries: int, seconds: float) -> Iterator[measure.Table]:
+    rows = {}
+    for name, way in WAYS.items():
+        clock = Clock(summaries, seconds, window)
+        with tempfile.TemporaryDirectory() as folder, clock:
+            clock.loop = loop = opened(Path(folder), clock, way, window)
+            fill(loop, round(FILLED * window))
+            asyncio.run(worked(loop))
+            rows[name] = {
+                "seconds": seconds,
+                "summaries": len(clock.pauses),
+                "pause_ms": statistics.median(clock.pauses) * 1e3,
+                "usual_ms": statistics.median(clock.usual) * 1e3,
+                "apply_cpu_ms": statistics.median(clock.applied) * 1e3,
+                "first_cpu_ms": clock.applied[0] * 1e3,
+                "rejected": len(clock.rejected),
+            }
+    yield measure.Table("a summary is due", rows)
+
+
+if __name__ == "__main__":
+    sys.exit(measure.run(main, SIZES))

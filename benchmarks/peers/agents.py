@@ -1,0 +1,94 @@
+"""How each agent is started: headless, in a home of its own, against a given server.
+
+Everything is as the agent comes, except what the comparison needs: the server's address, the
+model, its window, that no tool call waits for a person, and that nobody is called but the server.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MODEL = "claude-sonnet-5"  # each of them knows it; the server does not care
+KEY = "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What comes after the command, and what its environment has besides."""
+
+    arguments: Sequence[str]
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def environ(home: Path) -> dict[str, str]:
+    """An environment in which nothing of the person's own is read or written."""
+    return {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def ctxagent(home: Path, url: str, window: int, task: str) -> Start:
+    return Start(
+        ["-p", task, "--permission-mode", "bypass", "--model", MODEL,
+         "--context-window", str(window)],
+        {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY},
+    )  # fmt: skip
+
+
+def pi(home: Path, url: str, window: int, task: str) -> Start:
+    """Its built-in provider and model; models.json has the address and the window."""
+    model = {"modelOverrides": {MODEL: {"contextWindow": window}}}
+    _write(
+        home / ".pi/agent/models.json",
+        json.dumps({"providers": {"anthropic": {"baseUrl": url, **model}}}),
+    )
+    return Start(
+        ["--print", "--model", f"anthropic/{MODEL}", task],
+        {"ANTHROPIC_API_KEY": KEY, "PI_OFFLINE": "1", "PI_TELEMETRY": "0",
+         "PI_SKIP_VERSION_CHECK": "1"},
+    )  # fmt: skip
+
+
+def kimi(home: Path, url: str, window: int, task: str) -> Start:
+    """A model and a provider are all that its configuration has."""
+    _write(
+        home / ".kimi/config.toml",
+        f"""default_model = "scripted"
+telemetry = false
+[models.scripted]
+provider = "scripted"
+model = "{MODEL}"
+max_context_size = {window}
+[providers.scripted]
+type = "anthropic"
+base_url = "{url}"
+api_key = "{KEY}"
+""",
+    )
+    return Start(
+        ["--print", "--prompt", task],
+        {"KIMI_DISABLE_TELEMETRY": "1", "KIMI_CLI_NO_AUTO_UPDATE": "1"},
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+AGENTS: dict[str, Callable[[Path, str, int, str], Start]] = {
+    "ctxagent": ctxagent,
+    "pi": pi,
+    "kimi": kimi,
+}

@@ -1,0 +1,135 @@
+"""ctxagent and other agents, side by side: the same task, the same script in place of a model, the
+same server, which counts.
+
+    python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent kimi=PATH
+
+README.md says how to install the others, what each figure is, and what it does not say.
+"""
+
+import argparse
+import datetime
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from agents import AGENTS, environ
+from scripted import TASK, Script, Scripted
+from tree import Tree
+
+from ctxagent.tests.support.command import COMMAND
+
+Figures = dict[str, float | str]
+
+
+def run(name: str, command: str, options: argparse.Namespace) -> tuple[Figures, list[str]]:
+    """One session of an agent from start to end: its figures, and what went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, project = Path(folder) / "home", Path(folder) / "project"
+        for made in (home / "tmp", project):
+            made.mkdir(parents=True)
+        tree = Tree()
+        script = Script(options.calls, options.bytes, options.window, clock=tree.since)
+        printed = Path(folder) / "printed"
+        with Scripted(script) as server:
+            start = AGENTS[name](home, server.url, options.window, TASK)
+            env = {**environ(home), **start.environ}
+            version = _version(command, env, project)
+            tree.start([command, *start.arguments], env=env, cwd=project, printed=printed)
+            status, cpu, wall = tree.end(options.limit)
+        answered = len(server.requests) - len(server.rejected)
+        figures: Figures = {
+            "version": version,
+            "exit status": "out of time" if status is None else str(status),
+            "commands asked for": script.asked,
+            "outputs that came back whole": script.whole,
+            "requests": len(server.requests),
+            "  of them for a summary": script.summaries,
+            "  refused by a rule": len(server.rejected),
+            "  refused as too long": script.too_long,
+            "first prompt, tokens": script.first,
+            "largest prompt, tokens": script.peak,
+            "mean prompt, tokens": script.bill.prompt // max(1, answered),
+            "prompts in sum, tokens": script.bill.prompt,
+            "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
+            "cost of prompts, tokens": script.bill.relative,
+            "CPU, s": cpu,
+            "CPU to the first request, s": script.started[0],
+            "wall, s": wall,
+            "wall to the first request, s": script.started[1],
+            "peak memory, MB": tree.peak / 1e6,
+        }
+        wrong = sorted({message for message, _ in server.rejected})
+        if status != 0 or not server.requests or script.asked < options.calls:
+            wrong += printed.read_text(errors="replace").splitlines()[-5:]
+    return figures, wrong
+
+
+def _version(command: str, env: dict[str, str], cwd: Path) -> str:
+    told = subprocess.run(
+        [command, "--version"], env=env, cwd=cwd, text=True, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ).stdout.split()  # fmt: skip
+    return next((word for word in told if word[:1].isdigit()), "unknown")
+
+
+def table(rows: dict[str, Figures]) -> str:
+    """Figures below each other, agents side by side."""
+    lines = [f"{'':<30}" + "".join(f"{name:>14}" for name in rows)]
+    for figure in next(iter(rows.values()), {}):
+        cells = (_cell(row[figure]) for row in rows.values())
+        lines.append(f"{figure:<30}" + "".join(f"{cell:>14}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.2f}"
+
+
+def _agent(words: str) -> tuple[str, str]:
+    """An agent's name, and its command where one is given."""
+    name, _, command = words.partition("=")
+    if name not in AGENTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(AGENTS)}")
+    return name, command or (COMMAND if name == "ctxagent" else name)
+
+
+def asked() -> argparse.Namespace:
+    words = argparse.ArgumentParser(description="ctxagent and other agents on the same script")
+    words.add_argument(
+        "--agent", action="append", type=_agent, metavar="NAME[=PATH]",
+        help=f"{', '.join(AGENTS)}; without a path, the command of that name",
+    )  # fmt: skip
+    words.add_argument("--calls", type=int, default=120, help="commands to run")
+    words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
+    words.add_argument("--limit", type=float, default=900.0, help="seconds for each agent")
+    return words.parse_args()
+
+
+def main() -> None:
+    options = asked()
+    rows: dict[str, Figures] = {}
+    for name, command in options.agent or [_agent(name) for name in AGENTS]:
+        found = shutil.which(command)
+        if found is None:
+            print(f"{name}: skipped, there is no command {command}", file=sys.stderr)
+            continue
+        path = str(Path(found).absolute())
+        run(name, path, argparse.Namespace(**{**vars(options), "calls": 1}))  # files get cached
+        rows[name], wrong = run(name, path, options)
+        for line in wrong:
+            print(f"{name}: {line}", file=sys.stderr)
+    title = (
+        f"{options.calls} commands with {options.bytes:,} bytes of output each, in a window of "
+        f"{options.window:,} tokens; a script in place of the model; {datetime.date.today()}"
+    )
+    print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The script that stands in for the model, and what it counts of each agent's requests.
+
+The server is the strict one of the tests. A request is first brought into the one form that it
+takes, where the API allows several, so that only rules that hold for any client are left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxagent.agent.compaction.summarize import is_question
+from ctxagent.agent.replay.prices import Bill, Cache
+from ctxagent.tests.support.server import Fail, Say, Server, Step
+
+Body = dict[str, Any]
+TASK = "Run the commands, one after another."
+LINE = "{0:05d} of command {1}: the quick brown fox jumps over the lazy dog\n"
+COMMAND = "seq -f '%05g of command {0}: the quick brown fox jumps over the lazy dog' {1}"
+SUMMARY = """## Session Intent
+Run the commands, one after another. (This summary is scripted: no model wrote it.)
+## Key Decisions
+1. One after another.
+## Current State
+- Done: the first ones; nothing failed.
+## Next Steps
+1. Run the next one.
+"""
+FIELDS = (
+    "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",
+    "stop_sequences",
+)  # fmt: skip
+OF_BLOCK = {
+    "text": ("type", "text", "cache_control"),
+    "tool_use": ("type", "id", "name", "input", "cache_control"),
+    "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
+}
+OF_TOOL = ("name", "description", "input_schema", "cache_control")
+
+
+class Scripted(Server):
+    """Speaks to any client of the Messages API."""
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        return super().answer(common(body), headers, raw)
+
+
+@dataclass(slots=True)
+class Script:
+    """Asks for `calls` commands of `size` bytes of output, one a request, and ends. A request that
+    offers no shell is for a summary. `clock` tells when the first request has come."""
+
+    calls: int
+    size: int
+    window: int
+    clock: Callable[[], tuple[float, float]]
+    started: tuple[float, float] = (0.0, 0.0)
+    asked: int = 0
+    whole: int = 0  # outputs that came back as they were
+    summaries: int = 0
+    too_long: int = 0
+    first: int = 0
+    peak: int = 0
+    bill: Bill = field(default_factory=Bill)
+    _cache: Cache = field(default_factory=Cache)
+
+    def __call__(self, body: Body) -> Step:
+        bill = self._cache.charge(body)
+        if not self.bill.prompt:
+            self.first = bill.prompt
+            self.started = self.clock()
+        self.bill += bill
+        self.peak = max(self.peak, bill.prompt)
+        if bill.prompt > self.window:
+            self.too_long += 1
+            return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
+        shell = next((t["name"] for t in body.get("tools", []) if _is_shell(t)), None)
+        newest = body["messages"][-1]["content"]
+        if shell is None or is_question(newest[-1].get("text", "")):
+            self.summaries += 1
+            return Say(SUMMARY)
+        results = [block for block in newest if block["type"] == "tool_result"]
+        self.whole += any(self._output() in _text(block) for block in results)
+        if self.asked == self.calls:
+            return Say("The script is at its end.")
+        self.asked += 1
+        words = f"This is a script, not a model. Command {self.asked} of {self.calls}:"
+        return Say(words, tools=[(shell, {"command": COMMAND.format(self.asked, self._lines())})])
+
+    def _lines(self) -> int:
+        """How many lines the newest command prints."""
+        return self.size // len(LINE.format(0, self.asked))
+
+    def _output(self) -> str:
+        """All that it prints."""
+        return "".join(LINE.format(n, self.asked) for n in range(1, self._lines() + 1)).strip()
+
+
+def _is_shell(tool: Body) -> bool:
+    return tool["name"].lower() in ("bash", "shell")
+
+
+def _text(result: Body) -> str:
+    content = result.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "".join(block.get("text", "") for block in content)
+
+
+def common(body: Body) -> Body:
+    """The same request in the form that ctxagent uses: texts as blocks, a message for each change
+    of role, and without settings that say nothing about the conversation."""
+    one = {name: body[name] for name in FIELDS if name in body}
+    if "system" in body:
+        one["system"] = _blocks(body["system"])
+    if "tools" in body:
+        one["tools"] = [_only(tool, OF_TOOL) for tool in body["tools"] if "input_schema" in tool]
+    one["messages"] = []
+    for message in body["messages"]:
+        content = _blocks(message["content"])
+        if one["messages"] and one["messages"][-1]["role"] == message["role"]:
+            one["messages"][-1]["content"] += content
+        else:
+            one["messages"].append({"role": message["role"], "content": content})
+    return one
+
+
+def _blocks(content: str | list[Body]) -> list[Body]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_block(block) for block in content]
+
+
+def _block(block: Body) -> Body:
+    kept = _only(block, OF_BLOCK.get(block["type"], tuple(block)))
+    if block["type"] == "tool_result":
+        if not kept.get("content"):  # a result may be empty
+            kept.pop("content", None)
+        elif isinstance(kept["content"], list):
+            kept["content"] = _blocks(kept["content"])
+    return kept
+
+
+def _only(whole: Body, names: tuple[str, ...]) -> Body:
+    """Without fields that are null either, which is the same as without them."""
+    return {name: whole[name] for name in names if whole.get(name) is not None}

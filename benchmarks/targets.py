@@ -1,0 +1,103 @@
+"""What the figures should be: bounds for CPU, memory and time, and counts that must hold.
+
+A count that is not what it must be is a defect wherever it is measured, and makes the exit code 1.
+A bound that is missed may be the machine, so it is only told.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`figure` of `row` (any row when empty) in the table `title` is at most `most`."""
+
+    name: str
+    title: str
+    row: str
+    figure: str
+    most: float
+    count: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    target: Target
+    measured: float
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.target.most
+
+    @property
+    def broken(self) -> bool:
+        return self.target.count and not self.met
+
+
+CONTEXT = "one call, by size of the context"
+SIDE = "side by side"
+FACT = "the fact, the index gone or behind"
+PROBES = "probes of useless summaries"
+LONG = "going on with a long session"
+LOST = "recorded sessions with useless summaries"
+TARGETS = (
+    Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
+    Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.35),
+    Target("`-p` to its first request, CPU s", "start-up", "-p, first request", "cpu_s", 1.2),
+    Target(
+        "`-p` to it in a repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 1.2
+    ),
+    Target("key to paint, p99 ms", "echo", "", "p99_ms", 50),
+    Target("Esc to its words, s", "interrupts", "", "max_s", 1.0),
+    Target("a call at 60k tokens, CPU ms", CONTEXT, "60,000 tokens", "cpu_ms", 15),
+    Target("a call at 180k tokens, CPU ms", CONTEXT, "180,000 tokens", "cpu_ms", 40),
+    Target("a long log, times a short one", "one call, by length of the log", "", "x_short", 1.2),
+    Target("memory at 180k tokens, MB", "memory of a long session", "", "peak_MB", 150),
+    Target("growth in its second half, MB", "memory of a long session", "", "growth_MB", 5),
+    Target(
+        "requests rejected, 1,000 calls", "memory of a long session", "", "rejected", 0, count=True
+    ),
+    Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
+    Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
+    Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
+    Target("4 subagents, times one by one", "four subagents", SIDE, "x_wall", 0.4),
+    Target("requests rejected, subagents", "four subagents", "", "rejected", 0, count=True),
+    Target("answers lost, subagents", "four subagents", "", "lost", 0, count=True),
+    Target("requests rejected, long run", "a long run", "", "rejected", 0, count=True),
+    Target("indexed facts not found", FACT, "", "missed", 0, count=True),
+    Target("paths lost with a summary", LOST, "", "paths_missing", 0, count=True),
+    Target("results lost with a summary", LOST, "", "results_lost", 0, count=True),
+    Target("probes not answered", PROBES, "", "missed", 0.10, count=True),
+    Target("probes of artifacts not answered", PROBES, "", "missed_artifacts", 0.05, count=True),
+    Target("a long session goes on, s more", LONG, "", "wall_s", 1.0),
+    Target("a long session goes on, MB more", LONG, "", "peak_MB", 200),
+    Target("requests rejected, going on", LONG, "", "rejected", 0, count=True),
+)
+
+
+def held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
+    """A verdict for each target whose figure is there, with the worst of its rows."""
+    return list(_held(tables))
+
+
+def _held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Verdict]:
+    for target in TARGETS:
+        rows = tables.get(target.title, {})
+        found = [
+            figures[target.figure]
+            for row, figures in rows.items()
+            if target.row in ("", row) and target.figure in figures
+        ]
+        if found:
+            yield Verdict(target, max(found))
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Target, bound, what was measured, and whether that meets it; as it stands in
+    docs/performance.md."""
+    lines = [f"| {'target':<36} | at most | measured | met |", "| --- | --- | --- | --- |"]
+    for each in verdicts:
+        met = "yes" if each.met else "BROKEN" if each.broken else "no"
+        name, most = each.target.name, each.target.most
+        lines.append(f"| {name:<36} | {most:>7.4g} | {each.measured:>8.3g} | {met:<3} |")
+    return "\n".join(lines)
