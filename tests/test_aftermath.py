@@ -148,7 +148,7 @@ def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
     assert isinstance(words, User)
     assert note.data["ended"] == ["make serve"]
     assert "- make serve" in str(words.content)
-    assert left.running[0].wait(10) != 0
+    assert left.running[0].wait(100) != 0
     left.add(note, words)
     assert left.after() == []
 
@@ -157,7 +157,7 @@ def test_what_does_not_listen_is_killed(left: Left) -> None:
     left.call("one")
     left.start("one", "trap '' TERM; echo up; while :; do sleep 1; done")
     assert len(left.after()) == 2
-    assert left.running[0].wait(10) == -9
+    assert left.running[0].wait(100) == -9
 
 
 def test_a_job_is_ended_and_what_a_finished_call_left_on_purpose_is_not(left: Left) -> None:
@@ -171,7 +171,7 @@ def test_a_job_is_ended_and_what_a_finished_call_left_on_purpose_is_not(left: Le
     note, _ = left.after()
     assert isinstance(note, Note)
     assert note.data["ended"] == ["run the server"]
-    assert left.running[0].wait(10) != 0
+    assert left.running[0].wait(100) != 0
     assert left.running[1].poll() is None
 
 

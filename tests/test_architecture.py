@@ -73,7 +73,8 @@ MAY = {
     "agent.aftermath": {*CORE, "agent.changes", "tools.base", "tools.leftovers"},
     "agent.alignment": {*CORE, "agent.compaction"},
     "agent.replies": {
-        "agent.context", "agent.errors", "agent.events", "agent.model.base",
+        "agent.context", "agent.errors", "agent.events", "agent.model.base", "agent.model.body",
+        "agent.record.entries",
     },
     "agent.grants": {
         "agent.approval", "agent.errors", "agent.places", "agent.rules", "agent.shell",
@@ -102,6 +103,9 @@ MAY = {
         "agent.resumption", "agent.settings", "agent.shapes", "agent.spending", "agent.standing",
         "tools",
     },
+    "agent.replay": {*CORE, "agent.compaction", "agent.model.base", "agent.model.body"},
+    "agent.replay.formats": {*CORE, "agent.replay.recording"},
+    "agent.replay.report": {"agent.record.export", "agent.replay.outcome"},
     "agent.doctor": {*CORE, "agent.config", "agent.settings", "tools.programs", "tools.sandbox"},
     # Front ends know events, and the conversation they are handed for their commands.
     "agent.ui": {
@@ -120,7 +124,7 @@ MAY = {
 OWNERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
-    "anthropic": ("agent.model.anthropic",),
+    "anthropic": ("agent.model.anthropic", "agent.model.sdk"),
     "httpx2": ("agent.model.anthropic",),
     "git": (
         "agent.record.gitprogram",

@@ -252,8 +252,9 @@ def test_the_stress_setting_of_the_documentation(place: Place) -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("    ctxagent -c ")]
     policy = policy_of(place.load(*line.split()[2::2]).settings)
     assert policy == replace(
-        DEFAULT, summarize_at=0.25, prepare_at=None, truncate_at=0.25, clear_from=0.25
-    )
+        DEFAULT, summarize_at=0.25, prepare_at=None, truncate_at=0.25, clear_when="from",
+        clear_from=0.25,
+    )  # fmt: skip
 
 
 def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:

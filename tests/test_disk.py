@@ -19,7 +19,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.wire import Request
 from ctxagent.agent.errors import ConfigError, CtxagentError, RecordError
 from ctxagent.agent.events import Notice
-from ctxagent.agent.model.scripted import Step
+from ctxagent.agent.model.scripted import ScriptedModel, Step
 from ctxagent.agent.record.archive import write_summary
 from ctxagent.agent.record.checkpoints import Checkpoints, Facts
 from ctxagent.agent.record.entries import Session, ToolResult, User
@@ -30,12 +30,13 @@ from ctxagent.agent.trust import accept, is_trusted, trust
 from ctxagent.agent.ui.input.history import ProjectHistory
 from ctxagent.agent.ui.input.pasted import Pasted
 
-from .support.command import COMMAND, Place
+from .support.command import COMMAND, PATIENCE, Place
 from .support.conversation import Conversation
 from .support.disk import Disk, shimmed, small_disk
 from .support.seat import ESC, Desk, Seat, drive
 from .support.server import Say, Server
-from .test_engine import RECORD, prepared
+from .support.validator import validate
+from .test_engine import RECORD, asks_for_a_record, prepared
 from .test_worktree import repository, tree_of
 from .test_worktree_lasting import full_disk
 
@@ -246,6 +247,16 @@ def test_a_background_summary_that_cannot_be_recorded_stops_the_turn(disk: Disk)
         return Step(text=f"{RECORD}\n{'x' * 300_000}")
 
     talk, player = prepared(project, record)
+
+    def go_on(request: Request) -> Step:
+        """The turn has no end of its own once a summary is asked for."""
+        step = player(request)
+        if step.tools or asks_for_a_record(request) or not player.records:
+            return step
+        player.done = player.calls
+        return Step(tools=[("Bash", {"command": "sleep 0.2"})])
+
+    talk.loop.model = ScriptedModel(go_on, check=validate, window=60_000)
     with pytest.raises(RecordError, match="No space left"):
         talk.say("count")
     assert player.records == 1
@@ -333,7 +344,7 @@ def test_the_command_on_a_disk_that_fills_up(disk: Disk, tmp_path: Path) -> None
         def run(*more: str) -> dict[str, Any]:
             done = subprocess.run(
                 disk.inside([*go, *more], place.project), env=env, capture_output=True, text=True,
-                stdin=subprocess.DEVNULL, timeout=100,
+                stdin=subprocess.DEVNULL, timeout=PATIENCE,
             )  # fmt: skip
             assert "Traceback" not in done.stderr
             result: dict[str, Any] = json.loads(done.stdout)
@@ -547,7 +558,7 @@ def test_an_output_that_has_nowhere_to_go_and_a_folder_that_is_gone(tmp_path: Pa
     def run(command: str) -> tuple[int, str]:
         done = subprocess.run(
             ["sh", "-c", command], cwd=place.project, env=place.environ(), text=True,
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=100,
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE,
         )  # fmt: skip
         return done.returncode, done.stderr
 

@@ -272,14 +272,19 @@ def interrupt(bench: Bench, command: str, when: Callable[[Event], bool]) -> Tool
 
 def test_an_interrupted_command_and_one_that_timed_out_did_what_they_did(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
+    assert bench.execution.watch
+    bench.execution.watch.moment = 100.0  # on a busy machine git takes longer than a moment
     result = interrupt(
-        bench, "echo 1 > a.txt; echo ready; sleep 60", lambda event: isinstance(event, ToolOutput)
+        bench, "echo 1 > a.txt; echo ready; sleep 300", lambda event: isinstance(event, ToolOutput)
     )
     assert result.details["interrupted"]
     assert bench.changes(result) == {"a.txt": ("modified", 1, 2)}
-    result = bench.bash("echo 2 > a.txt; sleep 60", timeout=1)
-    assert result.details["timed_out"]
-    assert bench.changes(result) == {"a.txt": ("modified", 1, 1)}
+    for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is done
+        result = bench.bash("echo 2 > a.txt; sleep 300", timeout=seconds)
+        assert result.details["timed_out"]
+        if changes := bench.changes(result):
+            break
+    assert changes == {"a.txt": ("modified", 1, 1)}
 
 
 def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
@@ -288,27 +293,22 @@ def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
     assert bench.execution.watch
     slow = bench.execution.watch.tree._lock
 
-    async def run() -> float:
+    async def run() -> None:
         call = asyncio.ensure_future(
-            bench.call("Bash", {"command": "echo 1 > a.txt; echo ready; sleep 60"})
+            bench.call("Bash", {"command": "echo 1 > a.txt; echo ready; sleep 300"})
         )
-        loop, began = asyncio.get_running_loop(), 0.0
 
         def emit(event: Event) -> None:
-            nonlocal began
             if isinstance(event, ToolOutput):
                 slow.acquire()
-                began = loop.time()
-                loop.call_soon(call.cancel)
+                asyncio.get_running_loop().call_soon(call.cancel)
 
         bench.execution.emit = emit
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError):  # who waits for the look waits for ever
             await call
-        waited = loop.time() - began
         slow.release()
-        return waited
 
-    assert asyncio.run(run()) < 5
+    asyncio.run(run())
     bench.execution.emit = bench.events.append
     result = bench.newest()
     assert result.details["interrupted"]

@@ -175,7 +175,7 @@ def test_bash_runs_nothing_of_a_sound_script_that_was_not_seen(project: Path, sc
         env={"PATH": "/nonexistent", "REPORT": str(report), "COMMAND": script},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=400,
         check=False,
     )
     ran = [line.split("\x1f") for line in os.fsdecode(report.read_bytes()).split("\0")[:-1]]

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -327,32 +329,49 @@ def test_a_configuration_of_ripgrep_has_no_say(tmp_path: Path, engine: Engine) -
     assert out.text == "a.txt"
 
 
-def no_child_is_left() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
+@pytest.fixture
+def no_child_left() -> Iterator[None]:
+    """No other than there were before, neither running nor waiting to be collected."""
+    before = children()
+    yield
+    assert children() <= before
 
 
+def children() -> set[str]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.add(path.parent.name)
+    return found
+
+
+@pytest.mark.usefixtures("no_child_left")
 def test_a_pattern_that_hangs_is_stopped(tmp_path: Path) -> None:
     write(tmp_path, {"b.txt": HANGING})
     tool = Grep("python", seconds=0.5)
     with pytest.raises(ToolError, match=r"in 0\.5 s.*glob or type, or simplify the pattern"):
         asyncio.run(tool.run(GrepParams(pattern=HANGS), Context(cwd=tmp_path)))
-    assert no_child_is_left()
 
 
+@pytest.mark.usefixtures("no_child_left")
 def test_what_was_found_in_time_is_kept(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": "aaa\n", "b.txt": HANGING})
-    tool = Grep("python", seconds=2.0)
-    out = asyncio.run(tool.run(GrepParams(pattern=HANGS), Context(cwd=tmp_path)))
+
+    def found_in(seconds: float) -> Output | None:
+        tool = Grep("python", seconds=seconds)
+        with suppress(ToolError):
+            return asyncio.run(tool.run(GrepParams(pattern=HANGS), Context(cwd=tmp_path)))
+        return None
+
+    # On a busy machine the first second may pass before anything is looked at.
+    seconds, out = next((n, out) for n in (1, 5, 25) if (out := found_in(n)))
     assert out.text.splitlines()[0] == "a.txt"
-    assert "stopped after 2 s" in out.text
+    assert f"stopped after {seconds} s" in out.text
     assert out.details["truncated"] is True
-    assert no_child_is_left()
 
 
+@pytest.mark.usefixtures("no_child_left")
 def test_cancelling_ends_the_child(tmp_path: Path) -> None:
     write(tmp_path, {"b.txt": HANGING})
 
@@ -365,7 +384,6 @@ def test_cancelling_ends_the_child(tmp_path: Path) -> None:
             await task
 
     asyncio.run(interrupted())
-    assert no_child_is_left()
 
 
 def test_permission_rules_and_people_see_the_path() -> None:

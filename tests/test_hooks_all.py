@@ -250,16 +250,16 @@ def test_a_hook_at_the_end_can_be_interrupted_and_the_result_stands(tmp_path: Pa
     script.write_text(json.dumps({"steps": [{"text": "Done."}]}))
     os.mkfifo(place.project / "begun")
     begun = os.open(place.project / "begun", os.O_RDONLY | os.O_NONBLOCK)
-    hook = "hooks.session_end=echo on > begun; sleep 60"
+    hook = "hooks.session_end=echo on > begun; sleep 900"
     options = ("--model", f"scripted:{script}", "--output-format", "stream-json", "-c", hook)
     run = subprocess.Popen(
         [COMMAND, "-p", "go", *options], cwd=place.project, env=place.environ(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     with run:
-        assert select.select([begun], [], [], 50)[0], "the hook never ran"
+        assert select.select([begun], [], [], 200)[0], "the hook never ran"
         os.close(begun)
         run.send_signal(signal.SIGINT)
-        out, _ = run.communicate(timeout=50)
+        out, _ = run.communicate(timeout=200)
     last = json.loads(out.splitlines()[-1])
     assert (run.returncode, last["type"], last["result"]) == (0, "result", "Done.")

@@ -69,6 +69,24 @@ def kept_whole(path: Path) -> list[str]:
     return found[::-1]
 
 
+def test_history_that_was_read_once_is_there_at_once(tmp_path: Path) -> None:
+    """Without a thread, so that a key right after a line was sent finds it."""
+    typed = history.history_of(tmp_path / "history", Pasted(), print)
+
+    async def all_of_it() -> list[str]:
+        return [words async for words in typed.load()]
+
+    async def run() -> list[str]:
+        assert await all_of_it() == []
+        typed.append_string("one")
+        loading = asyncio.create_task(all_of_it())
+        await asyncio.sleep(0)
+        assert loading.done()
+        return await loading
+
+    assert asyncio.run(run()) == ["one"]
+
+
 def test_history_in_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     typed = ProjectHistory(tmp_path / "file" / "history", Pasted())

@@ -70,7 +70,7 @@ def test_an_editor_that_fails_keeps_the_words(place: Place) -> None:
 
 def test_ctrl_c_in_an_editor_is_the_editors(place: Place) -> None:
     with Server([Say("Read.")]) as server:
-        env = place.server(server.url) | editor(place, "echo EDITING; exec sleep 60")
+        env = place.server(server.url) | editor(place, "echo EDITING; exec sleep 300")
         terminal = Terminal(cwd=place.project, env=env)
         terminal.see("❯")
         terminal.type("words of mine" + EDIT)
@@ -90,7 +90,7 @@ def test_nothing_is_painted_over_an_editor_and_the_turn_goes_on(place: Place) ->
     def step(body: dict[str, Any]) -> Say:
         if "tool_result" not in texts(body):
             return Say("I begin.", tools=[("Bash", {"command": "echo under way; touch ran"})])
-        let_go.wait(30)
+        let_go.wait(200)
         return Say("All of it is done.")
 
     wait = "until [ -e done ]; do sleep 0.05; done"

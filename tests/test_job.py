@@ -11,6 +11,8 @@ import pytest
 from ctxagent.tools.base import Context, Output, ToolError
 from ctxagent.tools.job import PART, BackgroundJob, Job, JobParams, Spool, end_all, start_job
 
+from .support.command import gone
+
 ENV = {"PATH": os.environ["PATH"]}
 
 
@@ -21,7 +23,7 @@ def play(path: Path, scene: Callable[[Context], Awaitable[None]], **fields: Any)
         given = {"cwd": path, "session_dir": path / "session", "env": ENV, **fields}
         context = Context(**given)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(200):
                 await scene(context)
         finally:
             await end_all(context.jobs)
@@ -38,13 +40,6 @@ async def ask(context: Context, action: str, id: str | None = None, **params: An
 async def written(job: BackgroundJob, text: str) -> None:
     while text not in job.spool.path.read_text(errors="replace"):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except OSError:
-        return False
 
 
 def open_files() -> list[Path]:
@@ -86,7 +81,7 @@ def test_end_kills_the_tree(tmp_path: Path) -> None:
         pid = int(job.spool.path.read_text())
         output = await ask(context, "end", "job-1")
         assert output.text == f"{pid}\n[job-1: killed by SIGTERM]"
-        assert not alive(pid)
+        assert gone(pid)
         assert (await ask(context, "end")).text == "[no new output; job-1: killed by SIGTERM]"
 
     play(tmp_path, scene)
@@ -98,7 +93,7 @@ def test_end_all_ends_what_runs(tmp_path: Path) -> None:
         await jobs[0].process.finished()
         await end_all(context.jobs)
         assert [job.status for job in jobs] == ["exit 0", *["killed by SIGTERM"] * 2]
-        assert not any(alive(job.process.pid) for job in jobs)
+        assert gone(*(job.process.pid for job in jobs))
 
     play(tmp_path, scene)
 

@@ -433,7 +433,7 @@ def test_whatever_it_reads_it_is_done_in_a_moment(command: str, output: str) -> 
     script = Script()
     started = time.process_time()
     script.run(command, 1, output)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10  # about 0.5 at most
 
 
 def test_what_is_only_shown_is_no_test_run() -> None:

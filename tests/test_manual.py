@@ -1,7 +1,6 @@
 """What a person does by hand: a shell command, a note."""
 
 import asyncio
-import os
 import subprocess
 import threading
 from dataclasses import replace
@@ -23,6 +22,7 @@ from ctxagent.agent.record.sessions import whole_text
 from ctxagent.agent.record.worktree import WorkTree
 from ctxagent.agent.ui.commands import parse
 
+from .support.command import gone
 from .support.conversation import Conversation
 from .support.seat import CTRL_C, ENTER, ESC, Desk, Seat, drive
 
@@ -110,7 +110,7 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
     talk = Conversation(tmp_path, [Step(text="Well.")])
 
     async def act() -> None:
-        running = asyncio.create_task(manual.run(talk.loop, "echo $$ > pid; echo begun; sleep 60"))
+        running = asyncio.create_task(manual.run(talk.loop, "echo $$ > pid; echo begun; sleep 300"))
         talk.loop.emit = lambda event: (
             asyncio.get_running_loop().call_soon(running.cancel) and None
             if isinstance(event, ToolOutput)
@@ -119,8 +119,7 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
         await running
 
     asyncio.run(act())
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert gone(int((tmp_path / "pid").read_text()))
     talk.say("go on")
     assert "begun\\n[interrupted by the user]" in sent(talk)
     assert talk.loop.ledger.unresolved() == []
@@ -136,7 +135,7 @@ def test_what_an_interrupt_kept_from_a_session_is_made_up_for(tmp_path: Path, wa
         nonlocal looks
         looks += 1
         begun.set()
-        assert go.wait(20)
+        assert go.wait(100)
         return [User(content="Here you are.", source="environment")]
 
     talk.loop.surroundings = surroundings
@@ -144,7 +143,7 @@ def test_what_an_interrupt_kept_from_a_session_is_made_up_for(tmp_path: Path, wa
     async def interrupted() -> None:
         work = manual.run(talk.loop, "true") if way == "command" else talk.loop.turn("one")
         running: asyncio.Task[object] = asyncio.ensure_future(work)
-        await asyncio.to_thread(begun.wait, 20)
+        await asyncio.to_thread(begun.wait, 100)
         running.cancel()
         await asyncio.wait({running})
         go.set()
@@ -254,7 +253,7 @@ def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="Well."))
 
     async def act(seat: Seat) -> None:
-        seat.say("!echo be''gun; sleep 60")
+        seat.say("!echo be''gun; sleep 300")
         await seat.until("begun")  # by the command, not by what was typed
         seat.press(key)
         await seat.until("interrupted")

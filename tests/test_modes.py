@@ -22,7 +22,7 @@ from ctxagent.agent.ui.screen.output import steady
 from ctxagent.agent.ui.screen.terminal import Terminal as Inline
 from ctxagent.agent.ui.status import Fragment
 
-from .support.command import COMMAND, Place
+from .support.command import COMMAND, PATIENCE, Place
 from .support.screen import Terminal
 from .support.server import Say, Server
 
@@ -280,7 +280,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nobody(place: Place) -> None:
         )
         terminal.see("GREEN")
         terminal.type("go\r")
-        assert steps.went_on.wait(60)
+        assert steps.went_on.wait(PATIENCE)
         all_there(terminal.see(" out · "))
         terminal.press("ctrl-d")
         assert terminal.leave() == 0
@@ -295,7 +295,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(place: Place) -> None:
             env=place.server(server.url), text=True, stdin=slave, stdout=subprocess.PIPE,
         )  # fmt: skip
         os.write(master, b"go\n")
-        assert steps.went_on.wait(60)
+        assert steps.went_on.wait(PATIENCE)
         os.write(master, b"\x04")  # the end of the input
         text, _ = process.communicate()
         assert process.returncode == 0
@@ -312,6 +312,6 @@ def test_a_terminal_that_takes_nothing_can_be_left(place: Place) -> None:
         )
         terminal.see("GREEN")
         terminal.type("go\r")
-        assert steps.went_on.wait(60)
+        assert steps.went_on.wait(PATIENCE)
         terminal.signal(signal.SIGTERM)
         assert os.waitpid(terminal.child.pid, 0)[1] == 130 << 8

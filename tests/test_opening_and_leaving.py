@@ -41,7 +41,7 @@ class Look:
     def __call__(self) -> Sequence[Entry]:
         self.looks += 1
         self.begun.set()
-        assert self.go.wait(20)
+        assert self.go.wait(100)
         result = self.results[self.looks - 1]
         if isinstance(result, Exception):
             raise result
@@ -58,7 +58,7 @@ def talk(tmp_path: Path) -> Conversation:
 async def interrupted(talk: Conversation, look: Look) -> None:
     """A turn that is cancelled while it looks."""
     turn = asyncio.ensure_future(talk.loop.turn("one"))
-    await asyncio.to_thread(look.begun.wait, 20)
+    await asyncio.to_thread(look.begun.wait, 100)
     turn.cancel()
     assert (await turn).status == "interrupted"
 
@@ -134,7 +134,7 @@ def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
         late.set()
         os.close(os.open(kept, os.O_WRONLY))
 
-    watchdog = threading.Timer(15, release)
+    watchdog = threading.Timer(100, release)
     watchdog.start()
 
     async def run() -> None:

@@ -90,7 +90,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
 
         def slow(log: Log) -> None:
             leaving.set()
-            go_on.wait(20)
+            go_on.wait(100)
             leave(log)
 
         loop.resumption.leave = slow  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from ctxagent.agent.record.catalogue import Catalogue
 from ctxagent.agent.record.private import copy_tree
 from ctxagent.agent.rules import parse_rule
 
-from .support.command import COMMAND, Place
+from .support.command import COMMAND, PATIENCE, Place
 from .support.screen import Terminal
 
 ROOT = Path(__file__).parent.parent
@@ -117,7 +117,7 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
 def _umask_0(place: Place, *arguments: str, env: dict[str, str]) -> int:
     done = subprocess.run(
         [*OPEN, *arguments], cwd=place.project, env=env, capture_output=True,
-        stdin=subprocess.DEVNULL, timeout=100,
+        stdin=subprocess.DEVNULL, timeout=PATIENCE,
     )  # fmt: skip
     return done.returncode
 

@@ -2,6 +2,7 @@
 of keys that come before."""
 
 import asyncio
+import math
 from pathlib import Path
 
 from ctxagent.agent.model.scripted import Step
@@ -13,7 +14,8 @@ from .support.screen import Terminal as Window
 from .support.seat import CTRL_C, ENTER, ESC, Desk, Glass, Seat, drive
 from .support.server import Say, Server
 
-HELD = 0.033  # seconds between two keys of one that is held
+REPEATS = 0.6  # seconds after which a key that is held repeats
+HELD = 0.033  # and then between two of them
 
 
 def touch(*names: str) -> Step:
@@ -25,19 +27,12 @@ def screen(seat: Seat) -> Terminal:
     return seat.repl.screen
 
 
-async def resizing(seat: Seat, done: asyncio.Event) -> None:
-    while not done.is_set():
-        screen(seat).resized()
-        await asyncio.sleep(0.01)
-
-
 def test_a_question_that_is_not_painted_cannot_be_answered(tmp_path: Path) -> None:
     desk, glass = Desk(tmp_path, touch("made"), Step(text="Ran.")), Glass()
 
     async def act(seat: Seat) -> None:
-        done = asyncio.Event()
+        screen(seat)._resized_at = math.inf  # its size changes and changes
         seat.say("go")
-        moving = asyncio.create_task(resizing(seat, done))
         await seat.until(lambda: screen(seat).asking)
         seat.press("y" + ENTER)
         await seat.until(lambda: screen(seat).reply.text == "y")
@@ -47,8 +42,7 @@ def test_a_question_that_is_not_painted_cannot_be_answered(tmp_path: Path) -> No
         assert screen(seat).instant == ""
         assert "wants to" not in glass.raw
         assert not (desk.cwd / "made").exists()
-        done.set()
-        await moving
+        screen(seat).resized()
         await seat.until("Bash wants to run")
         await seat.until("? y")
         await seat.until("enter: take it")
@@ -63,24 +57,39 @@ def test_a_key_that_is_held_answers_one_question(tmp_path: Path) -> None:
     names = ("one", "two", "three", "four")
     desk = Desk(tmp_path, touch(*names), Step(text="Over."))
 
+    now = 0.0
+
     async def act(seat: Seat) -> None:
+        nonlocal now
+
+        def later() -> bool:
+            nonlocal now
+            now += 0.1
+            return bool(screen(seat).instant)
+
+        screen(seat)._ready.clock = lambda: now
         seat.say("go")
-        await seat.keys()
+        await seat.until("touch one")
+        await seat.until(later)
         seat.press("y")
-        await asyncio.sleep(0.6)  # until it repeats
-        for _ in range(60):
+        await seat.until("touch two")
+        now += REPEATS
+        for count in range(1, 61):
             seat.press("y")
-            await asyncio.sleep(HELD)
+            await seat.until(lambda count=count: screen(seat).reply.text == count * "y")  # type: ignore[misc]
+            now += HELD
         await seat.until("? yyy")
         assert [path.name for path in desk.cwd.iterdir()] == ["one"]
         seat.press(ESC)
         await seat.until("? yyy", gone=True)
-        await seat.keys()
+        await seat.until(later)
         seat.press("y")
         await seat.until(lambda: (desk.cwd / "two").exists())
-        await seat.keys()
+        await seat.until("touch three")
+        await seat.until(later)
         seat.say("n enough")
-        await seat.keys()
+        await seat.until("touch four")
+        await seat.until(later)
         seat.press(CTRL_C)
         await seat.until("interrupted")
 
@@ -146,7 +155,7 @@ def test_a_terminal_that_takes_nothing_has_shown_nothing() -> None:
         assert not ready.seen
         assert not ready.by_key
         busy = False
-        await asyncio.wait_for(taken.wait(), 10)
+        await asyncio.wait_for(taken.wait(), 100)
         assert ready.seen
 
     asyncio.run(run())

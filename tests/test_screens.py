@@ -17,7 +17,7 @@ def told(picture: Path) -> str:
 
 
 def test_the_screens_are_what_is_shown(tmp_path: Path) -> None:
-    draw(tmp_path)
+    draw(tmp_path, DOCS / "screens")
     kept, drawn = (sorted(folder.glob("*.svg")) for folder in (DOCS / "screens", tmp_path))
     assert [path.name for path in kept] == [path.name for path in drawn]
     for old, new in zip(kept, drawn, strict=True):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .support.command import Place, running
+from .support.command import Place, gone, running
 from .support.screen import Terminal
 from .support.server import Say, Server
 
@@ -22,7 +23,8 @@ def place(tmp_path: Path) -> Place:
 def test_a_day_in_the_repl(place: Place) -> None:
     (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     change = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
-    long = ("Bash", {"command": "touch begun; echo under way; sleep 300.11"})
+    sleep = f"sleep 300.{secrets.randbelow(10**9)}"
+    long = ("Bash", {"command": f"touch begun; echo under way; {sleep}"})
     steps = [
         Say("I make a **file** first.", tools=[("Bash", {"command": "touch made && echo yes"})]),
         Say("Now the bug.", tools=[("Edit", change)]),
@@ -52,13 +54,11 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.see("sleep 300")
         terminal.keys()
         terminal.type("y")
-        terminal.see(
-            lambda text: (place.project / "begun").exists() and running("sleep 300.11") != []
-        )
-        pids = running("sleep 300.11")
+        terminal.see(lambda _: (place.project / "begun").exists() and running(sleep) != [])
+        pids = running(sleep)
         terminal.press("ctrl-c")
         terminal.see("nterrupted")
-        assert all(map(gone, pids))
+        assert gone(*pids)
         terminal.type("are you there?\r")
         terminal.see("I am still here.")
         terminal.type("/quit\r")
@@ -129,18 +129,11 @@ def working(place: Place, server: Server, *arguments: str) -> tuple[Terminal, li
     return terminal, [pid for words in SLEEPS for pid in running(words)]
 
 
-SLEEPS = ["sleep 300.22", "sleep 300.33"]
+SLEEPS = [f"sleep 300.{secrets.randbelow(10**9)}" for _ in range(2)]
 BUSY = [
     Say(tools=[("Bash", {"command": f"exec {SLEEPS[0]}", "run_in_background": True})]),
     Say(tools=[("Bash", {"command": SLEEPS[1]})]),
 ]
-
-
-def gone(pid: int) -> bool:
-    try:
-        return b") Z " in Path(f"/proc/{pid}/stat").read_bytes()
-    except FileNotFoundError:
-        return True
 
 
 def test_a_request_to_end_leaves_nothing_behind(place: Place) -> None:
@@ -148,7 +141,7 @@ def test_a_request_to_end_leaves_nothing_behind(place: Place) -> None:
         terminal, pids = working(place, server)
         terminal.signal(signal.SIGTERM)
         assert terminal.leave() == 130
-    assert all(map(gone, pids))
+    assert gone(*pids)
     assert place.entries()[-1]["status"] == "interrupted"
     assert "Go on with: ctxagent --resume" in terminal.text()
     assert "GREEN" not in terminal.text(), "the status line is left on the screen"
@@ -160,7 +153,7 @@ def test_a_closed_window_leaves_nothing_behind(place: Place, arguments: list[str
     with Server(BUSY) as server:
         terminal, pids = working(place, server, *arguments)
         terminal.hang_up()
-    assert all(map(gone, pids))
+    assert gone(*pids)
     assert place.entries()[-1]["status"] == "interrupted"
 
 

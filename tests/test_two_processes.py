@@ -22,7 +22,7 @@ from ctxagent.agent.record.entries import Session, User
 from ctxagent.agent.record.log import Log, read
 from ctxagent.agent.record.sessions import Project
 
-from .support.command import COMMAND, Place
+from .support.command import COMMAND, PATIENCE, Place
 from .support.disk import shimmed
 from .support.seat import ESC, Desk, Seat, drive
 from .support.server import Say, Server
@@ -252,12 +252,12 @@ def test_a_script_is_told_or_waits(tmp_path: Path) -> None:
             assert (shown.returncode, "words of before" in shown.stdout) == (0, True)
             with waiting(place, *go, env=env) as run:
                 run.send_signal(signal.SIGINT)
-                assert json.loads(run.communicate(timeout=60)[0])["status"] == "interrupted"
+                assert json.loads(run.communicate(timeout=PATIENCE)[0])["status"] == "interrupted"
             assert server.requests == []
             with waiting(place, *go, env=env) as run:
                 assert other.add("words of the other") == "added"
                 other.end()
-                result = json.loads(run.communicate(timeout=60)[0])
+                result = json.loads(run.communicate(timeout=PATIENCE)[0])
     assert (result["exit_code"], result["result"]) == (0, "It was my turn.")
     assert "words of the other" in str(server.requests[0]["messages"])
     assert server.rejected == []

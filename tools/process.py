@@ -173,7 +173,7 @@ class Process:
             self._drain()
             self._close()
             self._ignore()
-        await self.exited(1)  # an exit that takes longer hangs in the kernel: nothing helps
+        await self.exited(5)  # an exit that takes longer hangs in the kernel: nothing helps
 
     def _kill(self) -> None:
         """Several rounds, as what forks may have forked in between; a limit, as a process of

@@ -73,6 +73,7 @@ class Headless:
         self._heard = True
         self._subagents = Subagents()
         self._told = False  # the result is written, and nothing may come after it
+        self.ended: int | None = None  # with this exit code, which is that of the result
 
     def emit(self, event: Event) -> None:
         if self.format == "stream-json" and self._heard and not self._told:
@@ -163,7 +164,7 @@ class Headless:
         return await when_free(again)
 
     def _finish(self, finished: TurnFinished) -> int:
-        code = exit_code(finished)
+        self.ended = code = exit_code(finished)
         if self.format != "text":
             self._result(finished.status, code, finished.text, finished.error)
             return code

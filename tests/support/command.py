@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
+PATIENCE = 400.0  # seconds, a bound for what never ends; nothing is measured with it
+SOON = 30.0  # the same for what was killed: shorter than anything here would run by itself
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Place:
             env=env or self.environ(),
             text=True,
             capture_output=True,
-            timeout=100,
+            timeout=PATIENCE,
             **({"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}),
         )
 
@@ -77,3 +80,26 @@ def running(words: str) -> list[int]:
         if words.encode() in line.replace(b"\0", b" "):
             found.append(int(path.parent.name))
     return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: neither gone, nor dead and waiting for somebody to collect it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def gone(*pids: int) -> bool:
+    """Whether these processes end: what was killed goes as soon as the machine has time for it."""
+    return comes(lambda: not any(map(alive, pids)))
+
+
+def comes(what: Callable[[], bool], seconds: float = SOON) -> bool:
+    """Whether something comes to be so."""
+    until = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True

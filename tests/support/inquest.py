@@ -30,7 +30,7 @@ TEMPORARY = ("*.part", "*.new", "*.tmp", "worktree.index.*")
 ONE_AT_MOST = re.compile(
     r"((summary|files)\.md|resume\.(json|stat)|\d+\.json|\d{8}-\d{6}-[0-9a-f]{6})\.part"
 )
-LETS_GO = 10.0  # seconds in which what a kill has cut short lets go, however busy the machine is
+LETS_GO = 60.0  # seconds in which what a kill has cut short lets go, however busy the machine is
 MUST_BE_0 = {  # what `Figures.wrong` counts, in words
     "lost": "entries lost",
     "twice": "calls run twice",

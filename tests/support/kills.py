@@ -32,7 +32,7 @@ from .inquest import Inquest
 from .screen import Terminal
 from .server import Body, Server, Step
 
-LONGEST = 60.0  # seconds that a run may take to come to where it is to be killed
+LONGEST = 200.0  # seconds that a run may take to come to where it is to be killed
 WINDOW = 32_000
 STEP = 0.002  # seconds between two looks at what is waited for
 LONG = 1_200_000  # bytes of log, from which on a resume does not begin at its beginning

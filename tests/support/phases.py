@@ -13,7 +13,7 @@ from .server import Fail, Say, Server, Step
 
 AGAIN = "are you there?"  # what is asked after an interrupt
 HERE = "I am here."  # and answered
-STUBBORN = "trap '' TERM INT HUP; echo $$ >> {pids}; echo at it; while :; do sleep 61; done"
+STUBBORN = "trap '' TERM INT HUP; echo $$ >> {pids}; echo at it; while :; do sleep 301; done"
 
 
 def _asked(body: Mapping[str, Any]) -> str:
@@ -47,7 +47,7 @@ def task(number: int) -> tuple[str, dict[str, Any]]:
 def hook(place: Place) -> Mapping[str, str]:
     """A user's file of settings whose hook takes long."""
     path = place.root / "home" / "agentrc"
-    path.write_text('[hooks]\nbefore_compact = ["echo $$ >> pids; sleep 61"]\n')
+    path.write_text('[hooks]\nbefore_compact = ["echo $$ >> pids; sleep 301"]\n')
     return {"CTXAGENT_CONFIG": str(path)}
 
 
@@ -73,7 +73,7 @@ PHASES: dict[str, Phase] = {
         kept="I call",
     ),
     "tool": Phase(
-        (Say("Now.", tools=[bash("echo $$ >> {pids}; echo at it; sleep 61")]),),
+        (Say("Now.", tools=[bash("echo $$ >> {pids}; echo at it; sleep 301")]),),
         "at it", processes=1, kept="Now.",
     ),
     "tool that ignores": Phase((Say(tools=[bash(STUBBORN)]),), "at it", processes=1),
@@ -105,7 +105,7 @@ PHASES: dict[str, Phase] = {
     ),
     "import": Phase((Say(fault="mute"),), "waiting for the model", prepare=gate),
     "a command of the person": Phase(
-        (Say(fault="mute"),), "at it", words=("!echo $$ >> pids; echo at it; sleep 61",),
+        (Say(fault="mute"),), "at it", words=("!echo $$ >> pids; echo at it; sleep 301",),
         processes=1,
     ),
 }  # fmt: skip
@@ -154,10 +154,3 @@ def reach(phase: Phase, place: Place, server: Server) -> Reached:
 
 def _numbers(path: Path) -> list[int]:
     return [int(word) for word in path.read_text().split()] if path.exists() else []
-
-
-def gone(pid: int) -> bool:
-    try:
-        return b") Z " in Path(f"/proc/{pid}/stat").read_bytes()
-    except FileNotFoundError:
-        return True

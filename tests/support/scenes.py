@@ -32,6 +32,7 @@ from .server import Say, Server
 
 MODEL = "claude-sonnet-5-5"
 STILL = 0.8  # seconds without a change after which a screen is at rest
+LATE = 20.0  # seconds for which one that differs is looked at again
 
 _TIME = r"(?:\d+ min )?\d+(?:\.\d)? s"
 SAME = (
@@ -388,13 +389,20 @@ def _fill(log: Log) -> None:
     log.append(_reply({"type": "text", "text": text}, usage=usage))
 
 
-def draw(folder: Path) -> None:
-    """Write the pictures of all scenes into a folder."""
+def draw(folder: Path, kept: Path | None = None) -> None:
+    """Write the pictures of all scenes into a folder. A screen that is at rest and not yet as in
+    `kept` gets time to become so: on a busy machine a program may pause for long."""
 
     def take(name: str, terminal: Filmed, palette: Palette) -> None:
         title = f"ctxagent: {name}. The replies of the model are scripted."
-        picture = terminal.settle().svg(palette, title=title)
-        (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
+        file = f"{name}.svg"
+        wanted = (kept / file).read_text() if kept and (kept / file).exists() else None
+        until = time.monotonic() + LATE
+        while True:
+            picture = terminal.settle().svg(palette, title=title)
+            if wanted in (None, picture) or time.monotonic() > until:
+                break
+        (folder / file).write_text(picture, encoding="utf-8")
 
     def play(scene: Callable[[Stage, Take], None]) -> None:
         with stage() as it:

@@ -3,6 +3,7 @@
 import termios
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyte
 
 from .command import COMMAND
 
-SECONDS = 30.0  # a bound for what never comes; nothing is measured with it
+SECONDS = 120.0  # a bound for what never comes; nothing is measured with it
 KEYS = {
     "enter": "\r", "esc": "\x1b", "ctrl-c": "\x03", "ctrl-d": "\x04", "ctrl-z": "\x1a",
 }  # fmt: skip
@@ -118,13 +119,16 @@ class Terminal:
         self.child.wait()
 
     def leave(self) -> int:
-        """Wait for the program to end; its exit code."""
-        while self.child.isalive():
-            try:
-                data = self.child.read_nonblocking(65_536, timeout=SECONDS)
-            except pexpect.EOF:
-                break
-            self.raw += data
+        """Hear the program out, and wait for it to end; its exit code."""
+        until = time.monotonic() + SECONDS
+        with suppress(pexpect.EOF):
+            while True:
+                assert time.monotonic() < until, f"it does not end\n{self.text()}"
+                with suppress(pexpect.TIMEOUT):
+                    self.raw += self.child.read_nonblocking(65_536, timeout=0.2)
+        while self.child.isalive():  # it lets go of the terminal a moment before
+            assert time.monotonic() < until, f"it does not end\n{self.text()}"
+            time.sleep(0.01)
         self.left = self.modes()
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -1)

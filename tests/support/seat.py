@@ -45,7 +45,7 @@ ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\x1b[A",
 )
 KEEP_LITTLE = replace(DEFAULT, keep_tokens=0, keep_messages=1)
-DEADLINE = 20.0  # seconds that a test waits for something to appear before it fails
+DEADLINE = 120.0  # seconds that a test waits for something to appear before it fails
 
 
 class Glass(io.StringIO):

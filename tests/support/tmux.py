@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .command import COMMAND
 
-SECONDS = 30.0  # a bound for what never comes; nothing is measured with it
+SECONDS = 120.0  # a bound for what never comes; nothing is measured with it
 PAUSE = 0.02  # between two looks
 KEYS = {
     "enter": "Enter", "esc": "Escape", "ctrl-c": "C-c", "ctrl-d": "C-d", "ctrl-z": "C-z",
@@ -63,8 +63,21 @@ class Pane:
             time.sleep(PAUSE)
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
-    def still(self) -> str:
-        """The whole text, once it has been the same for a second."""
+    def still(self, holds: Callable[[str], None] = lambda text: None) -> str:
+        """The whole text, once it has been the same for a second and `holds` has nothing against
+        it. A busy machine may leave the program without its turn for longer than that."""
+        until = time.monotonic() + SECONDS
+        while True:
+            text = self._unchanged()
+            try:
+                holds(text)
+            except AssertionError:
+                if time.monotonic() >= until:
+                    raise
+            else:
+                return text
+
+    def _unchanged(self) -> str:
         text, since = self.text(), time.monotonic()
         while time.monotonic() - since < 1.0:
             time.sleep(PAUSE)

@@ -8,11 +8,12 @@ history, never the words; that is told once.
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prompt_toolkit.application.current import get_app
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 
 from ...errors import CtxagentError
@@ -84,6 +85,20 @@ class ProjectHistory(FileHistory):
         return len(newest)
 
 
+class ReadOnce(ThreadedHistory):
+    """Read in the background, and from then on there at once: a key that comes right after a line
+    was sent finds that line."""
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        if self._loaded:
+            for words in list(self._loaded_strings):
+                yield words
+            return
+        async for words in super().load():
+            yield words
+        get_app().invalidate()  # a search may have begun without it
+
+
 def history_of(path: Path | None, pasted: Pasted, tell: Callable[[CtxagentError], None]) -> History:
     """The history in a file, read in the background; without one, that of this run."""
-    return ThreadedHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()
+    return ReadOnce(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()

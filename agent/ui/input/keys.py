@@ -101,6 +101,7 @@ def _typing_keys(editor: Editor) -> KeyBindings:
         elif words.text.strip():
             editor.host.submit(editor.pasted.unfold(words.text))
             words.reset(append_to_history=not words.text[0].isspace())
+            words.load_history_if_not_yet_loaded()  # or only the next paint would
 
     @keys.add("escape", "enter", filter=typing)
     @keys.add("c-j", filter=typing)

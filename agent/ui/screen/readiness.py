@@ -16,6 +16,7 @@ class Readiness:
     when keys begin to answer."""
 
     def __init__(self, busy: Callable[[], bool], changed: Callable[[], None]) -> None:
+        self.clock = time.monotonic
         self._busy = busy
         self._changed = changed
         self._follows = False
@@ -29,7 +30,7 @@ class Readiness:
     def seen(self) -> bool:
         """Whether the question has been on the terminal, so that it can be answered at all."""
         if self._painted and self._seen_at is None and not self._busy():
-            self._seen_at = time.monotonic()
+            self._seen_at = self.clock()
         return self._seen_at is not None
 
     def ask(self, *, follows: bool) -> None:
@@ -51,7 +52,7 @@ class Readiness:
             self._look()
 
     def pressed(self) -> None:
-        self._pressed_at = time.monotonic()
+        self._pressed_at = self.clock()
         if self._painted and not self._follows:
             self.by_key = False
             if self._timer is None:
@@ -72,4 +73,4 @@ class Readiness:
             return AGAIN
         if self._follows:
             return 0
-        return max(self._seen_at + SEEN, self._pressed_at + STILL) - time.monotonic()
+        return max(self._seen_at + SEEN, self._pressed_at + STILL) - self.clock()

@@ -33,6 +33,13 @@ def heard(act: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]
             loop.remove_signal_handler(number)
 
 
+def ignored() -> None:
+    """From here on nothing interrupts: the process has done its work and only ends."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, *ENDINGS):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def stop() -> None:
     """Stop the process group, as Ctrl-Z does in a shell, until the shell lets it go on. Where no
     shell could, nothing happens, as the kernel has it."""
