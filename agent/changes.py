@@ -60,6 +60,7 @@ class Watch:
     _since: int = 0  # of the edits of all, those before the base
     _found: list[dict[str, Any]] = field(default_factory=list)  # not yet in any result
     _busy: bool = False
+    moment: float = HURRY
 
     async def before(self, tool: Tool[Any], params: Params) -> Token | None:
         """To be called before a call runs, and its answer given to `after`."""
@@ -100,7 +101,7 @@ class Watch:
             return {}
         self._busy = True
         try:
-            async with asyncio.timeout(HURRY if hurry else None):
+            async with asyncio.timeout(self.moment if hurry else None):
                 return await self._difference(token)
         except TimeoutError:
             return {}

@@ -98,13 +98,16 @@ class MicrocompactSettings:
 
     when: Annotated[
         Clearing,
-        Key(one_of(Clearing), 'When old tool results are cleared. "auto": as the preset says.'),
+        Key(
+            one_of(Clearing),
+            "When old results are cleared: by the preset, at each call, from a level on, never.",
+        ),
     ] = "auto"
     from_: Annotated[
         Threshold,
         Key(
             or_preset(optional("off", THRESHOLD)),
-            'From here on they are cleared even if it does not pay yet. "off": at no size.',
+            'That level, in ctx-001, anchored, and where "when" is "from". "off": at no size.',
         ),
     ] = "preset"
     keep: Annotated[
@@ -127,7 +130,7 @@ class TruncateSettings:
         Threshold,
         Key(
             or_preset(optional("off", THRESHOLD)),
-            'From here on, old edits that are on disk are cut to a summary. "off": never.',
+            'From here on, inputs of old edits that are on disk may be cut short. "off": never.',
         ),
     ] = "preset"
 
