@@ -14,6 +14,7 @@ from ctxagent.agent.context.wire import wire
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop import Loop
+from ctxagent.agent.model.body import body
 from ctxagent.agent.model.scripted import Step
 from ctxagent.agent.record.entries import Assistant, Pin, Summary, Unpin
 from ctxagent.agent.ui import commands
@@ -366,7 +367,8 @@ def record(intent: str) -> str:
 
 
 def request_of(talk: Conversation) -> object:
-    return wire(talk.loop.view, model="scripted", max_tokens=1_000, effort=None)
+    """What would be sent."""
+    return body(wire(talk.loop.view, model="scripted", max_tokens=1_000, effort=None))
 
 
 @pytest.mark.parametrize(

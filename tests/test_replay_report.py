@@ -108,7 +108,9 @@ def test_the_table_has_every_run_and_ends_with_the_sum() -> None:
     )
     rule = next(n for n, line in enumerate(rows) if set(line) == {"="})
     assert rule == 4 * 3
-    assert [line.split()[0] for line in rows[:rule:3]] == [row[0].name for row in compared.runs]
+    assert [line.split()[0] for line in rows[:rule:3]] == [
+        row[0].name.removesuffix(".jsonl") for row in compared.runs
+    ]
     total = [line.removeprefix("SUM").split() for line in rows[rule + 1 : rule + 4]]
     for values, each in zip(total, summed(compared), strict=True):
         assert values[0] == each.label
@@ -308,7 +310,7 @@ def test_odd_runs_have_a_page() -> None:
 
 
 def test_sums_of_nothing_are_told() -> None:
-    empty = Figures("a", Sums(), 0, 0, 0, None)
+    empty = Figures("a", Sums(), 0, 0, None)
     assert empty.sums.mean == 0
     assert percent(empty.sums.cached) == "-"
 

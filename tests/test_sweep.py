@@ -80,6 +80,23 @@ def test_what_means_the_same_is_tried_once_and_needs_no_line() -> None:
     assert dict(found.best.values) == {"a.x": "4"}
 
 
+def test_a_session_that_ends_early_is_no_saving() -> None:
+    def evaluate(values: Mapping[str, str]) -> Sums:
+        small = values.get("a.x") == "1"
+        return Sums(dollars=1 if small else 9, stopped=int(small), recovered=Share(9, 9))
+
+    found = sweep([Axis("a.x", ("1", "2"))], evaluate, 0.5, written_so)
+    assert found.best is found.now
+    assert [tried.within for tried in found.tried] == [True, False, True]
+
+
+def test_without_a_bound_no_more_is_missed_than_now() -> None:
+    found = sweep(AXES, Bowl(), None, written_so)
+    assert found.best is not None
+    assert dict(found.best.values) == {"a.x": "4", "b.y": "2"}
+    assert found.now.within
+
+
 def test_a_wide_bound_lets_more_be_missed() -> None:
     found = sweep(AXES, Bowl(), 0.5, written_so)
     assert found.best is not None

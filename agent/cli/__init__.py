@@ -133,14 +133,16 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> None:
 
     def run() -> int:
         from ..demo import play, play_in
+        from ..record.lock import make_private
 
         if keep is None:
             return play(fast=fast)
+        if keep.exists() or keep.is_symlink():
+            raise UsageError(f"{keep} is there already", hint="Name a directory that is not.")
         try:
-            keep.mkdir(parents=True)
+            make_private(keep)
         except OSError as error:
-            told = f"cannot make the directory {keep}: {error.strerror}"
-            raise UsageError(told, hint="Name one that is not there yet.") from error
+            raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
         code = play_in(keep.resolve(), fast=fast)
         for path in (keep / "state").glob("projects/*/sessions/*/log.jsonl"):
             say(f"What was recorded: ctxagent replay --context-window 20000 {path}", err=True)

@@ -54,10 +54,8 @@ NARROWEST, WIDEST = 80, 160  # cells of a table
 @click.option(
     "--bound",
     type=click.FloatRange(0, 100),
-    default=1.0,
-    show_default=True,
     metavar="PERCENT",
-    help="Of all results, those that --sweep may have needed after they were gone.",
+    help="Of all results, those that --sweep may have missed; without it, no more than now.",
 )
 @click.option("--model", metavar="ID", help="Whose prices and window count.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
@@ -176,8 +174,10 @@ def _check_place(out: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    from ..record.private import write
+
     try:
-        path.write_text(text, encoding="utf-8")
+        write(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise CtxagentError(
             f"cannot write the report {path}: {error.strerror}", hint="Give another --report."

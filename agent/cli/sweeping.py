@@ -37,11 +37,12 @@ def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str
         def policy(values: Mapping[str, str]) -> "Policy":
             return columns.changed(values).policy
 
-        found = sweep(axes, evaluate, given["bound"] / 100, policy, progress.name)
+        bound = None if given["bound"] is None else given["bound"] / 100
+        found = sweep(axes, evaluate, bound, policy, progress.name)
     if given["as_json"]:
         say(json.dumps(_document(found, loaded), ensure_ascii=False))
     else:
-        _tell(found, given["bound"] / 100, len(loaded.recordings))
+        _tell(found, found.now.missed if bound is None else bound, len(loaded.recordings))
     return 0
 
 
@@ -56,7 +57,7 @@ def _check(axis: "Axis", columns: Columns) -> None:
 
 def _document(found: "Found", loaded: Loaded) -> dict[str, Any]:
     """The document of a sweep: `now` and `tried` as {"settings", "dollars", "missed", "results",
-    "summaries", "edits", "within"}, `best` the place of one among `tried`, null where
+    "summaries", "edits", "stopped", "within"}, `best` the place of one among `tried`, null where
     none keeps to the bound, and `agentrc` the lines for it."""
 
     def row(tried: "Tried") -> dict[str, Any]:
@@ -68,6 +69,7 @@ def _document(found: "Found", loaded: Loaded) -> dict[str, Any]:
             "results": sums.recovered.whole,
             "summaries": sums.summaries,
             "edits": sums.edits,
+            "stopped": sums.stopped,
             "within": tried.within,
         }
 
@@ -85,7 +87,8 @@ def _tell(found: "Found", bound: float, sessions: int) -> None:
     for tried in sorted(found.tried, key=lambda tried: tried.sums.dollars):
         mark = "*" if tried is found.best else " " if tried.within else "-"
         what = ", ".join(f"{key}={value}" for key, value in tried.values) or "as it is"
-        say(f"{mark} ${tried.sums.dollars:9.2f}  missed {tried.missed:6.2%}  {what}")
+        ended = f"  ({tried.sums.stopped} not played to the end)" if tried.sums.stopped else ""
+        say(f"{mark} ${tried.sums.dollars:9.2f}  missed {tried.missed:6.2%}  {what}{ended}")
     over = f"{sessions} session{'s' * (sessions > 1)}"
     if found.best is None:
         least = min(found.tried, key=lambda tried: tried.missed)
@@ -96,7 +99,7 @@ def _tell(found: "Found", bound: float, sessions: int) -> None:
         return
     saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
     told = "nothing tried is cheaper" if found.best is found.now else _worth(found, saved)
-    say(f"\n{told}, over {over}. *: the best; -: missed more than {bound:.2%} of all results.")
+    say(f"\n{told}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early.")
     if found.best.values:
         say(f"For .agentrc:\n\n{_lines(found)}")
 

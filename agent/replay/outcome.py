@@ -89,8 +89,9 @@ class Sums:
     """What a table has of one run or of several: tokens, dollars and counts. `peak` is the largest
     prompt; `edits` are masks, each an edit of history, `stubs` the results and inputs they took;
     `missed` the results that were needed after they were gone, `missed_usd` what that costs, in
-    `dollars` already. `paths` and `errors` are those of the session that the last context still
-    has, `recovered` the results whose text comes back byte for byte by its ref."""
+    `dollars` already; `stopped` the sessions that were not played to their end. `paths` and
+    `errors` are those of the session that the last context still has, `recovered` the results whose
+    text comes back byte for byte by its ref."""
 
     calls: int = 0
     peak: int = 0
@@ -105,6 +106,7 @@ class Sums:
     summaries: int = 0
     missed: int = 0
     missed_usd: float = 0.0
+    stopped: int = 0
     paths: Share = Share()
     errors: Share = Share()
     recovered: Share = Share()
@@ -133,6 +135,7 @@ class Sums:
             self.summaries + other.summaries,
             self.missed + other.missed,
             self.missed_usd + other.missed_usd,
+            self.stopped + other.stopped,
             self.paths + other.paths,
             self.errors + other.errors,
             self.recovered + other.recovered,
@@ -178,6 +181,7 @@ class Run:
             summaries=len(self.acts) - len(masks),
             missed=len(self.needs),
             missed_usd=sum(need.dollars for need in self.needs),
+            stopped=int(bool(self.stopped)),
             paths=self.paths,
             errors=self.errors,
             recovered=self.recovered,

@@ -6,7 +6,6 @@ time; all that they write is in one folder, which is gone in the end, however th
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
@@ -91,19 +90,20 @@ class _Plays:
         process = context.Process(target=self._serve, args=(there,), daemon=True)
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # it is killed from here
         try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-        there.close()
-        try:
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+            there.close()
             yield here
         finally:
-            process.kill()
-            process.join()
+            if process.pid is not None:
+                process.kill()
+                process.join()
             here.close()
 
     def _serve(self, pipe: Connection) -> None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # an interrupt is no news from here
         while True:
             try:
                 number = pipe.recv()

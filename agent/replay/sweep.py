@@ -30,7 +30,7 @@ class Axis:
 @dataclass(frozen=True, slots=True)
 class Tried:
     """Settings that were tried, by key, and what they came to. `within` says that they keep to the
-    bound."""
+    bound, and that no session ended early which goes on as things stand."""
 
     values: tuple[tuple[str, str], ...]
     sums: Sums
@@ -39,7 +39,7 @@ class Tried:
     @property
     def missed(self) -> float:
         """Results that were needed after they were gone, as a share of all."""
-        return self.sums.missed / max(1, self.sums.recovered.whole)
+        return _missed(self.sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,14 @@ def _spread(text: str, low: str, high: str, count: str | None) -> list[str]:
 def sweep(
     axes: Sequence[Axis],
     evaluate: Callable[[Mapping[str, str]], Sums],
-    bound: float,
+    bound: float | None,
     meant: Callable[[Mapping[str, str]], Hashable],
     tell: Callable[[Mapping[str, str]], None] = lambda values: None,
 ) -> Found:
     """Go through the axes. `evaluate` gives the sums over all sessions with these settings beside
-    those that stand, which is what {} means; `bound` is the share of results that may be missed.
-    Settings for which `meant` gives the same are the same, however they are written."""
+    those that stand, which is what {} means; `bound` is the share of results that may be missed,
+    None for no more than now. Settings for which `meant` gives the same are the same, however they
+    are written."""
     known: dict[Hashable, Tried] = {}
 
     def tried(values: Mapping[str, str]) -> Tried:
@@ -103,7 +104,10 @@ def sweep(
         if same not in known:
             tell(values)
             sums = evaluate(values)
-            known[same] = Tried(tuple(sorted(values.items())), sums, _within(sums, bound))
+            first = next((each.sums for each in known.values()), sums)
+            most = _missed(first) if bound is None else bound
+            within = sums.stopped <= first.stopped and _missed(sums) <= most
+            known[same] = Tried(tuple(sorted(values.items())), sums, within)
         return known[same]
 
     now = best = tried({})
@@ -119,15 +123,15 @@ def sweep(
     return Found(now, best if best.within else None, tuple(known.values()))
 
 
-def _within(sums: Sums, bound: float) -> bool:
-    return sums.missed <= bound * max(1, sums.recovered.whole)
+def _missed(sums: Sums) -> float:
+    return sums.missed / max(1, sums.recovered.whole)
 
 
 def _better(candidate: Tried, best: Tried) -> bool:
     if candidate.within != best.within:
         return candidate.within
     if not candidate.within:
-        return candidate.missed < best.missed
+        return (candidate.sums.stopped, candidate.missed) < (best.sums.stopped, best.missed)
     return candidate.sums.dollars < best.sums.dollars * (1 - WORTH)
 
 

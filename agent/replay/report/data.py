@@ -80,7 +80,7 @@ def _sums(each: Figures) -> Document:
         "paths": _pair(sums.paths),
         "errors": _pair(sums.errors),
         "recovered": _pair(sums.recovered),
-        "stopped": each.stopped,
+        "stopped": each.sums.stopped,
     }
 
 

@@ -126,7 +126,7 @@ def _value(value: str, place: int) -> Html:
 def _brief(each: Figures | None, place: int) -> Html:
     if each is None:
         return element("td", data_label=str(place))
-    mark = element("b", "!", title="not played to the end") if each.stopped else ""
+    mark = element("b", "!", title="not played to the end") if each.sums.stopped else ""
     cost = element("span", f"${dollars(each.sums.dollars)}", mark)
     rest = element("small", f"{relative(each.ratio)} · {tokens(each.sums.peak)}")
     return element("td", cost, " ", rest, data_label=str(place))

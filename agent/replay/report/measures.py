@@ -15,14 +15,12 @@ NOTHING = "-"  # where a figure has no meaning
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The sums of one setting, over one recording or several. `asked` and `used` split what was
-    missed; `ratio` is its dollars relative to the first setting; `stopped` counts the recordings
-    that were not played to their end."""
+    missed; `ratio` is its dollars relative to the first setting."""
 
     label: str
     sums: Sums
     asked: int
     used: int
-    stopped: int
     ratio: float | None
 
 
@@ -47,7 +45,6 @@ def figures(labels: Sequence[str], runs: Sequence[Run]) -> list[Figures]:
             sums[label],
             sum(need.how == "asked again" for run in under for need in run.needs),
             sum(need.how == "used" for run in under for need in run.needs),
-            sum(bool(run.stopped) for run in under),
             sums[label].dollars / first if first else None,
         )
         for label, under in found.items()
@@ -99,7 +96,7 @@ def _of(share: Share) -> str:
 COST = (
     Measure(
         "calls", "Calls of the model", "Those that write a summary are among them.",
-        lambda f: f"{f.sums.calls:,}{'!' if f.stopped else ''}",
+        lambda f: f"{f.sums.calls:,}{'!' if f.sums.stopped else ''}",
     ),
     Measure(
         "peak", "Largest context", "Tokens of the largest prompt.",
@@ -191,7 +188,11 @@ def price(comparison: Comparison) -> str:
     lost = best.recovered.whole - best.recovered.part
     again = f"{counted(best.missed, 'result')} needed when gone"
     said = f"Largest context {tokens(best.peak)}; {again}; {counted(lost, 'result')} lost."
-    told = [f"{counted(each.stopped, 'session')} of {each.label}" for each in sums if each.stopped]
+    told = [
+        f"{counted(each.sums.stopped, 'session')} of {each.label}"
+        for each in sums
+        if each.sums.stopped
+    ]
     return said + (f" Not played to the end: {', '.join(told)}." if told else "")
 
 
