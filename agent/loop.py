@@ -103,7 +103,7 @@ class Loop:
     denials: list[Denial] = field(default_factory=list)
     types: "Sequence[AgentType]" = ()  # of the subagents that it can start
     _opened: bool = False
-    _replied: float | None = None  # when the model did last, in this process
+    _called: float | None = None  # when the model was last asked, in this process
     _short: float = 1.0  # how much larger the server found the newest prompt than we did
 
     def __post_init__(self) -> None:
@@ -277,7 +277,8 @@ class Loop:
         return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
 
     def cold(self) -> bool:
-        return self._replied is None or time.time() - self._replied > CACHE_LIFE
+        asked = self._called or self.totals.replied_at
+        return asked is None or time.time() - asked > CACHE_LIFE
 
     def price(self, read: int, written: int) -> float | None:
         return cost(self.model.id, Usage(cache_read=read, output=written))
@@ -352,12 +353,12 @@ class Loop:
 
     async def _answered(self, request: Request, tell: Emit, purpose: str) -> Reply:
         """The reply to a request, recorded; cancelled, what there was of it."""
+        self._called = time.time()
         return await heard(self.model, request, tell, self._record_reply, purpose)
 
     def _record_reply(self, reply: Assistant) -> None:
         self.spending.pay(reply.cost_usd or 0.0)
         self.record(reply)
-        self._replied = time.time()
         if reply.purpose == "turn":
             self.emit(CallFinished(reply.usage, reply.cost_usd, reply.stop_reason))
 

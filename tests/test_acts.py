@@ -9,6 +9,7 @@ from ctxagent.agent.compaction import demote
 from ctxagent.agent.compaction.acts import (
     acts,
     describe,
+    last_acts,
     later_turn,
     marks,
     preserved,
@@ -255,3 +256,26 @@ def test_garbled_checks_count_for_nothing(probes: Any) -> None:
     found = measure([summary(6, probes=probes)])
     assert sum(rate.asked for _, rate in found.probes) == 0
     assert found.sections == found.recovery == Rate()
+
+
+@pytest.mark.parametrize(
+    ("log", "last"),
+    [
+        ([], []),
+        ([Revert(seq=5, target=4)], []),
+        ([mask(5, "truncate", 60, 50)], [4, 5]),
+        ([replace(mask(5, "truncate", 60, 50), trigger="HOOK-CTX-002: level")], [4, 5]),
+        ([replace(mask(5, "truncate", 60, 50), trigger="nothing else fits")], [5]),
+        ([End(seq=5, status="ok"), mask(6, "truncate", 60, 50)], [6]),
+        ([mask(6, "truncate", 60, 50)], [6]),  # what stood between is not known
+        ([mask(5, "truncate", 60, 50), Revert(seq=6, target=5)], [4]),
+        ([mask(5, "truncate", 60, 50), summary(6)], [6]),
+        ([mask(5, "truncate", 60, 50), summary(6), Revert(seq=7, target=6)], [4, 5]),
+    ],
+)
+def test_the_masks_of_one_pass_are_the_last_acts_together(
+    log: list[Entry], last: list[int]
+) -> None:
+    """One pass over results and inputs is undone as the one thing that a person saw."""
+    begun = [User(seq=3, at=AT, content="go"), mask(4, "microcompact", 90, 60)] if log else []
+    assert [act.seq for act in last_acts([*begun, *log])] == last

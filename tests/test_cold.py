@@ -2,6 +2,7 @@
 since everything is written anew anyway."""
 
 import asyncio
+import re
 from pathlib import Path
 
 from ctxagent.agent.model.scripted import Step
@@ -23,6 +24,12 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
     assert list(first.of(Mask)) == []
     asyncio.run(first.loop.close())
 
+    soon = Conversation(tmp_path / "p", [Step(text="Yes.")], tools=[Bash()])
+    assert not soon.loop.cold()
+    asyncio.run(soon.loop.close())
+
+    log = first.loop.log.path
+    log.write_text(re.sub(r'"at": "[^"]*"', '"at": "2026-01-01T00:00:00.000Z"', log.read_text()))
     second = Conversation(tmp_path / "p", [Step(text="Yes."), Step(text="Sure.")], tools=[Bash()])
     assert second.loop.cold()
     assert second.say("and?").status == "ok"

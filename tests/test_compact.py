@@ -1,8 +1,14 @@
 """`ctxagent compact`, as a person or a script runs it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.record.entries import Assistant, Mask, Revert, Session, ToolResult, User
+from ctxagent.agent.record.log import Log, read
+from ctxagent.agent.record.sessions import Project
 
 from .support.command import Place
 from .support.server import Fail, Say, Server
@@ -116,3 +122,38 @@ def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told
     assert done.returncode == code
     assert told in done.stderr
     assert done.stdout == ""
+
+
+def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    folder = Project(place.state, place.project).folder / "sessions" / "20260101-000000-abcd"
+    log = Log.create(folder / "log.jsonl")
+    log.append(Session(id=folder.name, cwd=str(place.project), version="0", model="claude-opus-4"))
+    log.append(User(content="go"))
+    uses = [
+        {"type": "tool_use", "id": "a", "name": "Bash", "input": {"command": "seq 9"}},
+        {"type": "tool_use", "id": "b", "name": "Write", "input": {"path": "f", "content": "long"}},
+    ]
+    log.append(Assistant(content=uses, usage={}, stop_reason="tool_use", model="m"))
+    for use in ("a", "b"):
+        log.append(ToolResult(tool_use_id=use, content="it is done"))
+    sizes = {"tokens_before": 90, "tokens_after": 80}
+    stub: dict[str, Any] = {"seq": 4, "tool_use_id": "a", "stub": "[cleared]"}
+    short: dict[str, Any] = {"seq": 3, "tool_use_id": "b", "input": {"path": "f"}}
+    log.append(Mask(layer="microcompact", targets=[stub], trigger="it pays", **sizes))
+    log.append(Mask(layer="truncate", targets=[short], trigger="HOOK-CTX-002: it pays", **sizes))
+    text = [{"type": "text", "text": "Done."}]
+    log.append(Assistant(content=text, usage={}, stop_reason="end_turn", model="m"))
+    log.append(User(content="and later"))
+    log.close()
+    done = place.run("compact", "--undo")
+    assert done.returncode == 0, done.stderr
+    assert "taken back: microcompact of 1 (it pays) and truncate of 1 (" in done.stdout
+    assert "a copy" in done.stdout
+    (copy,) = set(place.logs()) - {log.path}
+    entries = read(copy).entries
+    assert {e.target for e in entries if isinstance(e, Revert)} == {6, 7}
+    assert "and later" not in copy.read_text()
+    view = fold(entries)
+    assert not any(item.stubs for item in view.items)
+    assert view.calls["b"].input == uses[1]["input"]

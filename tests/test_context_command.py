@@ -7,17 +7,19 @@ import threading
 from collections.abc import AsyncGenerator, Iterator, Reversible, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.compaction.summarize import is_question
 from ctxagent.agent.context import tokens
-from ctxagent.agent.context.wire import Request
+from ctxagent.agent.context.wire import Request, messages
+from ctxagent.agent.errors import CompactionFailed
 from ctxagent.agent.events import Delta
 from ctxagent.agent.model.base import Reply
 from ctxagent.agent.model.scripted import ScriptedModel, Step
-from ctxagent.agent.record.entries import Agent, Assistant, Entry, Session, Usage
+from ctxagent.agent.record.entries import Agent, Assistant, Entry, Mask, Revert, Session, Usage
 from ctxagent.agent.record.log import Log
 from ctxagent.agent.ui import status
 from ctxagent.agent.ui.look import bar, render
@@ -182,6 +184,61 @@ def test_when_the_next_compaction_comes(tmp_path: Path) -> None:
     assert "it does not come by itself: /compact" in said("e", mode="off")
     assert "it does not come by itself" in said("f", summarize_at=None)
     assert "at 100 tokens (0%), which is reached" in said("g", summarize_at=100)
+
+
+def clearable(cwd: Path, policy: Policy) -> Conversation:
+    """A conversation with old results and inputs that would be cleared in a summary's place."""
+    calls = [
+        Step(tools=[("Bash", {"command": f"seq {n} 1900"}), ("Write", given)])
+        for n in range(6)
+        for given in [{"path": f"{n}.txt", "content": f"line {n}\n" * 600}]
+    ]
+    last = [Step(text="word " * 8_000), Step(text="On."), Step(text="And on.")]
+    talk = Conversation(cwd, [*calls, *last], policy=policy, window=80_000)
+    talk.say("write them all")
+    return talk
+
+
+def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -> None:
+    talk = clearable(tmp_path, replace(DEFAULT, prepare_at=0.55, summarize_at=0.6))
+    desk, before = CommandDesk(talk), talk.loop.measured().tokens
+    assert before > 0.6 * 80_000
+    shown = " ".join(desk.run("/context").split())
+    told = rf"{before:,} → about ([\d,]+) tokens · old results and inputs cleared, no summary"
+    found = re.search(f"next compaction: {told} it comes at 48,000 tokens", shown)
+    assert found is not None
+    assert "is reached, or before that when it pays" in shown
+    assert "is written" not in shown
+    assert re.search(rf"/compact: {before:,} → about [\d,]+ tokens · \d+ kept", shown)
+    assert re.search(f"by itself: {told}", " ".join(desk.run("/compact --dry-run").split()))
+
+    kept = messages(talk.loop.view.items)[:-1]  # without what stands for the next words
+    talk.say("go on")
+    results, inputs = talk.of(Mask)
+    assert results.trigger == "instead of a summary"
+    assert inputs.trigger == "HOOK-CTX-002: instead of a summary"
+    assert not any(call.purpose == "summary" for call in talk.of(Assistant))
+    freed = before - int(found[1].replace(",", ""))
+    assert results.tokens_before - inputs.tokens_after == pytest.approx(freed, rel=0.01)
+
+    said = desk.run("/uncompact")
+    assert f"microcompact of {len(results.targets)} (" in said
+    assert f"truncate of {len(inputs.targets)} (" in said
+    assert {revert.target for revert in talk.of(Revert)} == {results.seq, inputs.seq}
+    assert messages(talk.loop.view.items)[: len(kept)] == kept
+    with pytest.raises(CompactionFailed, match="no compaction"):
+        desk.run("/uncompact")
+
+
+@pytest.mark.parametrize("changes", [{"clear_keep": 5}, {"mode": "remind"}, {"clear_when": "off"}])
+def test_a_summary_is_foretold_where_clearing_does_not_take_its_place(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    policy = replace(DEFAULT, prepare_at=0.65, summarize_at=0.99, **changes)
+    desk = CommandDesk(clearable(tmp_path, policy))
+    shown = desk.run("/context") + desk.run("/compact --dry-run")
+    assert re.search(r"next compaction: [\d,]+ → about [\d,]+ tokens · \d+ kept", shown)
+    assert "cleared, no summary" not in " ".join(shown.split())
 
 
 def test_how_much_the_cache_gave(tmp_path: Path) -> None:

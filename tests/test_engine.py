@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction import summarize
-from ctxagent.agent.compaction.engine import last_act
+from ctxagent.agent.compaction.acts import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.compaction.summary import Document
 from ctxagent.agent.context import tokens
@@ -525,7 +525,7 @@ def test_what_was_taken_back_is_not_done_again(project: Path) -> None:
     talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
     cleared = {t["seq"] for m in talk.of(Mask) for t in m.targets}
     assert cleared
-    while any(isinstance(e, Mask) for e in [last_act(talk.entries())]):
+    while any(isinstance(act, Mask) for act in last_acts(talk.entries())):
         talk.loop.engine.uncompact(talk.entries())
     talk.say("again")
     again = {t["seq"] for m in talk.of(Mask)[-1:] for t in m.targets}

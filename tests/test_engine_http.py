@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.engine import last_act
+from ctxagent.agent.compaction.acts import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.wire import messages
@@ -135,7 +135,7 @@ def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) ->
             for _ in range(5):
                 await counted(talk)
                 talk.loop.engine.uncompact(talk.entries())
-            while not isinstance(last_act(talk.entries()), Summary):
+            while not isinstance(last_acts(talk.entries())[-1], Summary):
                 talk.loop.engine.uncompact(talk.entries())
             talk.loop.engine.uncompact(talk.entries())
             await counted(talk)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent import demo
-from ctxagent.agent.compaction.engine import last_act
+from ctxagent.agent.compaction.acts import last_acts
 from ctxagent.agent.compose import change_model, open_loop
 from ctxagent.agent.context.wire import Request
 from ctxagent.agent.errors import SessionError
@@ -184,7 +184,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
             await said(loop, "go on")
             await loop.engine.compact("Mind the número.")
             await said(loop, "more")
-            while not isinstance(last_act(loop.log.entries()), Summary):
+            while not isinstance(last_acts(loop.log.entries())[-1], Summary):
                 loop.engine.uncompact(loop.log.entries())
             loop.engine.uncompact(loop.log.entries())
             await said(loop, "and more")

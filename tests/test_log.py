@@ -323,3 +323,10 @@ def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     path = str(tmp_path / "s" / "log.jsonl")
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
     assert "cannot record the session" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("value", [None, [], "sha256", 7])
+def test_a_reply_is_read_whatever_is_said_of_its_request(value: object) -> None:
+    reply = replace(next(entry for entry in WHOLE if isinstance(entry, Assistant)), seq=3)
+    line = {**encode(replace(reply, request={"upto": 2})), "request": value}
+    assert decode(line) == replace(reply, request={})

@@ -310,7 +310,7 @@ def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room() -> No
     assert all(act.before > 0.9 * 32_000 and act.after <= 16_000 for act in instead)
     assert run.sums.summaries >= 1
     asked = sum(call.purpose == "summary" for call in run.priced)
-    assert asked <= 2 * run.sums.summaries + 1, "none is prepared where clearing will do"
+    assert asked <= 2 * (run.sums.summaries + 1), "none is prepared where clearing will do"
 
 
 def test_the_presets_of_the_documents_keep_to_their_levels() -> None:

@@ -182,7 +182,16 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
                          ("t", "Todo"), ("open", "Bash")]
     ]  # fmt: skip
     usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1}
-    more.append(Assistant(content=use, usage=usage, stop_reason=None, model="m", cost_usd=0.1))
+    more.append(
+        Assistant(
+            at="2026-01-01T00:00:00.000Z",
+            content=use,
+            usage=usage,
+            stop_reason=None,
+            model="m",
+            cost_usd=0.1,
+        )
+    )
     more.append(Session(id="s", cwd="/p", version="1", model="m", tools=[{"name": "Bash"}]))
     pytest_ran = "FAILED tests/test_a.py::test_{} - no\n1 failed in 0.1s"
     results: list[tuple[str, str, dict[str, Any], bool]] = [

@@ -73,6 +73,7 @@ def test_resizing_at_rest(place: Place, sizes: list[tuple[int, int]]) -> None:
         seen.type(
             "words that nobody sends and that are long enough to be wrapped in half the width"
         )
+        seen.still()
 
         def holds(text: str) -> None:
             whole(text, 12)
@@ -117,6 +118,7 @@ def test_resizing_with_a_question_open(place: Place) -> None:
         seen.see("GREEN")
         seen.type("go\r")
         seen.see("[y]es")
+        seen.still()
 
         def holds(text: str) -> None:
             whole(text, 3)
@@ -140,6 +142,7 @@ def test_resizing_with_the_menu_open(place: Place) -> None:
         seen.see(" out · ")
         seen.type("/co")
         seen.see("/compact")
+        seen.still()
 
         def holds(text: str) -> None:
             whole(text, 12)

@@ -417,7 +417,13 @@ def test_a_pause_lets_the_reply_stand_last() -> None:
     assert sent[-1][0]["text"] == "Hold on"
 
 
-def test_the_breakpoints_stand_at_settled_places() -> None:
+@pytest.mark.parametrize(
+    ("settled", "place"),
+    [(3, 0), (4, 1), (5, 2), (6, 3), (7, 4), (8, 5), (10, 7), (99, None)],
+    ids=lambda value: str(value),
+)
+def test_the_breakpoints_stand_at_settled_places(settled: int, place: int | None) -> None:
+    """Before a reply, its question; before a result, the call, since others may stand with it."""
     log: list[Entry] = [
         Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS),
         User(content="Go."),
@@ -425,14 +431,25 @@ def test_the_breakpoints_stand_at_settled_places() -> None:
     for n in range(4):
         log += [_said([_use(f"c{n}")]), _done(f"c{n}")]
     numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
-    sent = request(numbered, settled=5)
+    sent = request(numbered, settled=settled)
     marked = [
         place
         for place, message in enumerate(sent["messages"])
         if any("cache_control" in block for block in message["content"])
     ]
     assert "cache_control" in sent["system"][0]
-    assert marked == [2, 6, 8]
+    assert marked == sorted({6, 8} | ({place} if place is not None else set()))
+
+
+def test_results_of_one_message_settle_with_its_calls() -> None:
+    log: list[Entry] = [
+        User(content="Go."), _said([_use("a"), _use("b")]), _done("a"), _done("b"),
+        User(content="?"),
+    ]  # fmt: skip
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    for settled in (3, 4, 5):
+        marked = request(numbered, settled=settled)["messages"][1]["content"]
+        assert "cache_control" in marked[-1]
 
 
 def nested(levels: int, inner: Any, wrap: Any) -> Any:

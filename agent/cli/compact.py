@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..launch import Choice, Launch
     from ..loop import Loop
-    from ..record.entries import Mask, Summary
 
 
 @click.command()
@@ -65,7 +64,7 @@ async def _preview(launch: "Launch", choice: "Choice") -> int:
 
     async with _opened(launch, choice) as loop:
         await _learn_window(loop, launch)
-        say(report.preview(loop.engine.preview()))
+        say(report.preview(loop.engine.preview(), instead=loop.engine.instead()))
     return 0
 
 
@@ -84,31 +83,30 @@ async def _apply(launch: "Launch", choice: "Choice", instructions: str, examine:
 
 async def _undo(options: dict[str, Any], launch: "Launch", choice: "Choice") -> int:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
-    from ..compaction.acts import later_turn
-    from ..compaction.engine import last_act
+    from ..compaction.acts import last_acts, later_turn
     from ..launch import Choice
 
     async with _opened(launch, choice) as loop:
         entries = loop.log.entries()
-        last = last_act(entries)
-        if last is None:
+        last = last_acts(entries)
+        if not last:
             raise CompactionFailed("there is no compaction to take back")
-        if not later_turn(entries, last.seq):
-            _take_back(loop, last)
+        if not later_turn(entries, last[-1].seq):
+            _take_back(loop)
             return 0
-        copy = project_of(options).fork(loop.log.path, last.seq).parent.name
+        copy = project_of(options).fork(loop.log.path, last[-1].seq).parent.name
     async with _opened(launch, Choice(id=copy)) as loop:
-        _take_back(loop, last)
+        _take_back(loop)
         say("Turns followed it, so this is a copy that ends where it was.")
     return 0
 
 
-def _take_back(loop: "Loop", last: "Mask | Summary") -> None:
+def _take_back(loop: "Loop") -> None:
     from ..compaction.acts import describe
 
-    loop.engine.uncompact(loop.log.entries())
+    last = loop.engine.uncompact(loop.log.entries())
     tokens = loop.measured().tokens
-    say(f"taken back: {describe(last)}; the context holds {tokens:,} tokens again")
+    say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
     say(f"Go on with: ctxagent --resume {loop.log.path.parent.name}")
 
 

@@ -22,20 +22,32 @@ OWN = "ctxagent"  # the format of our own logs
 
 @dataclass(slots=True)
 class Loaded:
-    """The recordings; why files were skipped, by name; and whether the requests of our own sessions
+    """The recordings; why files were skipped, by path; and whether the requests of our own sessions
     can be made again: None where none of them is ours."""
 
     recordings: "list[Recording]" = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     checked: "Faithful | None" = None
 
-    def tell_skipped(self, *, unnamed: bool) -> None:
+    def tell_left_out(self, *, unnamed: bool) -> None:
         if self.skipped and unnamed:
             files = f"{len(self.skipped)} file{'s' * (len(self.skipped) > 1)}"
             say(f"skipped: {files}; without --unnamed it is said which, and why", err=True)
             return
         for why in self.skipped.values():
             say(f"skipped: {clean(why)}", err=True)
+        for name, notes in self.notes().items():
+            say(f"note: {clean(name)}: {clean('; '.join(notes))}", err=True)
+
+    def notes(self) -> dict[str, list[str]]:
+        """What of each recording was left out, by its name."""
+        found: dict[str, list[str]] = {}
+        for each in self.recordings:
+            rows = [f"{each.skipped:,} lines or items could not be read"] * (each.skipped > 0)
+            rows += [f"{each.orphans:,} results have no call"] * (each.orphans > 0)
+            if rows := [*rows, *each.notes]:
+                found[each.name] = rows
+        return found
 
     def requests(self, *, unnamed: bool) -> dict[str, Any]:
         """Of our own sessions, for programs: how many requests are equal and so on, and the first
@@ -83,8 +95,8 @@ def load_all(options: dict[str, Any], files: Sequence[str], *, unnamed: bool = F
             read.append((path, recording))
             if _is_own(path, recording):
                 _check(found, path)
-    found.tell_skipped(unnamed=unnamed)
     found.recordings = _told_apart(read)
+    found.tell_left_out(unnamed=unnamed)
     if not found.recordings:
         raise UsageError("no recorded session is left", hint="Name files of one, or a session's id")
     return found

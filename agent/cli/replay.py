@@ -136,7 +136,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         if given["as_json"]:
             told = {**document(comparison), "requests": loaded.requests(unnamed=hidden)}
             if not hidden:
-                told["skipped"] = loaded.skipped
+                told |= {"skipped": loaded.skipped, "notes": loaded.notes()}
             say(json.dumps(told, ensure_ascii=False))
         else:
             _show(comparison, options)

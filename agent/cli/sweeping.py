@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..replay.outcome import Sums
     from ..replay.sweep import Axis, Found, Tried
 
+UNSEEN = "a replay cannot see what the model would have looked up: take less than is offered here"
+
 
 def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str, Any]) -> int:
     """Try, and tell what was found. Raises UsageError, before anything is played, for values that
@@ -80,6 +82,7 @@ def _document(found: "Found", loaded: Loaded) -> dict[str, Any]:
         "best": None if found.best is None else found.tried.index(found.best),
         "agentrc": _lines(found),
         "skipped": loaded.skipped,
+        "notes": loaded.notes(),
     }
 
 
@@ -100,6 +103,8 @@ def _tell(found: "Found", bound: float, sessions: int) -> None:
     saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
     told = "nothing tried is cheaper" if found.best is found.now else _worth(found, saved)
     say(f"\n{told}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early.")
+    if any(key.startswith("demote.") for key, _ in found.best.values):
+        say(f"Of results that go to files at once, {UNSEEN}.")
     if found.best.values:
         say(f"For .agentrc:\n\n{_lines(found)}")
 

@@ -5,7 +5,7 @@ checkpoints, drift, phases, what was taken back. Nothing here prints, and nothin
 disk."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Reversible, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -28,6 +28,7 @@ from .drift import TURNS
 LAYERS = ("demote", "microcompact", "truncate", "summary")
 TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))  # S0
 
+_GATE = re.compile(r"\bHOOK-CTX-\d+: ")
 _FILE = re.compile(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
 
 
@@ -116,12 +117,40 @@ def preserved(act: Act) -> str:
     return "YES" if act.verified else "VERIFICATION_NEEDED"
 
 
-def describe(entry: Mask | Summary) -> str:
-    """An act as people name it."""
-    if isinstance(entry, Mask):
-        return f"{entry.layer} of {len(entry.targets):,} ({entry.trigger})"
-    first, last = entry.covers
-    return f"summary of #{first} to #{last} ({entry.trigger})"
+def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
+    """The newest act that was not taken back: a summary, or the masks of one pass, oldest first;
+    none when there is none. A pass records its masks one right after the other, for one reason."""
+    reverted, found = taken_back(entries), list[Mask | Summary]()
+    for entry in reversed(entries):
+        act = entry if isinstance(entry, Mask | Summary) and entry.seq not in reverted else None
+        if found and not (act and _together(act, found[0])):
+            break
+        if act:
+            found.insert(0, act)
+    return found
+
+
+def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
+    """Whether an act and the one that stands after it are masks of one pass."""
+    masks = isinstance(one, Mask) and isinstance(other, Mask) and one.seq + 1 == other.seq
+    return masks and reason(one.trigger) == reason(other.trigger)
+
+
+def reason(trigger: str) -> str:
+    """A trigger in words for people: the name of a gate in it is for the log."""
+    return _GATE.sub("", trigger)
+
+
+def describe(*done: Mask | Summary) -> str:
+    """Acts as people name them."""
+    return " and ".join(map(_described, done))
+
+
+def _described(act: Mask | Summary) -> str:
+    if isinstance(act, Mask):
+        return f"{act.layer} of {len(act.targets):,} ({act.trigger})"
+    first, last = act.covers
+    return f"summary of #{first} to #{last} ({act.trigger})"
 
 
 def later_turn(entries: Iterable[Entry], seq: int) -> bool:

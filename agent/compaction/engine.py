@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from ..context import tokens
 from ..context.window import LEAST_OUTPUT, Window
-from ..errors import CompactionFailed, LimitReached, RecordError
+from ..errors import CompactionFailed, LimitReached
 from ..events import Notice, waiting
-from ..record.entries import Entry, Mask, Note, Revert, Summary, taken_back
+from ..record.entries import Entry, Mask, Note, Revert, Summary
 from . import microcompact, preserve, renewal, summarize
+from .acts import last_acts
+from .ahead import Ahead
 from .application import Application, most
 from .folding import TABLE, standing, weight
 from .host import Host
@@ -49,20 +51,12 @@ class Preview:
     call_cost_usd: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    cut: Cut
-    task: "asyncio.Task[Draft]"
-    previous: Summary | None
-
-
 @dataclass
 class Engine:
     """One conversation's."""
 
     host: Host
     policy: Policy
-    _prepared: _Prepared | None = None
     _calls: int = APART  # since the newest summary
     _held: int = 0  # calls that the next one waits after one failed or was taken back
     _marked: set[str] = field(default_factory=set)  # what was done once since the summary
@@ -72,13 +66,12 @@ class Engine:
     def __post_init__(self) -> None:
         self._masks = Masks(self.host, self.policy)
         self._application = Application(self.host)
+        self._ahead = Ahead(self.host, self._helps)
 
     async def before_call(self, *, turn_start: bool) -> None:
         """Make the context ready for the next call. Raises LimitReached when nothing makes it
         fit, RecordError when what was said in the background could not be recorded."""
-        if self._prepared and (error := _unrecorded(self._prepared.task)):
-            self._discard()
-            raise error
+        self._ahead.check()
         self._calls += 1
         self._held -= 1
         self._masks.demote_together()
@@ -121,7 +114,7 @@ class Engine:
         changed, and says why."""
         started, before = time.monotonic(), self.host.measured()
         aside = bool(instructions) or document is not None
-        prepared = None if aside else self._usable()
+        prepared = None if aside else self._ahead.usable()
         cut = prepared.cut if prepared else self._cut()
         event = {
             "trigger": trigger,
@@ -140,18 +133,19 @@ class Engine:
             with waiting(self.host.emit, "the summary, which is being written"):
                 draft = replace(await asyncio.shield(prepared.task), ahead=True)
         else:
-            self._discard()
+            self._ahead.discard()
             draft = await self._writer().write(cut, instructions, tell=self.host.emit)
-        self._discard()
+        self._ahead.discard()
         summary = await self._application.apply(cut, draft, trigger, before)
         self._calls, self._marked = 0, set()
+        self._ahead.applied()
         await self.host.hook("after_compact", {**event, "seq": summary.seq})
         self._application.tell(summary, draft, started)
         return summary
 
     async def draft(self, instructions: str = "") -> tuple[Document, str]:
         """The summary that `compact` would apply, and its text. Raises CompactionFailed."""
-        self._discard()
+        self._ahead.discard()
         cut, before = self._cut(), self.host.measured()
         draft = await self._writer().write(cut, instructions, tell=self.host.emit)
         fitted = await self._application.fitted(cut, draft, before)
@@ -190,22 +184,29 @@ class Engine:
             call_cost_usd=self.host.price(window.tokens, summarize.cap(window)),
         )
 
-    def uncompact(self, entries: Reversible[Entry]) -> Entry:
-        """Take back the newest act among `entries`, all of the log. Raises CompactionFailed when
-        there is none."""
-        act = last_act(entries)
-        if act is None:
+    def uncompact(self, entries: Reversible[Entry]) -> list[Mask | Summary]:
+        """Take back the newest acts among `entries`, all of the log, and say which. Raises
+        CompactionFailed when there are none."""
+        last = last_acts(entries)
+        if not last:
             raise CompactionFailed("there is no compaction to take back")
-        self._discard()
+        self._ahead.discard()
         self._held = APART
-        revert = self.host.record(Revert(target=act.seq, reason="taken back by the person"))
+        for act in reversed(last):
+            self.host.record(Revert(target=act.seq, reason="taken back by the person"))
         self.host.refold()
-        return revert
+        return last
 
     @property
     def preparing(self) -> bool:
         """Whether a summary is being written in the background."""
-        return self._prepared is not None and not self._prepared.task.done()
+        return self._ahead.pending
+
+    def instead(self) -> int | None:
+        """The tokens that clearing would free in the place of the summary that comes by itself,
+        as things are now; None where none comes, or clearing does not suffice."""
+        comes = self.policy.mode == "auto" and self.policy.summarize_at is not None
+        return self._masks.instead() if comes else None
 
     def settled(self) -> int | None:
         """The seq from which on results may still be cleared: a cache breakpoint stands there."""
@@ -226,10 +227,7 @@ class Engine:
 
     async def close(self) -> None:
         """Drop a summary that is being prepared, and wait until it has let go."""
-        if self._prepared is not None:
-            task = self._prepared.task
-            self._discard()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._ahead.close()
 
     # The summary
 
@@ -261,7 +259,7 @@ class Engine:
         elif turn_start and (reason := self._boundary()):
             with suppress(CompactionFailed):  # a reason to, not a need
                 await self.compact(trigger=reason)
-        elif reached(self.policy.prepare_at, window) and not self._masks.suffices():
+        elif not due and reached(self.policy.prepare_at, window) and not self._masks.suffices():
             self._prepare()
 
     def _boundary(self) -> str:
@@ -298,42 +296,14 @@ class Engine:
             return
         with suppress(CompactionFailed):
             cut = self._cut()
-            if self._stands() and (self._usable() or not self._helps(cut)):
-                return
-            self._discard()
-            task = asyncio.ensure_future(self._application.prepared(cut, self._writer()))
-            self._prepared = _Prepared(cut, task, self.host.view.summary)
-
-    def _stands(self) -> bool:
-        """Whether what is prepared covers the view as it is, and was or will be written."""
-        prepared, view = self._prepared, self.host.view
-        if prepared is None or view.summary is not prepared.previous:
-            return False
-        if prepared.task.done() and (prepared.task.cancelled() or prepared.task.exception()):
-            return False
-        return all(view.position(item.seq) is not None for item in prepared.cut.evicted)
-
-    def _usable(self) -> _Prepared | None:
-        """The prepared summary, if it still stands and would help enough."""
-        prepared = self._prepared
-        return prepared if prepared and self._stands() and self._helps(prepared.cut) else None
+            if self._ahead.wanted(cut):
+                self._ahead.begin(cut, self._application.prepared(cut, self._writer()))
 
     def _helps(self, cut: Cut) -> bool:
         """Whether a summary at this cut would leave room enough."""
         window = self.host.measured()
         room = summarize.cap(window) + self._beside(window)
         return summarize.after(self.host.view, cut, room) <= most(window)
-
-    def _discard(self) -> None:
-        """Stop preparing; what it has cost so far is recorded by the model's side."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is None:
-            return
-        if not prepared.task.done():
-            prepared.task.cancel()
-            prepared.task.add_done_callback(_retrieve)
-        else:
-            _retrieve(prepared.task)
 
     def _cut(self) -> Cut:
         """Where to cut so that what is left fills at most half of the window, if there is such a
@@ -377,21 +347,3 @@ class Engine:
         view = self.host.view
         items = [(i, round(i.size * view.ratio)) for i in sorted(view.items, key=lambda i: -i.size)]
         return "; ".join(f"#{i.seq} {summarize.headline(i)}, {n:,} tokens" for i, n in items[:3])
-
-
-def _retrieve(task: "asyncio.Task[Draft]") -> None:
-    """Look at how a task ended that nobody waits for any more, or asyncio would complain."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _unrecorded(task: "asyncio.Task[Draft]") -> RecordError | None:
-    error = task.exception() if task.done() and not task.cancelled() else None
-    return error if isinstance(error, RecordError) else None
-
-
-def last_act(entries: Reversible[Entry]) -> Mask | Summary | None:
-    """The newest mask or summary that was not taken back."""
-    reverted = taken_back(entries)
-    acts = (e for e in reversed(entries) if isinstance(e, Mask | Summary))
-    return next((e for e in acts if e.seq not in reverted), None)

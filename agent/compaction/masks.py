@@ -24,6 +24,7 @@ Layer = Literal["demote", "microcompact", "truncate"]
 
 BATCH = 0.01  # of the window: what truncating must save to be worth an edit of history
 TOGETHER = 3  # times the limit of one result: what the results of one message may have in all
+GATES: dict[Layer, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}  # of S1
 DONE: dict[Layer, tuple[str, str]] = {  # for one, and for several
     "demote": ("result moved to a file", "results moved to files"),
     "microcompact": ("old result cleared", "old results cleared"),
@@ -39,6 +40,7 @@ class Masks:
     policy: Policy
     account: Account = field(default_factory=Account)
     next: int | None = None  # where the next edit would begin, as it looks now
+    due: list[Due] = field(default_factory=list)  # what may go and has not, as of this call
 
     def demote_together(self) -> None:
         """Results that are each small enough and together too much, before they are first sent:
@@ -56,52 +58,63 @@ class Masks:
             if target is not None:
                 targets.append(target)
                 total -= result.size
-        self._record("demote", targets, "HOOK-CTX-001: several results in one message")
+        self._record("demote", targets, "several results in one message")
 
     def clear(self) -> None:
         """Stubs for old results, and short inputs for old calls, when the policy says that it is
         time."""
-        policy = self.policy
-        if policy.clear_when in ("pays", "off"):
+        policy, self.next, self.due = self.policy, None, []
+        if policy.clear_when == "pays":
             self._clear_by_account()
             return
-        due = microcompact.plan(self.host.view, policy, str(self.host.folder))
-        if due and policy.clear_when == "every-call":
-            self._take(due, "every call")
-        elif due and reached(policy.clear_from, self.host.measured()):
-            self._take(due, "level")
+        if policy.clear_when != "off":
+            due = microcompact.plan(self.host.view, policy, str(self.host.folder))
+            if due and policy.clear_when == "every-call":
+                self._take(due, "every call")
+            elif due and reached(policy.clear_from, self.host.measured()):
+                self._take(due, "level")
         self._truncate()
 
     def suffices(self) -> bool:
         """Whether clearing all that is due would leave as much room as a summary must. Where it
         leaves less, stubs alone fill much of the window, and the next clearing would come soon."""
+        return self._is_enough(self.due)
+
+    def instead(self) -> int | None:
+        """The tokens that clearing all that may go by now would free, if that suffices."""
+        due = self._found() if self.policy.clear_when == "pays" else []
+        return sum(each.saved for each in due) if self._is_enough(due) else None
+
+    def _is_enough(self, due: Sequence[Due]) -> bool:
         window = self.host.measured()
-        after = window.tokens - sum(each.saved for each in self._due())
-        return self.policy.clear_when == "pays" and after <= MOST_AFTER * window.size
+        after = window.tokens - sum(each.saved for each in due)
+        return bool(due) and after <= MOST_AFTER * window.size
 
     def clear_instead(self) -> bool:
         """Take all that is due where that suffices; whether it did."""
         if not self.suffices():
             return False
-        self._take(self._due(), "instead of a summary")
+        self._take(self.due, "instead of a summary")
+        self.due = []
         return True
 
     def _clear_by_account(self) -> None:
         """What is due goes where reading it on costs more than the rewrite; all of it, when the
         cache has ended: then everything is written again anyway."""
-        due, cold = self._due(), self.host.cold()
+        due, cold = self._found(), self.host.cold()
         read, write = self.host.prices()
         self.account.charge(due, read)
         edit = self.account.best(due, self.host.view, 0.0 if cold else write - read)
         self.next = edit.due[0].seq if edit else None
+        self.due = due
         if edit and edit.pays:
             self._take(edit.due, "the cache has ended" if cold else "it pays")
+            self.due = [each for each in due if each not in edit.due]
 
-    def _due(self) -> list[Due]:
+    def _found(self) -> list[Due]:
         """All results and inputs that may go now."""
-        policy, view, due = self.policy, self.host.view, list[Due]()
-        if policy.clear_when != "off":
-            due += microcompact.plan(view, policy, str(self.host.folder))
+        policy, view = self.policy, self.host.view
+        due = microcompact.plan(view, policy, str(self.host.folder))
         if reached(policy.truncate_at, self.host.measured()):
             targets = truncate.plan(view, policy, self.host.digest)
             saved = (round(_saved(view, target) * view.ratio) for target in targets)
@@ -135,7 +148,7 @@ class Masks:
             targets = truncate.plan(self.host.view, self.policy, self.host.digest)
             saved = sum(_saved(self.host.view, target) for target in targets)
             if saved * self.host.view.ratio > BATCH * window.size:
-                self._record("truncate", targets, "HOOK-CTX-002: level")
+                self._record("truncate", targets, "level")
 
     def _offloaded(self, result: Result) -> dict[str, Any] | None:
         """A target for a result whose text is in a file now; None when that fails."""
@@ -160,7 +173,7 @@ class Masks:
     def _record(self, layer: Layer, targets: list[dict[str, Any]], trigger: str) -> None:
         if not targets:
             return
-        started, view = time.monotonic(), self.host.view
+        started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
         before = self.host.measured().tokens
         saved = round(sum(_saved(view, target) for target in targets) * view.ratio)
         after = max(0, before - max(0, saved))

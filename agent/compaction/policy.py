@@ -29,7 +29,7 @@ class Policy:
     """All thresholds. Sizes are in estimated tokens.
 
     `clear_when`: with "pays" the account decides, for results and from `truncate_at` on for inputs
-    too; with "off" for these alone. "from" clears at every call from `clear_from` on. The tail that
+    too. "from" clears at every call from `clear_from` on. The tail that
     a summary leaves verbatim is `keep_messages` messages at least and `keep_tokens` (at most
     `keep_share` of the window) where that is more; `keep_tokens` 0 keeps exactly the messages.
     `preview_lines` shortens a reference to that many lines from the beginning. With `brief_reads`

@@ -8,8 +8,10 @@ input stays. `plan` looks at a view and changes nothing; it asks for the disk th
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..context import tokens
@@ -20,6 +22,12 @@ LARGE = 200  # estimated tokens of input; a smaller one is not worth an edit of 
 SHORT = 50  # estimated tokens; a string up to this size stays as it is
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; the tools write no larger one
 
+SETTLED = 2_000_000_000  # nanoseconds after which a change of a file shows in its times
+MOST_DIGESTS = 4_096  # kept
+
+_digests: dict[
+    tuple[int, int, int, int], str
+] = {}  # by device, inode, size and when it was changed
 _CHANGING = ("Write", "Edit")
 _STRINGS = ("content", "old_string", "new_string")
 _REST = "[compacted]"
@@ -36,7 +44,7 @@ class _Change:
     @property
     def size(self) -> int:
         """Estimated tokens of the strings it wrote."""
-        return sum(tokens.estimate(text) for text in _strings(self.call).values())
+        return sum(_size(text) for text in _strings(self.call).values())
 
 
 def plan(
@@ -67,16 +75,24 @@ def plan(
 
 def digest(path: str) -> str | None:
     """The sha256 of a file's bytes; None where there is no regular file of at most LARGEST_FILE
-    that can be read."""
+    that can be read. A file is read again only where it may have changed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
                 return None
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            known = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
+            if known in _digests:
+                return _digests[known]
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):  # ValueError: what was recorded cannot be a path
         return None
+    if time.time_ns() - status.st_ctime_ns > SETTLED:
+        if len(_digests) >= MOST_DIGESTS:
+            _digests.clear()
+        _digests[known] = found
+    return found
 
 
 def _changes(view: View) -> Iterator[_Change]:
@@ -129,6 +145,12 @@ def _note(change: _Change, *, current: bool) -> str:
     status = "content persisted to disk" if current else "content persisted to disk, changed since"
     where = f"Read it there, or see #{call.seq}"
     return f"[{change.size:,} tokens compacted · {done} · {status} · {where}]"
+
+
+@lru_cache(maxsize=1_024)
+def _size(text: str) -> int:
+    """Estimated tokens, which are asked for again at every call as long as the text stands."""
+    return tokens.estimate(text)
 
 
 def _strings(call: Call) -> dict[str, str]:

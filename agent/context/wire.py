@@ -129,17 +129,26 @@ class _Draft:
 def messages(items: list[Item]) -> list[dict[str, Any]]:
     """The messages of a request, without cache marks. Never empty; the last is a user message,
     unless the model paused its turn and is to go on by itself."""
-    draft = _Draft()
+    return _messages(items, None)[0]
+
+
+def _messages(items: list[Item], settled: int | None) -> tuple[list[dict[str, Any]], int | None]:
+    """The messages, and the place of the last one that is whole before the entry `settled`."""
+    draft, end = _Draft(), None
     for item in items:
+        first = end is None and settled is not None and item.seq >= settled
         if item.role == "user":
+            end = len(draft.messages) - 1 if first else end
             draft.user(_sent(item))
         else:
+            waits = bool(draft.open or draft.later)  # what it ends is a message of its own
+            end = len(draft.messages) - 1 + waits if first else end
             draft.assistant(_sent(item))
     draft.close()
     paused = bool(items) and items[-1].stop_reason == PAUSED
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.messages.append({"role": "user", "content": [_text(GO_ON)]})
-    return draft.messages
+    return draft.messages, end
 
 
 def _sent(item: Item) -> list[Block]:
@@ -166,15 +175,15 @@ def wire(
 ) -> Request:
     """The request for a view. `settled` is the seq from which on items may still be edited: a
     cache breakpoint stands before it (DESIGN section 5)."""
-    out = messages(view.items)
+    out, end = _messages(view.items, settled)
     system = [_text(_clean(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
     ends = {len(out) - 1, len(out) - 3}  # this request's end, and that of the one before
-    if settled is not None:
-        ends.add(len(messages([i for i in view.items if i.seq < settled])) - 1)
-    for end in sorted(e for e in ends if 0 <= e < len(out)):
-        _mark(out[end])
+    if end is not None:
+        ends.add(end)
+    for place in sorted(e for e in ends if 0 <= e < len(out)):
+        _mark(out[place])
     origin = {"upto": view.last_seq, "settled": settled}
     return Request(model, system, view.tools, out, max_tokens, effort, thinking, origin)
 

@@ -374,6 +374,8 @@ def decode(line: Mapping[str, Any]) -> Entry:
         return Unknown(seq=seq, at=at, name=kind, extra=rest)
     known = {f.name for f in fields(cls)} - set(_COMMON)
     body = {k: v for k, v in rest.items() if k in known}
+    if cls is Assistant and not isinstance(body.get("request", {}), dict):
+        body["request"] = {}  # it only says how a reply came about, and no reply is lost for it
     for name, value in body.items():
         if not _fits(value, _SHAPES[name]):
             raise ValueError(f"{kind}.{name} is a {type(value).__name__} that cannot stand there")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from .entries import Agent, Assistant, Entry, Mask, Summary, ToolResult, Usage, User
@@ -71,9 +72,10 @@ class Counts:
 @dataclass(slots=True)
 class Totals:
     """Counts since the first entry: `own` without the subagents, `by_agent` theirs by id, and the
-    sums of all under the names of `Counts`."""
+    sums of all under the names of `Counts`. `replied` is when the model did last, as in the log."""
 
     turns: int = 0
+    replied: str = ""
     own: Counts = field(default_factory=Counts)
     by_agent: dict[str, Counts] = field(default_factory=dict)
 
@@ -85,6 +87,7 @@ class Totals:
             self.by_agent[entry.id] = Counts.of(entry)
         elif isinstance(entry, Assistant):
             own.calls += 1
+            self.replied = entry.at or self.replied
             own.usage += Usage.from_json(entry.usage)
             if own.cost_usd is not None:
                 own.cost_usd = None if entry.cost_usd is None else own.cost_usd + entry.cost_usd
@@ -100,6 +103,14 @@ class Totals:
         if isinstance(entry, ToolResult | User) and entry.offloaded:
             own.compaction["demoted"] += 1
             own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
+
+    @property
+    def replied_at(self) -> float | None:
+        """In seconds since 1970; None where the model never did, or the log does not tell."""
+        try:
+            return datetime.fromisoformat(self.replied).timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     @property
     def agents(self) -> Counts:

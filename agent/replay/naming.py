@@ -38,8 +38,12 @@ _CONTENT = ("content", "file_text", "contents", "text")
 _PATTERN = ("pattern", "query", "regex")
 _PATCHED = re.compile(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
 _ACTIONS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
-_EXIT = re.compile(r"(?:exit(?:ed)?(?: with)?(?: code| status)?|code)\s*:?\s*(-?\d{1,3})\b", re.I)
-_SAID = 2_000  # characters at either end of an output in which its exit code may be told
+_EXIT = re.compile(  # as agents tell it, on a line of its own
+    r"^\W*(?:process |command )?exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[: ]+"
+    r"(-?\d{1,3})\W*$",
+    re.IGNORECASE,
+)
+_ENDS = 6  # lines at either end of an output among which such a line may stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,13 @@ class Known:
 
     @property
     def replaced(self) -> str:
-        """The text that an Edit replaced, "" where it is not known."""
-        return str(self.input.get("old_string") or "") if self.name == "Edit" else ""
+        """The text that an Edit replaced, or that its patch builds on; "" where it is not known."""
+        if self.name != "Edit":
+            return ""
+        patches = (v for v in self.input.values() if isinstance(v, str) and _PATCHED.search(v))
+        lines = (line for patch in patches for line in patch.splitlines())
+        built = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
+        return str(self.input.get("old_string") or built)
 
 
 def known(call: Call) -> Known:
@@ -122,8 +131,9 @@ def _command(given: dict[str, Any]) -> str:
 
 def _exit_code(call: Call) -> int:
     """The exit code, as far as the recording tells: in words, or as success or not."""
-    ends = f"{call.text[:_SAID]}\n{call.text[-_SAID:]}" if len(call.text) > _SAID else call.text
-    found = _EXIT.search(ends)
+    lines = call.text.strip().splitlines()
+    told = (found for line in (*lines[:_ENDS], *lines[-_ENDS:]) if (found := _EXIT.match(line)))
+    found = next(told, None)
     code = int(found[1]) if found else 0
     return code or 1 if call.is_error else code
 

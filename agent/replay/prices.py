@@ -2,9 +2,10 @@
 
 The prefix of a request is its tools, its system prompt and the blocks of its messages, in this
 order; `cache_control` marks a breakpoint and is no part of it. At each breakpoint the prefix is
-kept, for five minutes after it was last used. Of a request, the longest kept prefix that ends at a
-breakpoint, or within 20 blocks before one, is read; from there up to the last breakpoint it is
-written; the rest is plain. Where times are not known nothing ends. (Anthropic, "Prompt caching".)
+kept, for five minutes after it was last used. Of a request, the longest kept prefix is read that
+ends at one of the 20 blocks up to a breakpoint; from there up to the last breakpoint it is written;
+the rest is plain. Where times are not known nothing ends. No prefix is too short to be kept.
+(Anthropic, "Prompt caching".)
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from ..record.entries import Usage
 Body = dict[str, Any]
 
 READ = 0.1  # of the price of plain input, for most models
-LOOKBACK = 20  # blocks before a breakpoint
+LOOKBACK = 20  # blocks that a breakpoint looks at, its own among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Cache:
     _before: list[_Block] = field(default_factory=list)
     _reach: int = 0  # tokens of the prefix that the request before has kept
     _clock: float = 0.0
+    _asked: float = 0.0  # when the request before was made
 
     def charge(self, body: Body, at: float | None = None) -> Bill:
         """The bill of one request, made at a time in seconds; None is "at once"."""
@@ -96,11 +98,12 @@ class Cache:
         if best:
             self._kept[best.prefix] = self._clock
         reach = blocks[marks[-1]].end if marks else 0
-        cold = self._kept != {} and read < self._reach and self._ended(blocks, marks)
-        bill = Bill(reach - read, read, total - reach, int(read < self._reach), int(cold))
+        missed = read < self._reach
+        cold = missed and self._clock - self._asked > CACHE_LIFE
+        bill = Bill(reach - read, read, total - reach, int(missed), int(cold))
         for mark in marks:
             self._kept[blocks[mark].prefix] = self._clock
-        self._reach = reach
+        self._reach, self._asked = reach, self._clock
         return bill
 
     def is_cold(self, at: float | None) -> bool:
@@ -110,16 +113,10 @@ class Cache:
 
     def _hit(self, blocks: Sequence[_Block], mark: int) -> _Block | None:
         """The longest kept prefix that a breakpoint lets be read."""
-        for block in reversed(blocks[max(0, mark - LOOKBACK) : mark + 1]):
+        for block in reversed(blocks[max(0, mark + 1 - LOOKBACK) : mark + 1]):
             if self._clock - self._kept.get(block.prefix, float("-inf")) <= CACHE_LIFE:
                 return block
         return None
-
-    def _ended(self, blocks: Sequence[_Block], marks: Sequence[int]) -> bool:
-        """Whether a prefix of this request was kept once, and is no more."""
-        near = (blocks[max(0, mark - LOOKBACK) : mark + 1] for mark in marks)
-        times = [self._kept[b.prefix] for part in near for b in part if b.prefix in self._kept]
-        return any(self._clock - time > CACHE_LIFE for time in times)
 
     def _blocks(self, body: Body) -> tuple[list[_Block], list[int]]:
         """The blocks, and which of them are breakpoints. As long as a request equals the one

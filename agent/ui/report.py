@@ -2,12 +2,11 @@
 event log and preserved intent, S3's metrics, and the preview of the next compaction. Made from
 entries, so that it holds after a resume as it did live; no terminal is needed."""
 
-import re
 from collections.abc import Iterable, Iterator, Reversible, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..compaction.acts import Act, Mark, describe, preserved, savings
+from ..compaction.acts import Act, Mark, describe, preserved, reason, savings
 from ..compaction.metrics import Metrics, is_small
 from ..record.entries import Assistant, Entry, Mask, Revert, Session, Summary, Usage, encode
 from ..record.sessions import plain
@@ -22,12 +21,11 @@ WORDS = 10  # of the newest things that the person said
 RECENT = 20  # acts that the log and the history show
 CACHEABLE = 1_024  # tokens of prompt; what is shorter may never be cached
 CACHE_LIFE = 300  # seconds
-_GATE = re.compile(r"\bHOOK-CTX-\d+: ")
 _MET = {True: "met", False: "not met", None: "–"}
 ADVICE: "dict[Level, str]" = {  # S1 "Check Context Status", and where it is done by hand
     "GREEN": "Continue normally",
     "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
-    "ORANGE": "Apply Tier 1 & 2 (done by itself before the next call)",
+    "ORANGE": "Apply Tier 1 & 2 (done by itself, by default when it pays)",
     "RED": "Apply Tier 3 summarisation (/compact)",
     "CRITICAL": "Checkpoint + fresh session (/clear), or summarise now (/compact)",
 }
@@ -296,9 +294,19 @@ def outlook(preview: "Preview") -> str:
     )
 
 
-def preview(planned: "Preview", *, limit: int | None = None) -> str:
-    """The plan of the next compaction in full: up to `limit` items of each kind, the largest."""
+def clearing(tokens: int, freed: int) -> str:
+    """What the next compaction would do where clearing takes the place of a summary."""
+    return (
+        f"{tokens:,} → about {tokens - freed:,} tokens · old results and inputs cleared, no summary"
+    )
+
+
+def preview(planned: "Preview", *, instead: int | None = None, limit: int | None = None) -> str:
+    """The plan of a summary in full: up to `limit` items of each kind, the largest. `instead` are
+    the tokens that clearing would free in its place, where none was asked for."""
     lines = [outlook(planned)]
+    if instead is not None:
+        lines += [f"by itself: {clearing(planned.tokens_before, instead)}"]
     for title, items in (
         ("kept as they are", planned.kept),
         ("masked by a stub", planned.masked),
@@ -319,7 +327,7 @@ def preview(planned: "Preview", *, limit: int | None = None) -> str:
 def receipt(event: "Compacted") -> str:
     """What an act of compaction did, in one line: tokens before and after, money, seconds."""
     what = "context compacted" if event.layer == "summary" else event.layer
-    trigger = _GATE.sub("", event.trigger)  # its name is for the log
+    trigger = reason(event.trigger)
     parts = [f"{what} ({trigger}): {event.tokens_before:,} → {event.tokens_after:,} tokens"]
     parts += [event.detail] if event.detail else []
     if event.layer == "summary":

@@ -66,8 +66,8 @@ async def _compact(desk: Desk, argument: str) -> None:
         from .. import report
         from ..look import render
 
-        planned = desk.loop.engine.preview()
-        desk.put(render.verbatim(report.preview(planned, limit=LISTED)))
+        planned, instead = desk.loop.engine.preview(), desk.loop.engine.instead()
+        desk.put(render.verbatim(report.preview(planned, instead=instead, limit=LISTED)))
         return
     desk.loop.log.check()
     if "--show" in flags:
@@ -123,22 +123,21 @@ def _word(answer: str) -> str:
 @command("take the last compaction back")
 async def _uncompact(desk: Desk, argument: str) -> None:
     """In place, or in a copy that ends where the compaction was, when later turns follow."""
-    from ...compaction.acts import describe, later_turn
-    from ...compaction.engine import last_act
+    from ...compaction.acts import describe, last_acts, later_turn
     from ..look import render
 
     entries, left = desk.loop.log.entries(), desk.session
-    last = await asyncio.to_thread(last_act, entries)
-    if last is None:
+    last = await asyncio.to_thread(last_acts, entries)
+    if not last:
         raise CompactionFailed("there is no compaction to take back")
-    if await asyncio.to_thread(later_turn, entries, last.seq):
-        await desk.reopen(resume=desk.copy(last.seq))
+    if await asyncio.to_thread(later_turn, entries, last[-1].seq):
+        await desk.reopen(resume=desk.copy(last[-1].seq))
         entries = desk.loop.log.entries()
         note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
         desk.put(render.notice("info", note))
-    desk.loop.engine.uncompact(entries)
+    last = desk.loop.engine.uncompact(entries)
     tokens = desk.loop.measured().tokens
-    said = f"taken back: {describe(last)}; the context holds {tokens:,} tokens again"
+    said = f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again"
     desk.put(render.dim(said))
 
 
@@ -256,23 +255,31 @@ def _outlook(loop: "Loop", window: "Window") -> list[str]:
         would = report.outlook(loop.engine.preview())
     except CompactionFailed as error:
         would = error.message
-    return [f"next compaction: {would}", *_thresholds(loop, window)]
+    freed = loop.engine.instead()
+    if freed is None:
+        return [f"next compaction: {would}", _threshold(loop, window)]
+    told = report.clearing(window.tokens, freed)
+    when = _threshold(loop, window, cleared=True)
+    return [f"next compaction: {told}", when, f"/compact: {would}"]
 
 
-def _thresholds(loop: "Loop", window: "Window") -> list[str]:
-    """At which sizes what happens by itself."""
+def _threshold(loop: "Loop", window: "Window", *, cleared: bool = False) -> str:
+    """At which sizes what happens by itself; where what is old is then `cleared`, no summary is
+    begun."""
     from ...compaction.policy import tokens_at
 
     policy = loop.policy
     at, start = tokens_at(policy.summarize_at, window), tokens_at(policy.prepare_at, window)
     if policy.mode == "off" or at is None:
-        return ["it does not come by itself: /compact"]
+        return "it does not come by itself: /compact"
     far = f"{at - window.tokens:,.0f} from here" if at > window.tokens else "which is reached"
     told = f"at {at:,.0f} tokens ({at / window.size:.0%}), {far}"
     if policy.mode == "remind":
-        return [f"you are reminded of it {told}"]
+        return f"you are reminded of it {told}"
+    if cleared:
+        told += ", or before that when it pays"
     if loop.engine.preparing:
         told += "; its summary is being written"
-    elif start is not None and policy.summarizer == "model":
+    elif not cleared and start is not None and policy.summarizer == "model":
         told += f"; its summary is written from {start:,.0f} ({start / window.size:.0%}) on"
-    return [f"it comes {told}"]
+    return f"it comes {told}"
