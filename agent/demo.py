@@ -82,9 +82,11 @@ def _lay_out(project: Path, files: dict[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip("\n"), "utf-8")
     (project / "logs").mkdir()
-    for day in DAYS:
+    for place, day in enumerate(DAYS):
+        orders = range(3_641 + 300 * place, 3_900 + 300 * place)
         lines = [
-            f"{day} {n:04} INFO checkout of order {4_540 + n} took 12 ms" for n in range(1, 260)
+            f"{day} {n:04} INFO checkout of order {order} took 12 ms"
+            for n, order in enumerate(orders, 1)
         ]
         if day == "thursday":
             lines[170] = "thursday 0171 ERROR checkout of order 4711: discount 1.5 is not a share"

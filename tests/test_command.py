@@ -447,8 +447,8 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
         "lines (/unfold)",
         "2 old results cleared",
         "summarised by the model",
-        "order 4541 took 12 ms",
-        "Order 4541, at logs/monday.log:1.",
+        "monday 0001 INFO checkout of order 3641 took 12 ms",
+        "Order 3641, at logs/monday.log:1.",
     ):
         assert shown in " ".join(done.stdout.split())  # lines break where the width has it
 

@@ -30,9 +30,11 @@ class Loaded:
     checked: "Faithful | None" = None
 
     def tell_left_out(self, *, unnamed: bool) -> None:
-        if self.skipped and unnamed:
-            files = f"{len(self.skipped)} file{'s' * (len(self.skipped) > 1)}"
-            say(f"skipped: {files}; without --unnamed it is said which, and why", err=True)
+        if unnamed:
+            for what, count in (("skipped", len(self.skipped)), ("note", len(self.notes()))):
+                if count:
+                    files = f"{count} file{'s' * (count > 1)}"
+                    say(f"{what}: {files}; without --unnamed it is said which, and why", err=True)
             return
         for why in self.skipped.values():
             say(f"skipped: {clean(why)}", err=True)

@@ -44,6 +44,8 @@ def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str
     if given["as_json"]:
         say(json.dumps(_document(found, loaded), ensure_ascii=False))
     else:
+        terms = columns.changed({})
+        say(f"As {terms.model}, with a window of {terms.window:,} tokens.\n")
         _tell(found, found.now.missed if bound is None else bound, len(loaded.recordings))
     return 0
 

@@ -176,7 +176,9 @@ def headline(comparison: Comparison) -> str:
     if best is first:
         return f"{best.label} costs {cost} over {over}."
     said = f"{best.label} costs {relative(best.ratio)} of {first.label} over {over}"
-    return f"{said}: {cost} instead of ${dollars(first.sums.dollars)}."
+    said = f"{said}: {cost} instead of ${dollars(first.sums.dollars)}."
+    ended = not first.sums.stopped and not best.sums.stopped
+    return said if ended else f"{said} This is not of the same work."
 
 
 def price(comparison: Comparison) -> str:
@@ -194,6 +196,12 @@ def price(comparison: Comparison) -> str:
         if each.sums.stopped
     ]
     return said + (f" Not played to the end: {', '.join(told)}." if told else "")
+
+
+def whose(comparison: Comparison) -> str:
+    """Whose prices and window count; "" of nothing."""
+    played = next((run for row in comparison.runs for run in row), None)
+    return f"As {played.model}, with a window of {tokens(played.window)}." if played else ""
 
 
 def _cheapest(sums: Sequence[Figures]) -> Figures:

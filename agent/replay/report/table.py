@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ...record.export.markup import clean
 from ..outcome import Comparison
-from .measures import COST, KEPT, Figures, Measure, figures, headline, price, summed
+from .measures import COST, KEPT, Figures, Measure, figures, headline, price, summed, whose
 
 _LEAST = 18  # cells for the name of a recording
 _LONGEST = 40  # cells that such a name is given where there is room
@@ -26,7 +26,8 @@ def table(comparison: Comparison, width: int = 80) -> str:
     """The whole text, no line of it wider than `width` cells (80 or more)."""
     rows, total = _rows(comparison), [("SUM", each) for each in summed(comparison)]
     total = [(name if n == 0 else "", each) for n, (name, each) in enumerate(total)]
-    lines = textwrap.wrap(line(f"{headline(comparison)} {price(comparison)}"), width)
+    told = f"{headline(comparison)} {price(comparison)} {whose(comparison)}"
+    lines = textwrap.wrap(line(told), width)
     if not total:
         return "\n".join(lines)
     labels = {label: line(label) for label in comparison.labels}
