@@ -112,7 +112,9 @@ def test_resizing_where_lines_stay_as_they_are(place: Place) -> None:
             with server.flow:  # nothing is on its way that was painted for the old size
                 *_, said, _ = ["", *server.said.split("\n\n")]
                 terminal.see(said)
+                terminal.rest()
                 terminal.resize(*size)
+                terminal.rest()
         text = terminal.see(" out · ")
         terminal.press("ctrl-d")
         assert terminal.leave() == 0

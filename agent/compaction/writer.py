@@ -55,13 +55,13 @@ class Writer:
         return replace(draft, seconds=time.monotonic() - started)
 
     async def _write(self, cut: Cut, instructions: str, tell: Emit) -> Draft:
-        window = self.host.measured()
         previous = document_of(self.host.view.summary)
         if self.policy.summarizer == "mechanical":
             return self.from_ledger(previous)
         spent: float | None = 0.0
         why = ""
         for _ in range(ATTEMPTS):
+            window = self.host.measured()  # the agent works on meanwhile
             try:
                 said, new = await self._ask(cut, instructions, window, tell)
             except ModelError as error:

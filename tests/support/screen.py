@@ -79,6 +79,13 @@ class Terminal:
             self._read()
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
+    def rest(self) -> None:
+        """Read until nothing has come for a fifth of a second."""
+        until, before = time.monotonic() + SECONDS, -1
+        while len(self.raw) != before and time.monotonic() < until:
+            before = len(self.raw)
+            self._read()
+
     def keys(self, choices: str = "[y]es") -> str:
         """Wait until a question takes keys for answers: its choices are not dim any more."""
 

@@ -77,9 +77,13 @@ class Pane:
             else:
                 return text
 
-    def _unchanged(self) -> str:
+    def rest(self) -> None:
+        """Wait until nothing that was painted is on its way, as far as that can be seen."""
+        self._unchanged(0.3)
+
+    def _unchanged(self, seconds: float = 1.0) -> str:
         text, since = self.text(), time.monotonic()
-        while time.monotonic() - since < 1.0:
+        while time.monotonic() - since < seconds:
             time.sleep(PAUSE)
             if (now := self.text()) != text:
                 text, since = now, time.monotonic()
