@@ -506,14 +506,19 @@ def test_every_kind_of_ignore_file_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["repository", "plain"])
 def test_a_file_that_is_still_being_written_is_no_change(tmp_path: Path, kind: str) -> None:
-    """A subagent may write one while a command of another is looked at."""
+    """A subagent may write one while a command of another is looked at. One that stays, because
+    the process was killed, is a change."""
     folder = repository(tmp_path / "p") if kind == "repository" else tmp_path / "p"
     (folder / "src").mkdir(parents=True, exist_ok=True)
     tree = tree_of(folder)
     before = tree.look()
-    (folder / "src" / f".ctxagent-{os.urandom(8).hex()}").write_text("half")
-    (folder / "src" / ".ctxagent-notes").write_text("a file of the project")
-    assert list(changed(tree, before)) == ["src/.ctxagent-notes"]
+    passing, left = (folder / "src" / f".ctxagent-{n * 8}" for n in ("ab", "cd"))
+    passing.write_text("half")
+    left.write_text("half")
+    after = tree.look()
+    passing.rename(folder / "src" / "whole.py")
+    names = [os.path.relpath(change.path, tree.root) for change in tree.changes(before, after)]
+    assert names == [f"src/{left.name}"]
 
 
 def test_paths_that_are_named_are_watched_wherever_they_are(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ PRIVATE = 0o077  # the umask of git: what it writes is opened to others, if at a
 
 # Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
 _ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
-_UNFINISHED = f".ctxagent-{'[0-9a-f]' * 16}\n"  # what a write of ours has not put in place yet
 _CONFIG = """\
 [core]
 	repositoryformatversion = 0
@@ -116,7 +115,7 @@ class Store:
             quoted = excludes.replace("\\", "\\\\").replace('"', '\\"')
             self._write("config", _CONFIG.format(excludes=f'"{quoted}"'))
             self._write("info/attributes", _ATTRIBUTES)
-            self._write("info/exclude", _UNFINISHED + "".join(map(_ignoring, hidden)))
+            self._write("info/exclude", "".join(_ignoring(path) for path in hidden))
             borrow = repository is not None and repository.borrowable
             source = f"{repository.common}/objects" if repository and borrow else ""
             self._write("objects/info/alternates", f"{source}\n" if "\n" not in source else "")

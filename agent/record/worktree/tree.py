@@ -8,6 +8,7 @@ says so. A command of git that fails makes a look poorer and never fails it.
 """
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +24,8 @@ from .difference import Action, Change
 from .intake import WATCHED, Intake
 from .signatures import Signature, blob_digest, scan, signature
 from .store import GitFailed, Repository, Store, find, own_excludes
+
+_UNFINISHED = re.compile(r"\.ctxagent-[0-9a-f]{16}")
 
 T = TypeVar("T")
 
@@ -93,7 +96,8 @@ class WorkTree:
             )
 
     def changes(self, before: Look, after: Look) -> list[Change]:
-        """What became of the files between two looks, in the order of their paths."""
+        """What became of the files between two looks, in the order of their paths. A file that was
+        being written then, and has got its name since, is none."""
         found: dict[str, Change] = {}
         for name in before.named.keys() & after.named.keys():
             found |= difference.compared(before.named[name], after.named[name])
@@ -107,7 +111,7 @@ class WorkTree:
             with suppress(RecordError):
                 for change in self._asked(lambda store: difference.changes(store, old, new)):
                     found[change.path] = difference.placed(change, before.stats, after.stats)
-        return [found[path] for path in sorted(found)]
+        return [found[path] for path in sorted(found) if not _was_passing(path)]
 
     def compare(self, old: str, new: str) -> list[Change]:
         """What is different between two trees, and in the permissions that snapshots have. Raises
@@ -339,3 +343,8 @@ def _watched(path: str) -> Mapping[str, Signature]:
     """The signatures of a path that was named: of the file, or of those in the folder."""
     found = signature(path, content=True)
     return {path: found} if found else scan(path, NAMED)
+
+
+def _was_passing(path: str) -> bool:
+    """Whether this is the name that a write of ours gives a file until it is whole, and gone."""
+    return bool(_UNFINISHED.fullmatch(Path(path).name)) and not os.path.lexists(path)
