@@ -35,7 +35,7 @@ from .context.wire import Request, wire
 from .errors import CtxagentError, LimitReached, PromptTooLong, RecordError
 from .events import Ask, CallFinished, CallStarted, Emit, Notice, TurnFinished, UserSaid, waiting
 from .execution import Denial, Execution, denied
-from .model.base import CACHE_LIFE, CACHE_WRITE, Limits, Model, Reply, cost, known
+from .model.base import CACHE_LIFE, Limits, Model, Reply, cache_prices, cost, known
 from .record.checkpoints import Checkpoints
 from .record.entries import (
     Assistant,
@@ -273,8 +273,7 @@ class Loop:
         return self.context.recall(ref)
 
     def prices(self) -> tuple[float, float]:
-        row = known(self.model.id)
-        return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
+        return cache_prices(self.model.id)
 
     def cold(self) -> bool:
         asked = self._called or self.totals.replied_at

@@ -83,6 +83,7 @@ class Price:
     step: float = 1.0
 
 
+CACHE_READ = 0.1  # of the input price, for most models
 CACHE_WRITE = 1.25  # of the input price, for
 CACHE_LIFE = 300.0  # seconds since it was used last
 _M, _K200 = Limits(1_000_000, 128_000, "table"), Limits(200_000, 64_000, "table")
@@ -112,6 +113,13 @@ def known(model: str) -> tuple[Limits, Price] | None:
         return MODELS[model]
     base, _, date = model.rpartition("-")
     return MODELS.get(base) if len(date) == 8 and date.isdigit() else None
+
+
+def cache_prices(model: str) -> tuple[float, float]:
+    """Of reading and writing the prompt cache, relative to the input price; of a model that is not
+    in the table, as for most."""
+    row = known(model)
+    return (row[1].cache_read / row[1].input if row else CACHE_READ), CACHE_WRITE
 
 
 def cost(model: str, usage: Usage) -> float | None:

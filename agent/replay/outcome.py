@@ -3,7 +3,7 @@
 Tokens are estimates of ours (`context.tokens`), dollars follow the prices of the model played for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -203,9 +203,3 @@ class Comparison:
 
 def added(sums: Iterable[Sums]) -> Sums:
     return sum(sums, Sums())
-
-
-def ratio(runs: Sequence[Sums]) -> list[float | None]:
-    """Dollars of each relative to the first; None where that one cost nothing."""
-    first = runs[0].dollars if runs else 0.0
-    return [run.dollars / first if first else None for run in runs]

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..context import tokens
-from ..model.base import CACHE_LIFE, CACHE_WRITE
+from ..model.base import CACHE_LIFE, CACHE_READ, CACHE_WRITE
 from ..record.entries import Usage
 
 Body = dict[str, Any]
 
-READ = 0.1  # of the price of plain input, for most models
 LOOKBACK = 20  # blocks that a breakpoint looks at, its own among them
 
 
@@ -43,7 +42,7 @@ class Bill:
     @property
     def relative(self) -> float:
         """As tokens at the price of plain input."""
-        return CACHE_WRITE * self.written + READ * self.read + self.plain
+        return CACHE_WRITE * self.written + CACHE_READ * self.read + self.plain
 
     def usage(self, output: int) -> Usage:
         """As the API would count it."""

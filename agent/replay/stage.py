@@ -21,7 +21,7 @@ from ..context.window import Window, measure
 from ..context.wire import Request
 from ..errors import ModelError
 from ..events import Compacted, Event
-from ..model.base import CACHE_WRITE, Model, Reply, cost, known
+from ..model.base import Model, Reply, cache_prices, cost
 from ..model.body import body
 from ..record.entries import Checkpoint, Entry, Revert, Usage
 from ..record.ledger import Ledger
@@ -81,8 +81,7 @@ class Stage:
         return self.cache.is_cold(self.clock)
 
     def prices(self) -> tuple[float, float]:
-        row = known(self.model_id)
-        return (row[1].cache_read / row[1].input if row else 0.1), CACHE_WRITE
+        return cache_prices(self.model_id)
 
     def price(self, read: int, written: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=read, output=written))
