@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench soak screens pictures clean
+.PHONY: demo test quick lint bench soak screens pictures clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -12,10 +12,16 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
 
+# The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
+ALL_ROOMS := tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/terminal
+quick: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' $(if $(ROOM),tests/$(ROOM),$(ALL_ROOMS))
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # SIZE=quick takes minutes, full an hour.
 SIZE ?= full

@@ -19,6 +19,7 @@ Exit codes are those of the command line's contract.
 """
 
 import re
+from typing import Any
 
 _CREDENTIALS = re.compile(r"(?<=//)\S*@|[^/\s\"'=]+:[^/\s\"']*@")
 
@@ -138,8 +139,16 @@ class ScriptExhausted(ModelError):
 
 
 def conceal(text: str, *keys: str | None) -> str:
-    """The text without these keys, and without the user name and password of an address in it."""
+    """Return the text without these keys, and without user name and password of an address."""
     for key in filter(None, keys):
         if len(key.strip()) >= _SHORTEST:
             text = text.replace(key.strip(), "…")
     return _CREDENTIALS.sub("…@", text)
+
+
+class ToolError(Exception):
+    """A call that could not be done; the message goes to the model."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details

@@ -1,15 +1,17 @@
-"""What happens now: the grammar that every front end reads. Events are ephemeral.
+"""The events that front ends are told: what happens now, shown and then gone.
 
-A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | ToolDraft |
-Retrying)* · CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with
-Waiting, Notice and Compacted anywhere.
-After `Retrying` the deltas of the broken attempt are void: a front end takes them back.
+A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | ToolDraft | Retrying)*
+· CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Waiting, Notice
+and Compacted anywhere. After `Retrying` the deltas of the broken attempt are void: a front end
+takes them back.
 
-A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished; up
-to four run side by side, so what is between belongs to the subagent that `id` names. Of what
-happens inside one, Notice, Compacted and a Question alone come through, and their `agent` names
-it; the rest is summed up in AgentProgress, at most a few times a second.
-What must outlive the moment is an entry of the log, not an event.
+A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
+to four run side by side; `id` names the subagent that an event between belongs to. From inside a
+subagent only Notice, Compacted and Question come through, with its id in `agent`; AgentProgress
+sums up the rest, at most a few times a second.
+
+What must outlive the moment is an entry of the log, not an event. The names of the classes are the
+types in the `stream-json` output.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,12 +22,12 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """First of all events. `resumed` counts the entries that were already in the log."""
+    """A session is open: the first of all events."""
 
     session_id: str
     log: str
     model: str
-    resumed: int = 0
+    resumed: int = 0  # entries that were already in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +37,28 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A request goes to the model. `tokens` is the expected size of its prompt."""
+    """A request goes to the model."""
 
     number: int
-    tokens: int
+    tokens: int  # the expected size of the prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The model has taken the request; `usage` is what it has charged for the prompt. `sent` is the
-    sha256 of the bytes that went out, "" where the model does not tell."""
+    """The model has taken the request."""
 
-    usage: Mapping[str, int]
-    sent: str = ""
+    usage: Mapping[str, int]  # what the model has charged for the prompt
+    sent: str = ""  # sha256 of the bytes that went out, "" where the model does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Something other than the model or a tool is waited for, where that may take a second or more:
-    `what` in a few words for people. It is over with the next event that says what goes on, or with
-    one whose `what` is empty."""
+    """The program waits for something other than the model or a tool, a second or more.
 
-    what: str
+    The wait is over with the next event that says what goes on, or with an empty `what`.
+    """
+
+    what: str  # a few words for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +73,19 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolDraft:
-    """The model is writing a tool call: `name`, and `size` characters of arguments so far."""
+    """The model is writing a tool call."""
 
     name: str
-    size: int
+    size: int  # characters of arguments so far
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The attempt failed; the next starts in `seconds`. `attempt` counts from 1."""
+    """An attempt to reach the model failed; the next one starts soon."""
 
-    attempt: int
+    attempt: int  # counts from 1
     of: int
-    seconds: float
+    seconds: float  # until the next attempt starts
     reason: str
 
 
@@ -96,12 +98,12 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """`title` is one line for people, e.g. `pytest -q`; `input` is what the model sent."""
+    """A tool call begins to run."""
 
     id: str
     name: str
-    title: str
-    input: Mapping[str, Any]
+    title: str  # one line for people, e.g. `pytest -q`
+    input: Mapping[str, Any]  # what the model sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,73 +111,67 @@ class ToolOutput:
     """More output of a running tool, cleaned for a terminal."""
 
     id: str
-    text: str
+    text: str  # cleaned for a terminal
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """`text` is what the model reads; `details` is for people (diff, exit code, counts). `ref` is
-    the seq of the entry that has the whole result."""
+    """A tool call has ended."""
 
     id: str
     name: str
     title: str
     is_error: bool
-    text: str
+    text: str  # what the model reads
     seconds: float
-    details: Mapping[str, Any] = field(default_factory=dict)
-    ref: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)  # for people: diff, exit code, counts
+    ref: int = 0  # seq of the entry with the whole result
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
-    """A subagent begins, or goes on where it was left. `id` is what `Task(resume=…)` takes and the
-    name of its folder; `type` and `description` (a few words) are what the model asked for."""
+    """A subagent begins, or goes on where it was left."""
 
-    id: str
+    id: str  # what `Task(resume=…)` takes, and the name of its folder
     type: str
-    description: str
+    description: str  # a few words of the model's
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProgress:
-    """How far a subagent is: model calls and tool calls in this run of it, the size of its own
-    context in tokens and its level, and what it does now, in one line."""
+    """How far a subagent is in this run."""
 
     id: str
-    calls: int
-    tools: int
-    tokens: int
+    calls: int  # of the model, in this run
+    tools: int  # tool calls, in this run
+    tokens: int  # size of its own context
     level: str
-    doing: str
+    doing: str  # one line
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFinished:
-    """A subagent has ended; usage and cost are those of this run of it. `cost_usd` is None where
-    no price is known."""
+    """A subagent has ended; usage and cost are those of this run."""
 
     id: str
     status: Literal["done", "error", "interrupted", "limit"]
     seconds: float
     usage: Mapping[str, int]
-    cost_usd: float | None
+    cost_usd: float | None  # None where no price is known
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line that a person should see. `agent` is the subagent it comes from, by id."""
+    """One line that a person should see."""
 
     level: Literal["info", "warning", "error"]
     text: str
-    agent: str = ""
+    agent: str = ""  # id of the subagent it comes from
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A layer made the context smaller. Tokens are those of the whole context; `refs` counts the
-    entries that a stub or the summary now stands for; `detail` is one line for people. `agent` is
-    the subagent whose context it is, by id."""
+    """A layer of compaction made the context smaller; tokens are those of the whole context."""
 
     layer: Literal["demote", "microcompact", "truncate", "summary"]
     trigger: str
@@ -183,18 +179,18 @@ class Compacted:
     tokens_after: int
     seconds: float
     cost_usd: float | None
-    refs: int
-    detail: str
-    agent: str = ""
+    refs: int  # entries that a stub or the summary now stands for
+    detail: str  # one line for people
+    agent: str = ""  # id of the subagent whose context it is
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """`status` and `error` as in the JSON result; `text` is the final answer."""
+    """A turn has ended, however it did."""
 
     status: Literal["ok", "error", "denied", "limit", "interrupted"]
-    text: str
-    error: Mapping[str, str] | None = None
+    text: str  # the final answer
+    error: Mapping[str, str] | None = None  # type and message, as in the JSON result
 
 
 Delta = Accepted | TextDelta | ThinkingDelta | ToolDraft | Retrying
@@ -222,7 +218,7 @@ Emit = Callable[[Event], None]
 
 @contextmanager
 def waiting(emit: Emit, what: str) -> Iterator[None]:
-    """Tell what is waited for, and that it is over; with "" nothing is told."""
+    """Emit that something is waited for, and that the wait is over; "" emits nothing."""
     if what:
         emit(Waiting(what))
     try:
@@ -242,38 +238,32 @@ def _not_settled() -> "Answer | None":
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call waits for a person's permission. `rule` is the narrowest rule that would allow it;
-    `diff` is what an edit would change; `reason` says why it is asked; `agent` is the subagent
-    that wants it, by id.
-
-    `offers` are rules that may be kept so that it is not asked again, from the narrowest on; where
-    there are none, no rule helps. `check` takes one as the person wrote it: UsageError says why it
-    is none or does not allow this call, and what it returns speaks against keeping it, "" for
-    nothing. `settled` gives the answer once rules or the mode have changed so that none is needed.
-    """
+    """A call waits for a person's permission."""
 
     tool: str
     title: str
     input: Mapping[str, Any]
-    rule: str
-    reason: str
-    diff: str | None = None
-    agent: str = ""
+    rule: str  # the narrowest rule that would allow the call
+    reason: str  # why it is asked
+    diff: str | None = None  # what an edit would change
+    agent: str = ""  # id of the subagent that makes the call
+    # rules that may be kept, narrowest first; none where no rule would help
     offers: Sequence[str] = ()
+    # Takes a rule as the person wrote it. Raises UsageError when it is no rule or does not allow
+    # this call; returns what speaks against keeping it, "" for nothing.
     check: Callable[[str], str] = _no_rule
+    # The answer, once rules or the mode have changed so that nobody need be asked.
     settled: Callable[[], "Answer | None"] = _not_settled
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`reason` goes to the model with a refusal; with a permission it says why nobody had to be
-    asked. `rule` is one that allows the call; it is to be kept where `where` is not "": the file
-    that it was written to, or "session"."""
+    """What a person, or a rule, answers to a question."""
 
     allow: bool
-    reason: str = ""
-    rule: str = ""
-    where: str = ""
+    reason: str = ""  # goes to the model with a refusal; with a permission, why nobody was asked
+    rule: str = ""  # allows the call
+    where: str = ""  # the rule is kept: a file's path, or "session"; "" for not kept
 
 
 Ask = Callable[[Question], Awaitable[Answer]]

@@ -1,4 +1,4 @@
-"""What a conversation is started with. Light, so that the command line can fill it in before
+"""What a conversation is started with; light, so that the command line can fill it in before
 anything heavy is imported."""
 
 from collections.abc import Mapping
@@ -6,38 +6,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .settings import Settings
+from .config.keys import SCRIPTED
+from .config.settings import Settings
 
 if TYPE_CHECKING:
-    from .model.base import Model
-
-SCRIPTED = "scripted:"  # an id of a model that begins so names a file of steps
+    from .models.base import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Budget:
     """Limits of this run: model calls and dollars, None for none."""
 
-    calls: int | None = None
-    dollars: float | None = None
+    calls: int | None = None  # of the model; None for no limit
+    dollars: float | None = None  # None for no limit
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which session to open: a new one, the newest here, or one by id; or a copy of it. With
-    `read_only` it is only looked at, and may be open elsewhere."""
+class SessionChoice:
+    """Which session to open: a new one, the newest here, or one by id."""
 
     newest: bool = False
     id: str | None = None
-    fork: bool = False
-    read_only: bool = False
+    fork: bool = False  # go on in a copy
+    read_only: bool = False  # only look at it; it may be open elsewhere
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """All that a conversation needs to start. `model` overrides the one the settings name; `prior`
-    is what a new session is told of another one (S2 "Integration with Orchestrator"). `trust` is
-    the folder that says which files of the project are trusted, `state` where it is None."""
+class LaunchOptions:
+    """All that a conversation needs to start."""
 
     settings: Settings
     state: Path
@@ -45,9 +41,10 @@ class Launch:
     cwd: Path
     environ: Mapping[str, str]
     append_prompt: str = ""
-    prior: str = ""
-    bounds: Bounds = field(default_factory=Bounds)
-    model: "Model | None" = None
+    prior: str = ""  # what a new session is told of another one
+    budget: Budget = field(default_factory=Budget)
+    model: "Model | None" = None  # overrides the one that the settings name
+    # the folder that says which project files are trusted; `state` where it is None
     trust: Path | None = None
 
     @property

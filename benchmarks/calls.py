@@ -16,11 +16,12 @@ from typing import Any
 import measure
 from serving import answering, environ
 
-from ctxagent.agent.compose import open_loop
-from ctxagent.agent.launch import Choice, Launch
-from ctxagent.agent.loop import Loop
-from ctxagent.agent.record.entries import Assistant, Note, User
-from ctxagent.agent.settings import ModelSettings, Settings
+from ctxagent.agent.app import open_agent
+from ctxagent.agent.config.settings import ModelSettings, Settings
+from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.session.entries import Assistant, Note, User
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"contexts": (10_000, 60_000, 180_000, 900_000), "logs": (100, 100_000), "calls": 25},
@@ -30,18 +31,18 @@ SIZES: dict[str, dict[str, Any]] = {
 WORDS = "the quick brown fox jumps over the lazy dog and runs away again\n"
 
 
-def opened(folder: str, url: str) -> Loop:
-    launch = Launch(
+def opened(folder: str, url: str) -> Agent:
+    launch = LaunchOptions(
         settings=Settings(model=ModelSettings(base_url=url)),
         state=Path(folder) / "state",
         config_home=Path(folder) / "config",
         cwd=Path(folder),
         environ=environ(folder, url),
     )
-    return open_loop(launch, Choice(), emit=lambda event: None, ask=None)
+    return open_agent(launch, SessionChoice(), emit=lambda event: None, ask=None)
 
 
-def fill(loop: Loop, tokens: int) -> None:
+def fill(loop: Agent, tokens: int) -> None:
     """Record exchanges of about 700 tokens each, no two alike, until the context holds `tokens`."""
     while loop.view.size < tokens:
         text = f"{loop.log.last_seq}: {WORDS * 25}"
@@ -54,13 +55,13 @@ def fill(loop: Loop, tokens: int) -> None:
         )  # fmt: skip
 
 
-async def per_call(loop: Loop, calls: int) -> dict[str, float]:
+async def per_call(loop: Agent, calls: int) -> dict[str, float]:
     """Milliseconds of CPU and wall for a turn of one call."""
-    await loop.turn("hello")
+    await run_turn(loop, "hello")
     used, wall = [], []
     for _ in range(calls):
         cpu, clock = time.thread_time(), time.perf_counter()
-        await loop.turn("hello")
+        await run_turn(loop, "hello")
         used.append(time.thread_time() - cpu)
         wall.append(time.perf_counter() - clock)
     await loop.model.close()

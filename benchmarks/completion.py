@@ -18,7 +18,7 @@ from typing import Any
 
 import measure
 
-from ctxagent.tests.support.seat import CTRL_C, Desk, Glass, Seat, drive
+from ctxagent.tests.support.terminal.seat import CTRL_C, Desk, Glass, Seat, drive
 
 WORDS = (
     *("core", "util", "model", "view", "test", "handler", "parser", "config", "index"),

@@ -22,7 +22,7 @@ from typing import Any
 import measure
 from serving import environ
 
-from ctxagent.tests.support.server import Say, Server
+from ctxagent.tests.support.server.loopback import Say, Server
 
 DELTAS = 200  # a second
 SIZES: dict[str, dict[str, Any]] = {  # seconds of streaming and after a start

@@ -12,8 +12,8 @@ from typing import Any
 import measure
 
 from ctxagent.tests.support.command import Place, gone
-from ctxagent.tests.support.phases import PHASES, Phase, Played, reach
-from ctxagent.tests.support.server import Server
+from ctxagent.tests.support.server.loopback import Server
+from ctxagent.tests.support.server.phases import PHASES, Phase, Played, reach
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"phases": tuple(PHASES), "runs": 3},

@@ -18,9 +18,9 @@ from typing import Any
 import measure
 from serving import SUMMARY, environ
 
-from ctxagent.agent.compaction.summarize import is_question
-from ctxagent.agent.replay.prices import Bill, Cache
-from ctxagent.tests.support.server import Say, Server
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
+from ctxagent.tests.support.server.loopback import Say, Server
 
 WINDOW = 200_000
 SIZES: dict[str, dict[str, Any]] = {
@@ -41,13 +41,13 @@ class Player:
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
-        self.done, self.peak, self.cache, self.bill = 0, 0, Cache(), Bill()
+        self.done, self.peak, self.cache, self.bill = 0, 0, PromptCache(), CacheBill()
 
     def __call__(self, body: dict[str, Any]) -> Say:
         bill = self.cache.charge(body)
         self.bill += bill
         self.peak = max(self.peak, bill.written + bill.read + bill.plain)
-        if is_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             return Say(SUMMARY)
         if self.done == self.calls:
             return Say("All done.")

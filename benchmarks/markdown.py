@@ -13,7 +13,7 @@ from typing import Any
 import measure
 
 from ctxagent.agent.events import CallStarted, TextDelta, UserSaid
-from ctxagent.agent.ui.look import render
+from ctxagent.agent.ui.render import render
 from ctxagent.agent.ui.transcript import Transcript
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -75,7 +75,7 @@ def shown(text: str) -> float:
 
 
 def _ink(renderables: object) -> None:
-    render.ink(renderables, width=100, depth="color")  # type: ignore[arg-type]
+    render.render_text(renderables, width=100, depth="color")  # type: ignore[arg-type]
 
 
 def main(lengths: Sequence[int]) -> Iterator[measure.Table]:

@@ -16,8 +16,8 @@ from typing import Any
 import measure
 from serving import SUMMARY, environ
 
-from ctxagent.agent.compaction.summarize import is_question
-from ctxagent.tests.support.server import Say, Server
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.tests.support.server.loopback import Say, Server
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"calls": 1_000, "window": 200_000},
@@ -42,7 +42,7 @@ class Player:
 
     def __call__(self, body: dict[str, Any]) -> Say:
         self._known.wait()
-        if is_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             self.summaries += 1
             return Say(SUMMARY)
         if len(self.seen) == self.calls:

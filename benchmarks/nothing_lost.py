@@ -20,9 +20,9 @@ from typing import Any
 import measure
 
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.replay.formats import load
+from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.recording import Recording
-from ctxagent.tests.support.recording import Played, made, play
+from ctxagent.tests.support.sessions.recording import Played, made, play
 
 WINDOWS = (32_000, 24_000, 18_000, 14_000, 11_000, 9_000, 7_000, 5_500)
 LEAST = 3  # summaries
@@ -33,7 +33,7 @@ def recordings(files: Sequence[str]) -> Iterator[Recording]:
     if not files:
         yield made()
     for file in files:
-        yield load(Path(file))
+        yield load_recording(Path(file))
 
 
 def forced(recording: Recording, folder: Path) -> tuple[int, Played]:

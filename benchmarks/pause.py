@@ -21,18 +21,19 @@ import measure
 from calls import fill
 from serving import SUMMARY, environ
 
-from ctxagent.agent.compaction.summarize import is_question
-from ctxagent.agent.compose import open_loop
-from ctxagent.agent.events import Compacted, Event, ToolFinished
-from ctxagent.agent.launch import Choice, Launch
-from ctxagent.agent.loop import Loop
-from ctxagent.agent.settings import (
+from ctxagent.agent.app import open_agent
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.config.settings import (
     CompactSettings,
     ModelSettings,
     PermissionSettings,
     Settings,
 )
-from ctxagent.tests.support.server import Body, Say, Server, Step
+from ctxagent.agent.events import Compacted, Event, ToolFinished
+from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.turn import run_turn
+from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"window": 200_000, "summaries": 5, "seconds": 3.0},
@@ -53,7 +54,7 @@ class Clock(Server):
         self.pauses: list[float] = []
         self.usual: list[float] = []
         self.applied: list[float] = []  # CPU seconds
-        self.loop: Loop | None = None
+        self.agent: Agent | None = None
         self._summaries, self._seconds = summaries, seconds
         self._ended: tuple[float, float] | None = None
         self._due = False
@@ -75,7 +76,7 @@ class Clock(Server):
     def _let_it_be_written(self) -> None:
         """Wait for a summary that is being written ahead; never for long."""
         until = time.perf_counter() + 20 * self._seconds + 20
-        while self.loop and self.loop.engine.preparing and time.perf_counter() < until:
+        while self.agent and self.agent.engine.is_preparing and time.perf_counter() < until:
             time.sleep(0.02)
 
     def _play(self, body: Body) -> Say:
@@ -88,27 +89,27 @@ class Clock(Server):
 
 
 def _is_summary(body: Body) -> bool:
-    return is_question(str(body["messages"][-1]["content"][-1].get("text", "")))
+    return is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
 
 
-def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Loop:
+def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Agent:
     settings = Settings(
         model=ModelSettings(base_url=clock.url, context_window=window),
         permissions=PermissionSettings(mode="bypass"),
         compact=way,
     )
-    launch = Launch(
+    launch = LaunchOptions(
         settings=settings,
         state=folder / "state",
         config_home=folder / "config",
         cwd=folder,
         environ=environ(str(folder), clock.url),
     )
-    return open_loop(launch, Choice(), emit=clock.emit, ask=None)
+    return open_agent(launch, SessionChoice(), emit=clock.emit, ask=None)
 
 
-async def worked(loop: Loop) -> None:
-    finished = await loop.turn("Look at all of it.")
+async def worked(loop: Agent) -> None:
+    finished = await run_turn(loop, "Look at all of it.")
     await loop.close()
     assert finished.status == "ok", finished
 
@@ -118,7 +119,7 @@ def main(window: int, summaries: int, seconds: float) -> Iterator[measure.Table]
     for name, way in WAYS.items():
         clock = Clock(summaries, seconds, window)
         with tempfile.TemporaryDirectory() as folder, clock:
-            clock.loop = loop = opened(Path(folder), clock, way, window)
+            clock.agent = loop = opened(Path(folder), clock, way, window)
             fill(loop, round(FILLED * window))
             asyncio.run(worked(loop))
             rows[name] = {

@@ -18,11 +18,11 @@ from typing import Any
 
 import measure
 
-from ctxagent.agent.record.archive import offload
-from ctxagent.agent.record.entries import Assistant, Note, ToolResult, User
-from ctxagent.agent.record.index import NAME, Index
-from ctxagent.agent.record.log import Log
-from ctxagent.agent.record.sessions import whole_text
+from ctxagent.agent.session.archive import offload
+from ctxagent.agent.session.entries import Assistant, Note, ToolResult, User
+from ctxagent.agent.session.log import Log
+from ctxagent.agent.session.search import INDEX_NAME, SearchIndex
+from ctxagent.agent.session.store import full_text
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"megabytes": 200, "logs": (100, 100_000)},
@@ -69,7 +69,7 @@ def archive(folder: Path, megabytes: int) -> Log:
     """The sessions, oldest first; the log of the newest, still open."""
     sources, size = Sources(), megabytes * 1_000_000 // SESSIONS
     for session in range(SESSIONS):
-        log = Log.create(folder / "sessions" / f"20261101-0000{session:02}-a" / "log.jsonl")
+        log = Log(folder / "sessions" / f"20261101-0000{session:02}-a" / "log.jsonl")
         log.append(User(content="Read them all."))
         number = written = 0
         while written < size:
@@ -84,7 +84,7 @@ def archive(folder: Path, megabytes: int) -> Log:
     raise AssertionError("there is a last session")
 
 
-def searched(index: Index, query: str, session: str | None = None) -> dict[str, float]:
+def searched(index: SearchIndex, query: str, session: str | None = None) -> dict[str, float]:
     """Seconds of one search, the share that was indexed by then, whether it found the fact, and
     whether it missed it although all was indexed."""
     started = time.perf_counter()
@@ -103,7 +103,7 @@ def searched(index: Index, query: str, session: str | None = None) -> dict[str, 
 def searching(folder: Path, megabytes: int) -> Iterator[measure.Table]:
     log = archive(folder, megabytes)
     session = log.path.parent.name
-    index = Index(folder)
+    index = SearchIndex(folder)
     started = time.perf_counter()
     index.catch_up()
     seconds = time.perf_counter() - started
@@ -112,7 +112,7 @@ def searching(folder: Path, megabytes: int) -> Iterator[measure.Table]:
         "mb": size / 1e6,
         "s": seconds,
         "mb_per_s": size / 1e6 / seconds,
-        "x_of_text": (folder / NAME).stat().st_size / size,
+        "x_of_text": (folder / INDEX_NAME).stat().st_size / size,
     }
     yield measure.Table("the index", {"made from nothing": row})
     rows = {}
@@ -123,7 +123,7 @@ def searching(folder: Path, megabytes: int) -> Iterator[measure.Table]:
             "hits": runs[0]["hits"],
         }
     yield measure.Table("a query, the index warm", rows)
-    (folder / NAME).unlink()
+    (folder / INDEX_NAME).unlink()
     rows = {}
     for name, where in (("this session", session), ("the project", None), ("again", None)):
         rows[f"deleted: {name}"] = searched(index, QUERIES["the fact"], where)
@@ -140,14 +140,14 @@ def references(logs: Sequence[int]) -> Iterator[measure.Table]:
     rows = {}
     for length in logs:
         with tempfile.TemporaryDirectory() as folder:
-            log = Log.create(Path(folder) / "log.jsonl")
+            log = Log(Path(folder) / "log.jsonl")
             for n in range(length):
                 log.append(Note(topic="decision", text=f"note {n} " + "x" * 500))
             log.close()
             wanted = [random.Random(n).randrange(1, length + 1) for n in range(50)]
             started = time.perf_counter()
             for seq in wanted:
-                assert whole_text(log.path, seq) is not None
+                assert full_text(log.path, seq) is not None
             rows[f"log of {length:,} entries"] = {
                 "ms": (time.perf_counter() - started) / len(wanted) * 1e3
             }

@@ -16,13 +16,13 @@ from typing import Any
 import measure
 from serving import environ
 
-from ctxagent.agent.record.entries import User
-from ctxagent.agent.record.index import Index
-from ctxagent.agent.record.log import line_of
-from ctxagent.agent.record.sessions import Project
-from ctxagent.agent.resumption import NAME
-from ctxagent.tests.support.longlog import history, lengthen
-from ctxagent.tests.support.server import Say, Server
+from ctxagent.agent.loop.resume import CACHE_NAME
+from ctxagent.agent.session.entries import User
+from ctxagent.agent.session.log import encode_line
+from ctxagent.agent.session.search import SearchIndex
+from ctxagent.agent.session.store import Project
+from ctxagent.tests.support.server.loopback import Say, Server
+from ctxagent.tests.support.sessions.longlog import history, lengthen
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"short": 10, "long": 1 << 10},
@@ -33,9 +33,9 @@ AGAIN = ("the next time", "again, all of it indexed", "after a kill")
 OPEN = """
 import sys, time
 from pathlib import Path
-from ctxagent.agent.resumption import go_on
+from ctxagent.agent.loop.resume import resume_session
 started = time.perf_counter()
-log, standing, resumption = go_on(Path(sys.argv[1]))
+log, standing, resumption = resume_session(Path(sys.argv[1]))
 took = time.perf_counter() - started
 resumption.leave(log)
 log.close()
@@ -53,9 +53,9 @@ class Session:
         self.cwd.mkdir()
         base = history(folder / "base")
         project = Project(Path(self.env["CTXAGENT_STATE_DIR"]), self.cwd)
-        self.log = project.new()
+        self.log = project.new_log()
         self.count = lengthen(base, self.log, size)
-        self.index = Index(project.folder)
+        self.index = SearchIndex(project.folder)
 
     def rows(self, *, again: bool) -> dict[str, dict[str, float]]:
         found = {"nothing kept": self.says()}
@@ -69,7 +69,7 @@ class Session:
         found["opened alone, after a kill"] = self.opened()
         self.kill()
         found["after a kill"] = self.says()
-        kept = self.log.with_name(NAME)
+        kept = self.log.with_name(CACHE_NAME)
         found["what is kept"] = {"MB": kept.stat().st_size / 1e6 if kept.exists() else 0.0}
         return found
 
@@ -87,7 +87,9 @@ class Session:
     def kill(self) -> None:
         """Leave the log as one does who is killed while it writes."""
         with self.log.open("ab") as file:
-            file.write(line_of(User(seq=self.count + 10_000, content="go on")) + b'{"v": 1, "se')
+            file.write(
+                encode_line(User(seq=self.count + 10_000, content="go on")) + b'{"v": 1, "se'
+            )
         self.count += 1
 
 

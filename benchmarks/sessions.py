@@ -23,11 +23,11 @@ import pexpect
 import pyte
 from serving import environ
 
-from ctxagent.agent.record.catalogue import NAME as CATALOGUE
-from ctxagent.agent.record.entries import Assistant, End, Entry, Session, ToolResult, User
-from ctxagent.agent.record.listing import Row, rows
-from ctxagent.agent.record.log import NAME, Log
-from ctxagent.agent.record.sessions import Project
+from ctxagent.agent.session.entries import Assistant, End, Entry, Session, ToolResult, User
+from ctxagent.agent.session.listing import CATALOGUE_NAME as CATALOGUE
+from ctxagent.agent.session.listing import SessionRow, session_rows
+from ctxagent.agent.session.log import LOG_NAME, Log
+from ctxagent.agent.session.store import Project
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"sessions": 5_000, "runs": 5},
@@ -47,15 +47,15 @@ def main(sessions: int, runs: int, picker: bool = True) -> Iterator[measure.Tabl
         project = Project(Path(env["CTXAGENT_STATE_DIR"]), cwd)
         size = _fill(project, sessions)
         logs = project.logs()
-        found = [*rows(logs)]
+        found = [*session_rows(logs)]
         assert len(found) == sessions
         assert all(row.title and row.last and row.branch for row in found)
         figures = {
             "finding the logs": _seconds(project.logs, runs),
-            f"the first {PAGE} rows": _seconds(lambda: [*islice(rows(logs), PAGE)], runs),
+            f"the first {PAGE} rows": _seconds(lambda: [*islice(session_rows(logs), PAGE)], runs),
             "all rows, of which none is kept": _seconds(lambda: _forgotten(project), runs),
-            "all rows": _seconds(lambda: [*rows(logs)], runs),
-            "one by its id": _seconds(lambda: project.find(found[-1].id), runs),
+            "all rows": _seconds(lambda: [*session_rows(logs)], runs),
+            "one by its id": _seconds(lambda: project.find_log(found[-1].id), runs),
             "`sessions list`": _seconds(lambda: _listed(env, cwd), runs),
         }
         if picker:
@@ -74,9 +74,9 @@ def _seconds(act: Callable[[], object], runs: int) -> float:
     return best
 
 
-def _forgotten(project: Project) -> list[Row]:
+def _forgotten(project: Project) -> list[SessionRow]:
     (project.folder / CATALOGUE).unlink(missing_ok=True)  # kept of many alone
-    return [*rows(project.logs())]
+    return [*session_rows(project.logs())]
 
 
 def _listed(env: dict[str, str], cwd: Path) -> None:
@@ -85,7 +85,7 @@ def _listed(env: dict[str, str], cwd: Path) -> None:
     )
 
 
-def _picked(env: dict[str, str], cwd: Path, oldest: Row, sessions: int) -> dict[str, float]:
+def _picked(env: dict[str, str], cwd: Path, oldest: SessionRow, sessions: int) -> dict[str, float]:
     """Seconds of each step of the picker, until the oldest session goes on."""
     child = pexpect.spawn(
         measure.COMMAND, cwd=str(cwd), env={**env, "TERM": "xterm-256color"}, dimensions=(40, 100)
@@ -124,8 +124,8 @@ def _fill(project: Project, sessions: int) -> int:
     chance, total = random.Random(7), 0
     tools = [{"name": f"Tool{n}", "description": "x" * 1_000} for n in range(27)]
     for number in range(sessions):
-        path = project.folder / "sessions" / f"20261101-{number:06}-{number:06x}" / NAME
-        log = Log.create(path)
+        path = project.folder / "sessions" / f"20261101-{number:06}-{number:06x}" / LOG_NAME
+        log = Log(path)
         for entry in _entries(chance, str(project.cwd), tools, path.parent.name, number):
             log.append(entry)
         log.close()

@@ -79,7 +79,7 @@ def _acts(
         "--version": partial(whole, [measure.COMMAND, "--version"]),
         "--help": partial(whole, [measure.COMMAND, "--help"]),
         "import of the REPL": partial(
-            whole, [sys.executable, "-c", "import ctxagent.agent.ui.repl"]
+            whole, [sys.executable, "-c", "import ctxagent.agent.ui.repl.repl"]
         ),
         "import of anthropic": partial(whole, [sys.executable, "-c", "import anthropic"]),
         "first paint of the REPL": partial(measure.first_paint, env=env, cwd=plain),

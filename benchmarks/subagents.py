@@ -16,8 +16,8 @@ from typing import Any
 import measure
 from serving import environ
 
-from ctxagent.tests.support.errands import kind_of
-from ctxagent.tests.support.server import Body, Say, Server
+from ctxagent.tests.support.server.loopback import Body, Say, Server
+from ctxagent.tests.support.sessions.errands import kind_of
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"calls": 12, "thinking": 0.5},

@@ -94,7 +94,7 @@ def _held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[V
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """Target, bound, what was measured, and whether that meets it; as it stands in
-    docs/performance.md."""
+    docs/guide/performance.md."""
     lines = [f"| {'target':<36} | at most | measured | met |", "| --- | --- | --- | --- |"]
     for each in verdicts:
         met = "yes" if each.met else "BROKEN" if each.broken else "no"

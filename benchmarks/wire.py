@@ -1,8 +1,8 @@
 """From a log to the body of a request: CPU of each step at so many messages.
 
-The view is folded from recorded calls and results, `wire` makes its messages, `body` what the SDK
-is given, `json` the bytes. `changed` counts messages of a request that the next one has in another
-form: the prompt cache lives on there being none.
+The view is folded from recorded calls and results, `build_request` makes its messages, `body` what
+the SDK is given, `json` the bytes. `changed` counts messages of a request that the next one has in
+another form: the prompt cache lives on there being none.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Any
 
 import measure
 
+from ctxagent.agent.context.request import Request, build_request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.context.wire import Request, wire
-from ctxagent.agent.model.body import body
-from ctxagent.tests.support.history import MODEL, History
+from ctxagent.agent.models.request_body import body
+from ctxagent.tests.support.sessions.history import MODEL, History
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"lengths": (500, 1_000, 2_000), "runs": 25},
@@ -61,7 +61,7 @@ def one(length: int, runs: int) -> dict[str, float]:
 
 
 def _wired(view: View) -> Request:
-    return wire(view, model=MODEL, max_tokens=1_000)
+    return build_request(view, model=MODEL, max_tokens=1_000)
 
 
 def _plain(message: dict[str, Any]) -> list[dict[str, Any]]:

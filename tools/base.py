@@ -1,9 +1,9 @@
-"""What a tool is, and what it is given.
+"""The base of all tools, and the context that a tool is handed.
 
 A tool is a class with a name, a description for the model, pydantic `Params` (which give its JSON
-schema) and a coroutine `run`. It knows nothing of the agent: everything it needs is handed to it
-in a `Context`. It never asks for permission, the loop has done that. It answers with an `Output`,
-or raises `ToolError` with a message the model can act on: say what is wrong, and the next move.
+schema) and a coroutine `run`. It knows nothing of the agent: everything it needs comes in a
+`Context`. It never asks for permission: the tool runner has done that. It returns an `Output`, or
+raises `ToolError` with a message the model can act on: what is wrong, and the next move.
 
 Cancellation is asyncio's: `run` is cancelled when the person interrupts. A tool that had something
 by then raises `Interrupted` with it (instead of CancelledError), and leaves no child behind.
@@ -18,10 +18,9 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-Effect = Literal["none", "read", "edit", "run"]
+from ..agent.errors import ToolError
 
-VANISHED = "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
-the user, who can put it back or start where it is now."
+Effect = Literal["none", "read", "edit", "run"]
 
 
 class Params(BaseModel):
@@ -32,23 +31,13 @@ class Params(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`text` goes to the model; `details` is for people and programs (diff, exit code, paths).
+    """The result of a call."""
 
-    `blocks` is for results that are more than text (images): when given, it is sent instead.
-    """
-
-    text: str
+    text: str  # goes to the model
+    # for people and programs: diff, exit code, paths
     details: dict[str, Any] = field(default_factory=dict)
     is_error: bool = False
-    blocks: list[dict[str, Any]] | None = None
-
-
-class ToolError(Exception):
-    """The call could not be done. The message goes to the model."""
-
-    def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.details = details
+    blocks: list[dict[str, Any]] | None = None  # sent instead of `text` where a result has images
 
 
 class Interrupted(Exception):
@@ -61,19 +50,18 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Seen:
-    """What the model has seen of each file: path to sha256 of its bytes when read or written."""
+    """Which bytes of each file the model has seen: path to sha256 when read or written."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
     def note(self, path: Path, data: bytes) -> dict[str, str]:
-        """Remember the bytes; the answer goes into `details["seen"]`, so that a resumed session
-        knows it too."""
+        """Remember the bytes; return what goes into `details["seen"]`, for resumed sessions."""
         digest = hashlib.sha256(data).hexdigest()
         self.digests[str(path)] = digest
         return {"path": str(path), "sha256": digest}
 
     def changed(self, path: Path, data: bytes) -> bool:
-        """Whether the model saw this file with other bytes than these."""
+        """Tell whether the model saw this file with other bytes than these."""
         known = self.digests.get(str(path))
         return known is not None and known != hashlib.sha256(data).hexdigest()
 
@@ -83,40 +71,41 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A place in what was recorded. `ref` is what Recall takes, `what` says what stands there,
-    `offset` is where the excerpt begins in its text, in characters."""
+    """A place in what was recorded."""
 
-    ref: str
-    what: str
+    ref: str  # what Recall takes
+    what: str  # what stands there
     at: str
     excerpt: str
-    offset: int = 0
+    offset: int = 0  # where the excerpt begins in its text, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`searched` says where was looked, and how much of it."""
+    """What a search of the records found."""
 
     passages: Sequence[Passage] = ()
+    # where it was looked, and how much of it
     searched: str = "nothing: this session is not recorded"
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """Work for a subagent: `description` in a few words, `prompt` in full. `resume` is the id of
-    an earlier one that goes on; else `type` says what kind of subagent, and `model` which model
-    where it is not that of the type."""
+class SubagentTask:
+    """Work for a subagent."""
 
-    description: str
-    prompt: str
-    type: str | None = None
-    model: str | None = None
-    resume: str | None = None
+    description: str  # a few words
+    prompt: str  # the work in full
+    type: str | None = None  # which kind of subagent
+    model: str | None = None  # where it is not that of the type
+    resume: str | None = None  # id of an earlier subagent that goes on
 
 
 class Confinement(Protocol):
-    """How commands are kept from what is not theirs. `absent` says why they are not, "" where they
-    are; with `required` none may run then, and none outside of it."""
+    """A sandbox that keeps commands from what is not theirs.
+
+    `absent` says why there is none, "" where it works; with `required` no command may run outside
+    of it.
+    """
 
     required: bool
     network: bool
@@ -137,49 +126,48 @@ class Confinement(Protocol):
     def set_aside(self) -> list[str]: ...
 
 
-async def _nobody(errand: Errand) -> Output:
+async def _nobody(errand: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
 @dataclass(slots=True)
 class Context:
-    """What a tool is handed.
+    """What a tool is handed."""
 
-    `cwd` is the project directory, `session_dir` the session's own folder (None when nothing is
-    recorded), `env` the environment for children, already without keys and tokens. `progress`
-    takes text for people while the tool runs; the loop sets it for each call. `recall` gives the
-    whole text that a ref names (42, "#42", "SESSION#42", or a file of the session's folder), or
-    None. `search` finds words in what a scope recorded: "session", "project" or a session's id.
-    `spawn` has an errand done by a subagent; `agents` are those that run, by id, each with a way
-    to interrupt it alone. `sieve` puts something before a sink of output, and `redact` takes out of
-    an outcome, what must not be kept. `kept` tells of an absolute path whether a rule keeps it from
-    being read: what searches leaves it out.
-    """
-
-    cwd: Path
-    session_dir: Path | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path  # the project directory
+    session_dir: Path | None = None  # None when nothing is recorded
+    env: Mapping[str, str] = field(default_factory=dict)  # for children; without keys and tokens
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
+    # takes text for people while a tool runs; set for each call
     progress: Callable[[str], None] = lambda text: None
+    # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
+    # None.
     recall: Callable[[int | str], str | None] = lambda ref: None
+    # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
-    spawn: Callable[[Errand], Awaitable[Output]] = _nobody
+    spawn: Callable[[SubagentTask], Awaitable[Output]] = _nobody  # runs a subagent
+    # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None
+    # puts a filter for secrets before a sink of output
     sieve: Callable[[Any], Any] = lambda sink: sink
+    # takes out of an output what must not be kept
     redact: Callable[[Output], Output] = lambda output: output
+    # Tells of an absolute path whether a rule keeps it from being read: searches leave it out.
     kept: Callable[[str], bool] = lambda path: False
 
     def resolve(self, path: str) -> Path:
-        """An absolute path for what the model wrote: `~` and relative paths are allowed. Symlinks
-        and `..` are left as they stand."""
+        """Return an absolute path for what the model wrote: `~` and relative paths are allowed.
+
+        Symlinks and `..` are left as they stand.
+        """
         expanded = Path(path).expanduser()
         return expanded if expanded.is_absolute() else self.cwd / expanded
 
     def shown(self, path: Path) -> str:
-        """A path as a person would write it here: relative inside `cwd`, else absolute."""
+        """Return a path as a person would write it here: relative inside `cwd`, else absolute."""
         try:
             return str(path.relative_to(self.cwd)) or "."
         except ValueError:
@@ -190,16 +178,13 @@ P = TypeVar("P", bound=Params)
 
 
 class Tool(ABC, Generic[P]):
-    """One tool. Subclasses set the class variables and write `run`.
-
-    `effect` is what a call does to the world: none (only the agent's own state), read, edit
-    (files), run (anything). Calls with none or read may run side by side. `room` is how many
-    tokens of a result the model gets at most, where that is less than of others.
-    """
+    """One tool. Subclasses set the class variables and write `run`."""
 
     name: ClassVar[str]
     description: ClassVar[str]
+    # none: only the agent's own state; calls with none or read may run side by side
     effect: ClassVar[Effect]
+    # tokens of a result that the model gets at most; None for the usual
     room: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
 
@@ -207,33 +192,33 @@ class Tool(ABC, Generic[P]):
     async def run(self, params: P, context: Context) -> Output: ...
 
     def subject(self, params: P) -> str:
-        """What a permission rule's parentheses match: a path, a shell command, or ""."""
+        """Return what a permission rule's parentheses match: a path, a shell command, or ""."""
         return ""
 
     def title(self, params: P) -> str:
-        """One line for people: what this call is about."""
+        """Return one line for people: what this call is about."""
         return self.subject(params)
 
     async def preview(self, params: P, context: Context) -> dict[str, Any]:
-        """What the call would change, for the permission prompt: `{"diff": …}` or nothing.
+        """Return what the call would change, for the permission prompt: `{"diff": …}` or nothing.
 
-        Never changes anything. Raises ToolError, as `run` would, for a call that must fail.
+        Changes nothing. Raises ToolError, as `run` would, for a call that must fail.
         """
         return {}
 
     def exception(self, params: P, context: Context) -> str:
-        """Why the call is asked about although the rules allow it; "" for nothing."""
+        """Return why the call is asked about although the rules allow it; "" for no reason."""
         return ""
 
     def schema(self) -> dict[str, Any]:
-        """The tool as the Messages API takes it: name, description, input_schema."""
+        """Return the tool as the Messages API takes it: name, description, input_schema."""
         schema = _plain(self.Params.model_json_schema())
         schema.pop("description", None)
         return {"name": self.name, "description": self.description, "input_schema": schema}
 
 
 def _plain(node: Any) -> Any:
-    """Pydantic's schema without the titles it adds, which cost tokens and say nothing."""
+    """Return pydantic's schema without its titles, which cost tokens and say nothing."""
     if isinstance(node, dict):
         named = node.get("properties")
         out = {k: _plain(v) for k, v in node.items() if k != "title" and k != "properties"}

@@ -1,8 +1,8 @@
-"""Bash: one shell command, heard out to its end, its timeout or the person's interruption.
+"""Bash: run one shell command until its end, its timeout or the person's interruption.
 
-On timeout and interruption the whole tree is killed. What a finished command leaves running ends
-with it in the sandbox. Outside of it, it becomes a job when its output is still open; what was
-detached on purpose, output redirected, is left alone.
+On timeout and interruption the whole process tree is killed. In the sandbox, what a finished
+command leaves running ends with it. Outside, it becomes a job when its output is still open; what
+was detached on purpose, output redirected, is left alone.
 """
 
 import asyncio
@@ -14,26 +14,36 @@ from typing import Any
 
 from pydantic import Field
 
-from .base import Confinement, Context, Interrupted, Output, Params, Tool, ToolError
-from .capture import Capture
+from ..agent.errors import ToolError
+from .base import Confinement, Context, Interrupted, Output, Params, Tool
 from .job import BackgroundJob, adopt, run_command, start_job, undone
-from .process import Process, ending
+from .system.capture import Capture
+from .system.process import Process, ending
 
-LONGEST = 600  # seconds
+MAX_TIMEOUT_S = 600  # seconds
 # What programs say of what the sandbox forbids.
-SIGNS = ("Read-only file system", "Operation not permitted", "EROFS", "EPERM", "resource busy")
-NO_NETWORK = (
+SANDBOX_ERRORS = (
+    "Read-only file system",
+    "Operation not permitted",
+    "EROFS",
+    "EPERM",
+    "resource busy",
+)
+NETWORK_ERRORS = (
     "Network is unreachable", "Could not resolve", "name resolution", "Name or service not known",
     "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN", "Failed to connect", "Connection refused",
 )  # fmt: skip
-LINGER = 0.3  # seconds that output may stay open after the shell has ended
+OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
 
 
 class BashParams(Params):
     command: str = Field(min_length=1, description="The command, as typed into bash.")
     timeout: float = Field(
-        120, ge=1, le=LONGEST, description="Seconds after which it is killed, with its children."
+        120,
+        ge=1,
+        le=MAX_TIMEOUT_S,
+        description="Seconds after which it is killed, with its children.",
     )
     run_in_background: bool = Field(
         False, description="Return at once with a job id; the Job tool reads, waits and ends."
@@ -48,7 +58,7 @@ class BashParams(Params):
     )
 
 
-class Bash(Tool[BashParams]):
+class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
         "Runs a command in bash, in the project directory; stdout and stderr come back together, "
@@ -90,7 +100,7 @@ class Bash(Tool[BashParams]):
                 await process.end()
             elif sandbox and process.left():
                 await process.end()
-            elif not await process.finished(LINGER):
+            elif not await process.finished(OUTPUT_GRACE_S):
                 outcome.job = adopt(process, params.command, context)
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
@@ -105,7 +115,7 @@ class Bash(Tool[BashParams]):
 
 @dataclass(slots=True)
 class _Outcome:
-    """How a command in the foreground came to its end."""
+    """How a command in the foreground ended."""
 
     params: BashParams
     process: Process
@@ -125,27 +135,27 @@ class _Outcome:
         return Output("\n".join(filter(None, (text, *notes))), self.details(), is_error=failed)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:
-        """What the model must know of the sandbox, when it may be why the command failed with this
-        complaint, and when it ended or undid what the command left behind."""
+        """Yield what the model must know of the sandbox: that it may be why the command failed, and
+        what it ended or undid."""
         if self.sandbox is None:
             return
         if self.process.left():
             yield "[what it left running was ended with it; run_in_background keeps such things]"
         if note := undone(self.sandbox):
             yield note
-        signs = SIGNS if self.sandbox.network else SIGNS + NO_NETWORK
+        signs = SANDBOX_ERRORS if self.sandbox.network else SANDBOX_ERRORS + NETWORK_ERRORS
         if any(sign in complaint for sign in signs):
             where = f"It ran in the sandbox: {self.sandbox.bounds()}."
             move = "" if self.sandbox.required else " If that is why, unsandboxed may be asked for"
             yield f"[{where}{move}]"
 
     def note(self) -> str:
-        """What the model must know beyond the output; "" after a plain success."""
+        """Return what the model must know beyond the output; "" after a plain success."""
         if self.interrupted:
             return "[interrupted by the user]"
         if self.timed_out:
-            longer = f"Give a longer timeout (up to {LONGEST}) or run_in_background"
-            move = longer if self.params.timeout < LONGEST else "Use run_in_background"
+            longer = f"Give a longer timeout (up to {MAX_TIMEOUT_S}) or run_in_background"
+            move = longer if self.params.timeout < MAX_TIMEOUT_S else "Use run_in_background"
             killed = f"timed out after {self.params.timeout:g} s; the process tree was killed"
             return f"[{killed}. {move}]"
         code = self.process.exit_code
@@ -168,7 +178,10 @@ class _Outcome:
 
 
 def confined(unsandboxed: bool, context: Context) -> Confinement | None:
-    """What a command runs in; None for nothing. Raises ToolError when it may not run so."""
+    """Return the sandbox a command runs in, None for none.
+
+    Raises ToolError when the command may not run so.
+    """
     sandbox = context.sandbox
     if sandbox is None:
         return None

@@ -13,14 +13,15 @@ from typing import Any
 
 from pydantic import Field
 
+from ..agent.errors import ToolError
 from . import text as texts
-from .base import Context, Output, Params, Tool, ToolError
-from .files import Change, apply, check_text, contents, decoded, draft, locate
-from .nearmiss import explain
-from .redacted import lost, not_found
+from .base import Context, Output, Params, Tool
+from .edit_hints import explain
+from .file_access import Change, apply, check_text, contents, decoded, draft, locate
+from .redaction_marks import lost, not_found
 
-MOST_NAMED = 10  # line numbers listed in a message
-SNIPPET_HALF = 12  # lines shown at either end of a long replacement
+MAX_LINES_NAMED = 10  # line numbers listed in a message
+SNIPPET_HALF_LINES = 12  # lines shown at either end of a long replacement
 
 
 class EditParams(Params):
@@ -40,7 +41,7 @@ class _Edited:
     end: int
 
 
-class Edit(Tool[EditParams]):
+class EditTool(Tool[EditParams]):
     name = "Edit"
     description = (
         "Replace text in a file. old_string must occur exactly once: give enough lines around "
@@ -84,7 +85,7 @@ def _plan(params: EditParams, context: Context) -> _Edited:
 
 
 def _checked(params: EditParams) -> tuple[str, str]:
-    """The old and the new text, their line ends LF."""
+    """Return the old and the new text with LF line ends. Raises ToolError."""
     for name in ("old_string", "new_string"):
         check_text(name, getattr(params, name))
     old, new = texts.unix(params.old_string), texts.unix(params.new_string)
@@ -102,8 +103,10 @@ def _checked(params: EditParams) -> tuple[str, str]:
 
 
 def _find(text: str, old: str, *, every: bool) -> list[int]:
-    """Where `old` begins. Occurrences that overlap count for uniqueness, but can't all be
-    replaced."""
+    """Return where `old` begins.
+
+    Occurrences that overlap count for uniqueness, but can't all be replaced.
+    """
     found = []
     place = text.find(old)
     while place >= 0:
@@ -113,7 +116,7 @@ def _find(text: str, old: str, *, every: bool) -> list[int]:
 
 
 def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[str, int, int]:
-    """The text with `new` at each place, and the bounds of the first replacement.
+    """Return the text with `new` at each place, and the bounds of the first replacement.
 
     `found` and `length` count in the text with LF line ends; `before` may have CRLF.
     """
@@ -131,7 +134,7 @@ def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[s
 
 
 def _crlf_places(text: str) -> list[int]:
-    """Where, in the text with LF line ends, those stand that are CRLF in this one."""
+    """Return the places, in the text with LF line ends, of the CRLFs of this one."""
     places: list[int] = []
     place = text.find("\r\n")
     while place >= 0:
@@ -141,14 +144,14 @@ def _crlf_places(text: str) -> list[int]:
 
 
 def _ends(replaced: str, usual: str) -> str:
-    """The line end for a replacement: that of what it replaces, or the file's usual one."""
+    """Return the line end for a replacement: that of what it replaces, or the file's usual one."""
     return texts.line_end(replaced) if "\n" in replaced else usual
 
 
 def _ambiguous(name: str, text: str, found: list[int]) -> str:
-    lines = dict.fromkeys(texts.line_at(text, offset) for offset in found[:MOST_NAMED])
+    lines = dict.fromkeys(texts.line_at(text, offset) for offset in found[:MAX_LINES_NAMED])
     named = ", ".join(map(str, lines))
-    more = " …" if len(found) > MOST_NAMED else ""
+    more = " …" if len(found) > MAX_LINES_NAMED else ""
     return (
         f"old_string occurs {len(found):,} times in {name}, in lines {named}{more}. Add lines "
         "around it until it is unique, or set replace_all."
@@ -166,12 +169,13 @@ def _report(edited: _Edited) -> str:
 
 
 def _snippet(lines: list[str], first: int, last: int) -> str:
-    """The lines `first` to `last`, numbered, with those around them; a long middle left out."""
-    start, end = max(1, first - texts.CONTEXT), min(len(lines), last + texts.CONTEXT)
-    left_out = end - start + 1 - 2 * SNIPPET_HALF
+    """Return the lines `first` to `last` and those around them, numbered; a long middle is left
+    out."""
+    start, end = max(1, first - texts.CONTEXT_LINES), min(len(lines), last + texts.CONTEXT_LINES)
+    left_out = end - start + 1 - 2 * SNIPPET_HALF_LINES
     if left_out <= 0:
         return texts.number(lines[start - 1 : end], start)
-    head, tail = start + SNIPPET_HALF, end - SNIPPET_HALF
+    head, tail = start + SNIPPET_HALF_LINES, end - SNIPPET_HALF_LINES
     return (
         f"{texts.number(lines[start - 1 : head - 1], start)}\n… {left_out:,} more lines …\n"
         f"{texts.number(lines[tail:end], tail + 1)}"

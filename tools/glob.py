@@ -8,13 +8,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from .base import Context, Output, Params, Tool, ToolError
-from .files import Place, locate, opened
-from .listing import Listing, printable, survey, tell_left_out
-from .wildcard import compile_wildcard, tidy
+from ..agent.errors import ToolError
+from .base import Context, Output, Params, Tool
+from .file_access import Place, locate, opened
+from .glob_patterns import compile_wildcard, tidy
+from .system.project_files import Listing, printable, survey, tell_left_out
 
-MOST_PATHS = 200
-SECONDS = 30.0
+MAX_PATHS = 200
+LISTING_TIMEOUT_S = 30.0
 
 _WILD = re.compile(r"[*?\[{\\]")
 
@@ -24,7 +25,7 @@ class GlobParams(Params):
     path: str = Field(".", description="Directory to search")
 
 
-class Glob(Tool[GlobParams]):
+class GlobTool(Tool[GlobParams]):
     name = "Glob"
     description = (
         "Find files by name, newest first. A pattern without a slash (`*.py`) matches at any "
@@ -48,11 +49,11 @@ class Glob(Tool[GlobParams]):
         await asyncio.to_thread(_check_directory, place)
         env = context.env or None
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(LISTING_TIMEOUT_S):
                 listing = await survey(place.path, env=env)
         except TimeoutError:
             raise ToolError(
-                f"The files in {place.name} could not be listed in {SECONDS:g} s. "
+                f"The files in {place.name} could not be listed in {LISTING_TIMEOUT_S:g} s. "
                 "Give a directory further down as path."
             ) from None
         matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
@@ -63,13 +64,15 @@ class Glob(Tool[GlobParams]):
         else:
             text = _nothing(place, pattern) + await tell_left_out(place.path, env)
         return Output(
-            text + _notes(listing), {"files": len(newest), "truncated": len(newest) > MOST_PATHS}
+            text + _notes(listing), {"files": len(newest), "truncated": len(newest) > MAX_PATHS}
         )
 
 
 def _split(params: GlobParams) -> tuple[str, str]:
-    """The directory to search and the pattern in it. The plain beginning of a pattern that leads
-    out of `path` names the directory."""
+    """Return the directory to search and the pattern in it.
+
+    The plain beginning of a pattern that leads out of `path` names the directory.
+    """
     if not params.pattern.startswith(("/", "~/", "../")):
         return params.path, params.pattern
     parts = params.pattern.split("/")
@@ -106,9 +109,9 @@ def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
 
 def _page(place: Place, paths: list[str]) -> str:
     prefix = "" if place.name == "." else f"{place.name.rstrip('/')}/"
-    lines = [prefix + printable(path) for path in paths[:MOST_PATHS]]
-    if len(paths) > MOST_PATHS:
-        more = len(paths) - MOST_PATHS
+    lines = [prefix + printable(path) for path in paths[:MAX_PATHS]]
+    if len(paths) > MAX_PATHS:
+        more = len(paths) - MAX_PATHS
         lines.append(f"[{more:,} more, all older; narrow the pattern or the path to see them]")
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
-"""Grep: which files, lines or counts match a regular expression.
+"""Grep: find the files, lines or counts that match a regular expression.
 
-The tool checks what it is asked, lets one of the engines of `search.py` run, and makes a page of
-what it hands over. The engine is stopped as soon as the page is full, so an answer is bounded and
-quick whatever there is to find; what is cut says how to go on.
+The tool checks the arguments, runs one of the engines of `search_engines.py`, and makes a page of
+its hits. The engine is stopped as soon as the page is full, so an answer is bounded and quick
+whatever there is to find; what is cut says how to go on.
 """
 
 import asyncio
@@ -13,18 +13,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .base import Context, Output, Params, Tool, ToolError
-from .files import Place, binary, locate, opened
-from .listing import tell_left_out
-from .programs import program
-from .search import Hit, Mode, Refused, Search, search_with_python, search_with_ripgrep
-from .wildcard import compile_wildcard, tidy
+from ..agent.errors import ToolError
+from .base import Context, Output, Params, Tool
+from .file_access import Place, binary, locate, opened
+from .glob_patterns import compile_wildcard, tidy
+from .search_engines import Hit, Mode, Refused, Search, search_with_python, search_with_ripgrep
+from .system.programs import program
+from .system.project_files import tell_left_out
 
-SECONDS = 30.0
-MOST_CHARS = 30_000  # of one answer
-LONG_LINE = 500  # characters; a longer one is shown around its match
-LEAD = 150  # of them before the match
-SNIFFED = 1 << 16  # a NUL in so many first bytes: a binary file
+SEARCH_TIMEOUT_S = 30.0
+MAX_ANSWER_CHARS = 30_000  # of one answer
+MAX_LINE_CHARS = 500  # characters; a longer one is shown around its match
+CHARS_BEFORE_MATCH = 150  # of them before the match
+SNIFFED_BYTES = 1 << 16  # a NUL in so many first bytes: a binary file
 
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")
@@ -51,7 +52,7 @@ class GrepParams(Params):
     offset: int = Field(0, ge=0, description="How many of them to skip")
 
 
-class Grep(Tool[GrepParams]):
+class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
         "Search the contents of files with a regular expression. output_mode `files` (default) "
@@ -63,8 +64,8 @@ class Grep(Tool[GrepParams]):
     effect = "read"
     Params = GrepParams
 
-    def __init__(self, engine: Engine | None = None, seconds: float = SECONDS) -> None:
-        """`engine`: by default ripgrep where it is on the PATH, else Python's."""
+    def __init__(self, engine: Engine | None = None, seconds: float = SEARCH_TIMEOUT_S) -> None:
+        """Search with `engine`; None takes ripgrep where it is on the PATH, else Python."""
         self._engine = engine
         self._seconds = seconds
 
@@ -139,14 +140,14 @@ class _Page:
     end: str = ""  # why there is no more on this page than there is
 
     def take(self, hit: Hit) -> bool:
-        """Adds a hit; False when there is no room for it."""
+        """Add a hit; return False when there is no room for it."""
         if not self.search.only and self._is_kept(hit.path):
             return True
         self.seen += 1
         if self.seen <= self.offset:
             return True
         line = self._line(hit)
-        if self.shown == self.limit or self.size + len(line) > MOST_CHARS:
+        if self.shown == self.limit or self.size + len(line) > MAX_ANSWER_CHARS:
             unit = "lines" if self.search.mode == "content" else "files"
             self.end = (
                 f"{unit} {self.offset + 1} to {self.offset + self.shown}; there are more: "
@@ -184,21 +185,21 @@ class _Page:
         return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
 
     def _gap(self, hit: Hit) -> bool:
-        """Whether lines are left out before this one, where context is shown."""
+        """Tell whether lines are left out before this one, where context is shown."""
         if not self.last or not (self.search.before or self.search.after):
             return False
         return (self.last.path, self.last.number + 1) != (hit.path, hit.number)
 
     def _around(self, hit: Hit) -> str:
         length = len(hit.text)
-        if length <= LONG_LINE:
+        if length <= MAX_LINE_CHARS:
             return hit.text
         self.cut_lines = True
-        first = max(0, min((hit.start or 0) - LEAD, length - LONG_LINE))
-        last = first + LONG_LINE
+        first = max(0, min((hit.start or 0) - CHARS_BEFORE_MATCH, length - MAX_LINE_CHARS))
+        last = first + MAX_LINE_CHARS
         return (
             f"{'…' if first else ''}{hit.text[first:last]}{'…' if last < length else ''}"
-            f" [{LONG_LINE} of {length:,} characters]"
+            f" [{MAX_LINE_CHARS} of {length:,} characters]"
         )
 
     def text(self) -> str:
@@ -213,7 +214,7 @@ class _Page:
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
 
     def details(self) -> dict[str, Any]:
-        """`matches` is None where only files were asked for."""
+        """Return the counts; `matches` is None where only files were asked for."""
         return {
             "matches": None if self.search.mode == "files" else self.matches,
             "files": len(self.files),
@@ -223,7 +224,7 @@ class _Page:
 
 
 def _plan(params: GrepParams, context: Context, place: Place) -> Search:
-    """The search that is asked for. Raises ToolError for one that cannot be done."""
+    """Return the search that is asked for. Raises ToolError for one that cannot be done."""
     for name in ("pattern", "glob", "type"):
         _check_text(name, getattr(params, name) or "")
     if not params.multiline and _LINE_END.search(params.pattern):
@@ -253,9 +254,9 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _check_file(place: Place) -> str:
-    """The name of a single file, which must be there and be text."""
+    """Return the name of a single file, which must exist and be text. Raises ToolError."""
     with opened(place) as file:
-        start = file.read(SNIFFED)
+        start = file.read(SNIFFED_BYTES)
         if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
             told = binary(place, start, place.path.stat().st_size)
             raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
@@ -273,7 +274,7 @@ def _glob(given: str) -> str:
 
 
 async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
-    """That there is no match, where it was looked for, and what was not looked at."""
+    """Say that there is no match, where it was looked for, and what was not looked at."""
     filters = [f"{k} {v}" for k, v in (("glob", params.glob), ("type", params.type)) if v]
     among = f" ({', '.join(filters)})" if filters else ""
     where = "the project directory" if place.name == "." else place.name

@@ -7,8 +7,8 @@ every later request of the session fail, so what is doubtful here is refused.
 from dataclasses import dataclass
 from typing import Literal
 
-MOST_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
-MOST_PIXELS = 8_000  # of width or height
+MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
+MAX_SIDE_PIXELS = 8_000  # of width or height
 
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
@@ -31,7 +31,7 @@ class Image:
 
 
 def recognise(data: bytes) -> Image | None:
-    """What image this is; None when it is none that the API takes."""
+    """Return what image this is; None when it is none that the API takes."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         whole = data[12:16] == b"IHDR" and b"IEND" in data
         return Image("image/png", *(_pair(data, 16, 20, 4, "big") if whole else (0, 0)))

@@ -15,19 +15,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .base import Confinement, Context, Output, Params, Tool, ToolError
-from .capture import excerpt, whole
-from .process import Process, Sink, ending
+from ..agent.errors import ToolError
+from .base import Confinement, Context, Output, Params, Tool
+from .system.capture import excerpt, whole
+from .system.process import Process, Sink, ending
+from .system.shorten import cut_after
 
-SPOOLED = 256 << 20  # bytes a job's file may grow to; what comes after is counted and dropped
-PART = 16_384  # bytes of new output given from its beginning, and as many from its end
+MAX_SPOOL_BYTES = (
+    256 << 20
+)  # bytes a job's file may grow to; what comes after is counted and dropped
+REPORT_PART_BYTES = 16_384  # bytes of new output given from its beginning, and as many from its end
 
 
 class Spool:
     """A sink that writes to a new file, which only its owner can read."""
 
-    def __init__(self, path: Path, limit: int = SPOOLED) -> None:
-        """Raises FileExistsError: what an earlier job said is never overwritten."""
+    def __init__(self, path: Path, limit: int = MAX_SPOOL_BYTES) -> None:
+        """Open a new file. Raises FileExistsError: an earlier job's output is not overwritten."""
         self.path = path
         self.dropped = 0
         self._room = limit
@@ -69,13 +73,15 @@ class BackgroundJob:
         return ending(code)
 
     def unread(self) -> str:
-        """Output since the last time, cleaned; of much, its beginning and its end. Raises OSError
-        when the file cannot be read."""
+        """Return the output since the last time, cleaned; of much, its beginning and its end.
+
+        Raises OSError when the file cannot be read.
+        """
         with self.spool.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            dropped = max(0, size - self.read_to - 2 * PART)
+            dropped = max(0, size - self.read_to - 2 * REPORT_PART_BYTES)
             file.seek(self.read_to)
-            head = file.read(PART) if dropped else b""
+            head = file.read(REPORT_PART_BYTES) if dropped else b""
             file.seek(dropped, os.SEEK_CUR)
             tail = file.read(size - file.tell())
         if self.process.running:
@@ -84,7 +90,7 @@ class BackgroundJob:
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
 
     def report(self) -> Output:
-        """What is new, and how it stands."""
+        """Return the new output and the job's status. Raises ToolError."""
         try:
             text = self.unread()
         except OSError as error:
@@ -129,8 +135,10 @@ async def run_command(
     sink: Sink,
     lasting: bool = False,
 ) -> Process:
-    """Start `command`, in the sandbox if there is one. There it sees the sockets of the jobs. One
-    that is `lasting` goes on as long as anything it started. Raises ToolError."""
+    """Start `command`, in the sandbox if there is one, where it sees the sockets of the jobs.
+
+    A `lasting` command goes on as long as anything it started. Raises ToolError.
+    """
     sink = context.sieve(sink)
     if sandbox is None:
         return await Process.start(command, cwd=context.cwd, env=context.env, sink=sink)
@@ -146,7 +154,9 @@ async def run_command(
 
 def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
     """Make a job of what a command has left running: from now on its output goes to a file.
-    Raises ToolError when there can be no file."""
+
+    Raises ToolError when there can be no file.
+    """
     id, spool = _new_spool(context)
     process.sink.close()
     process.sink = context.sieve(spool)
@@ -155,8 +165,7 @@ def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
 
 
 async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -> None:
-    """End the process trees of all jobs that run, and undo what they made in the sandbox that
-    must not be there."""
+    """End the process trees of all running jobs, and undo what the sandbox forbids."""
     running = [job.process.end() for job in jobs.values() if job.process.running]
     await asyncio.gather(*running)
     if jobs:
@@ -164,7 +173,7 @@ async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -
 
 
 def undone(sandbox: Confinement | None) -> str:
-    """Set aside what a command made that git or the agent would run: a line that says so, or ""."""
+    """Set aside what a command made that git or the agent would run; return a line that says so."""
     renamed = sandbox.set_aside() if sandbox and not sandbox.absent else []
     if not renamed:
         return ""
@@ -172,7 +181,7 @@ def undone(sandbox: Confinement | None) -> str:
 
 
 def _new_spool(context: Context) -> tuple[str, Spool]:
-    """The next free job id and its file. Ids of earlier runs of a session are not given again."""
+    """Return the next free job id and its file; ids of earlier runs are not given again."""
     try:
         if context.session_dir is None:
             folder = Path(tempfile.mkdtemp(prefix="ctxagent-job-"))
@@ -198,7 +207,7 @@ class JobParams(Params):
     timeout: float = Field(60, ge=1, le=600, description="Seconds that wait waits at most.")
 
 
-class Job(Tool[JobParams]):
+class JobTool(Tool[JobParams]):
     name = "Job"
     description = (
         "Looks after commands that Bash runs in the background: lists them, reads their new "
@@ -227,7 +236,7 @@ class Job(Tool[JobParams]):
 
 
 def listing(jobs: Mapping[str, Any]) -> str:
-    """A line for each job: its id, how it stands, its command. "" when there are none."""
+    """Return a line for each job: its id, its status, its command."""
     now = time.monotonic()
     return "\n".join(
         f"{job.id}: {job.status}; started {now - job.began:.0f} s ago; {_line(job.command)}"
@@ -237,7 +246,7 @@ def listing(jobs: Mapping[str, Any]) -> str:
 
 def _line(command: str) -> str:
     first = command.strip().partition("\n")[0]
-    return first if len(first) <= 200 else f"{first[:200]}…"
+    return cut_after(first, 200)
 
 
 def _find(id: str | None, jobs: Mapping[str, Any]) -> BackgroundJob:

@@ -1,7 +1,8 @@
-"""Read: a file as numbered lines, or as an image.
+"""Read: show a file as numbered lines, or as an image.
 
-Any size of file is read in bounded memory: up to `files.LARGEST` bytes whole, larger ones as a
-stream, and then only as far as the page that was asked for. What is cut says how to see the rest.
+A file of any size is read in bounded memory: up to `file_access.MAX_FILE_BYTES` whole, a larger one
+as a stream, and then only as far as the page that was asked for. What is cut says how to see the
+rest.
 """
 
 import asyncio
@@ -16,27 +17,28 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
+from ..agent.errors import ToolError
 from . import image as images
 from . import text as texts
-from .base import Context, Output, Params, Tool, ToolError
-from .files import LARGEST, Place, binary, locate, opened
+from .base import Context, Output, Params, Tool
+from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
 from .text import Form, NotText
 
-MOST_LINES = 2_000
-MOST_CHARS = 100_000  # of one answer
-LONG_LINE = 2_000  # characters; a longer one is shown around its middle
-LONG_START = 1_500
-LONG_END = 400
-CHUNK = 64 * 1024
+MAX_LINES = 2_000
+MAX_PAGE_CHARS = 100_000  # of one answer
+MAX_LINE_CHARS = 2_000  # characters; a longer one is shown around its middle
+LONG_LINE_START_CHARS = 1_500
+LONG_LINE_END_CHARS = 400
+CHUNK_BYTES = 64 * 1024
 
 
 class ReadParams(Params):
     path: str = Field(description="File to read: absolute, or relative to the project directory")
     offset: int = Field(1, ge=0, description="Line to start at, from 1")
-    limit: int = Field(MOST_LINES, ge=1, description="How many lines at most")
+    limit: int = Field(MAX_LINES, ge=1, description="How many lines at most")
 
 
-class Read(Tool[ReadParams]):
+class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
         "Read a file. Text comes as lines `number<tab>line`; the number and the tab are not part "
@@ -63,18 +65,18 @@ class Read(Tool[ReadParams]):
 def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output:
     place = locate(context, params.path)
     with opened(place) as file:
-        data = file.read(LARGEST + 1)
+        data = file.read(MAX_FILE_BYTES + 1)
         if data is None:  # a file of the kernel's that would block
             raise ToolError(f"{place.name} has no data now. Read it with timeout in Bash.")
-        size = len(data) if len(data) <= LARGEST else os.fstat(file.fileno()).st_size
+        size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
         found = images.recognise(data)
         if found:
             return _image(place, found, data, size)
         try:
-            if size <= LARGEST:
+            if size <= MAX_FILE_BYTES:
                 text, form = texts.decode(data)
             else:
-                form = texts.recognise(data[:CHUNK], whole=False)
+                form = texts.recognise(data[:CHUNK_BYTES], whole=False)
                 return _stream(place, file, form, params, stop)
         except NotText:
             raise ToolError(
@@ -90,7 +92,7 @@ def _text(place: Place, text: str, form: Form, params: ReadParams, seen: dict[st
     if not text:
         details.update(path=str(place.path), encoding=form.encoding)
         return Output("[empty file]", details)
-    chunks = (text[i : i + CHUNK] for i in range(0, len(text), CHUNK))
+    chunks = (text[i : i + CHUNK_BYTES] for i in range(0, len(text), CHUNK_BYTES))
     page = _page(place, chunks, params)
     footer = f" of {total:,}" if page.more else ""
     return _output(place, page, form, footer, details)
@@ -99,7 +101,7 @@ def _text(place: Place, text: str, form: Form, params: ReadParams, seen: dict[st
 def _stream(
     place: Place, file: BinaryIO, form: Form, params: ReadParams, stop: threading.Event
 ) -> Output:
-    """A page of a file too large to hold. How many lines it has is not counted."""
+    """Return a page of a file too large to hold; its lines are not counted."""
     file.seek(len(form.bom))
     page = _page(place, _decoded(file, form, stop), params)
     return _output(place, page, form, " of a file too large to count", {})
@@ -107,7 +109,7 @@ def _stream(
 
 def _decoded(file: BinaryIO, form: Form, stop: threading.Event) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(form.encoding)("replace")
-    while not stop.is_set() and (data := file.read(CHUNK)):
+    while not stop.is_set() and (data := file.read(CHUNK_BYTES)):
         yield decoder.decode(data)
     yield decoder.decode(b"", final=True)
 
@@ -131,14 +133,14 @@ def _page(place: Place, chunks: Iterator[str], params: ReadParams) -> _Page:
     for n, line in enumerate(_lines(rest), first):
         shown = f"{n}\t{line.shown(n)}"
         size += len(shown) + 1
-        if len(lines) == params.limit or (lines and size > MOST_CHARS):
+        if len(lines) == params.limit or (lines and size > MAX_PAGE_CHARS):
             more = True
             break
         lines.append(shown)
     if not lines:
         raise ToolError(
             f"{place.name} has {before:,} lines; offset={first} is past its end. "
-            f"Its last page starts at offset={max(1, before - MOST_LINES + 1)}."
+            f"Its last page starts at offset={max(1, before - MAX_LINES + 1)}."
         )
     return _Page(lines, first, more)
 
@@ -162,7 +164,7 @@ def _output(place: Place, page: _Page, form: Form, of: str, details: dict[str, A
 
 
 def _skip(chunks: Iterator[str], count: int) -> tuple[Iterator[str], int]:
-    """What follows `count` lines, and how many lines there were to skip."""
+    """Return what follows `count` lines, and how many lines there were to skip."""
     passed, ended = 0, True
     for chunk in chunks:
         here = chunk.count("\n")
@@ -183,18 +185,18 @@ class _Line:
 
     def add(self, part: str) -> None:
         self.length += len(part)
-        self.start += part[: LONG_LINE - len(self.start)]
-        self.end = (self.end + part)[-LONG_END:]
+        self.start += part[: MAX_LINE_CHARS - len(self.start)]
+        self.end = (self.end + part)[-LONG_LINE_END_CHARS:]
 
     def shown(self, number: int) -> str:
-        if self.length <= LONG_LINE:
+        if self.length <= MAX_LINE_CHARS:
             return self.start.removesuffix("\r")
+        first, last = LONG_LINE_START_CHARS + 1, LONG_LINE_START_CHARS + MAX_LINE_CHARS
         note = (
             f"[line {number} has {self.length:,} characters; Grep -o or Bash "
-            f"`sed -n {number}p FILE | cut -c {LONG_START + 1}-{LONG_START + LONG_LINE}` can show "
-            "the rest]"
+            f"`sed -n {number}p FILE | cut -c {first}-{last}` can show the rest]"
         )
-        return f"{self.start[:LONG_START]} … {note} … {self.end.removesuffix(chr(13))}"
+        return f"{self.start[:LONG_LINE_START_CHARS]} … {note} … {self.end.removesuffix(chr(13))}"
 
 
 def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
@@ -212,11 +214,11 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
 
 def _image(place: Place, image: images.Image, data: bytes, size: int) -> Output:
     name, shape = place.name, f"{image.width} x {image.height} pixels, {size:,} bytes"
-    if size > images.MOST_BYTES or max(image.width, image.height) > images.MOST_PIXELS:
+    if size > images.MAX_IMAGE_BYTES or max(image.width, image.height) > images.MAX_SIDE_PIXELS:
         raise ToolError(
-            f"{name} is too large an image to be shown: {shape}; at most {images.MOST_PIXELS:,} "
-            f"pixels a side and {images.MOST_BYTES:,} bytes. Make a smaller copy with Bash, e.g. "
-            "convert FILE -resize 1500x1500 COPY."
+            f"{name} is too large an image to be shown: {shape}; at most "
+            f"{images.MAX_SIDE_PIXELS:,} pixels a side and {images.MAX_IMAGE_BYTES:,} bytes. "
+            "Make a smaller copy with Bash, e.g. convert FILE -resize 1500x1500 COPY."
         )
     if image.broken:
         raise ToolError(

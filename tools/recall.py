@@ -5,11 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import Context, Findings, Output, Params, Passage, Tool, ToolError
+from ..agent.errors import ToolError
+from .base import Context, Findings, Output, Params, Passage, Tool
 
-MOST = 30_000  # characters given at once
-SHOWN = 200  # characters of a query that are said again
-LEAD = 500  # characters before an excerpt that reading on begins with
+MAX_CHARS = 30_000  # characters given at once
+MAX_QUERY_CHARS_SHOWN = 200  # characters of a query that are said again
+CHARS_BEFORE_EXCERPT = 500  # characters before an excerpt that reading on begins with
 
 
 class RecallParams(Params):
@@ -24,14 +25,16 @@ class RecallParams(Params):
         "such as `offloaded/….md`.",
     )
     offset: int = Field(0, ge=0, description="With ref: characters to skip.")
-    limit: int = Field(MOST, ge=1, le=MOST, description="With ref: characters to give at most.")
+    limit: int = Field(
+        MAX_CHARS, ge=1, le=MAX_CHARS, description="With ref: characters to give at most."
+    )
     scope: Literal["session", "project"] = Field(
         "session", description="Where a query looks: this session, or all of this project."
     )
     session: str | None = Field(None, description="Id of another session, for a query or a ref.")
 
 
-class Recall(Tool[RecallParams]):
+class RecallTool(Tool[RecallParams]):
     name = "Recall"
     description = (
         "Finds and reads again what was in this conversation. Nothing is ever lost: all that was "
@@ -81,22 +84,22 @@ def _listed(query: str, findings: Findings, context: Context) -> str:
     searched = f"Searched: {findings.searched}."
     if not findings.passages:
         return (
-            f"Nothing found for {query[:SHOWN]!r}. {searched} Try other words or scope=project, "
-            f"or Grep {_archive(context)} for a part of a word."
+            f"Nothing found for {query[:MAX_QUERY_CHARS_SHOWN]!r}. {searched} Try other words or "
+            f"scope=project, or Grep {_archive(context)} for a part of a word."
         )
     parts = [f"The best of what was found, in order. {searched}", *map(_shown, findings.passages)]
-    return "\n\n".join(parts)[:MOST]
+    return "\n\n".join(parts)[:MAX_CHARS]
 
 
 def _shown(passage: Passage) -> str:
-    offset = max(0, passage.offset - LEAD)
+    offset = max(0, passage.offset - CHARS_BEFORE_EXCERPT)
     more = f', "offset": {offset}' if offset else ""
     head = f"{passage.ref} · {passage.what} · {passage.at}"
     return f'{head}\n{passage.excerpt}\n(whole: {{"ref": "{passage.ref}"{more}}})'
 
 
 def _archive(context: Context) -> str:
-    """The file that has it all, for Grep; there is no conversation.md before the first summary."""
+    """Return the file to Grep; there is no conversation.md before the first summary."""
     folder = context.session_dir
     if folder is None:
         return "conversation.md"

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import Field
 
-from .base import Context, Errand, Output, Params, Tool, ToolError
+from ..agent.errors import ToolError
+from .base import Context, Output, Params, SubagentTask, Tool
 
-ROOM = 2_000  # tokens of an answer that come at once
+MAX_ANSWER_TOKENS = 2_000  # tokens of an answer that come at once
 
 
 class TaskParams(Params):
@@ -28,7 +29,7 @@ class TaskParams(Params):
     )
 
 
-class Task(Tool[TaskParams]):
+class TaskTool(Tool[TaskParams]):
     name = "Task"
     description = (
         "Hands a piece of work to a subagent. It has a context of its own, so however much it "
@@ -40,15 +41,15 @@ class Task(Tool[TaskParams]):
         "what a few calls of your own do."
     )
     effect = "none"  # what it does is judged and recorded call by call, where it happens
-    room = ROOM
+    room = MAX_ANSWER_TOKENS
     Params = TaskParams
 
     def __init__(self, types: Sequence[tuple[str, str]] = ()) -> None:
-        """`types` are names and what each is for."""
+        """Take the types there are: names, and what each is for."""
         self._types = types
 
     def subject(self, params: TaskParams) -> str:
-        """Its type, which an earlier one has in its id: what is said beside that does not count."""
+        """Return the type; a resumed subagent has it in its id, and nothing else counts."""
         return params.resume.rpartition("-")[0] if params.resume else params.type or ""
 
     def title(self, params: TaskParams) -> str:
@@ -64,7 +65,7 @@ class Task(Tool[TaskParams]):
         if params.resume is None and params.type is None:
             raise ToolError("Give a type, or the id of a subagent to resume.")
         return await context.spawn(
-            Errand(
+            SubagentTask(
                 description=" ".join(params.description.split()),
                 prompt=params.prompt,
                 type=params.type,

@@ -1,4 +1,4 @@
-"""Text as it lies in files: which encoding, which line ends, what differs, how lines are shown.
+"""Text as it lies in files: its encoding, its line ends, what differs, how lines are shown.
 
 Pure functions over bytes and strings. `decode` and `encode` are inverse to each other for every
 file that `decode` takes, so what an edit does not touch stays as it was, byte for byte.
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-CONTEXT = 3  # lines shown on either side of a change
-DIFF_LINES = 400
-DIFF_CHARS = 40_000
-DIFF_LINE = 2_000  # characters of one line of a diff
-MATCH_COST = 4_000_000  # pairs of equal lines; with more, difflib may take many seconds
+CONTEXT_LINES = 3  # lines shown on either side of a change
+MAX_DIFF_LINES = 400
+MAX_DIFF_CHARS = 40_000
+MAX_DIFF_LINE_CHARS = 2_000  # characters of one line of a diff
+MAX_EQUAL_PAIRS = 4_000_000  # pairs of equal lines; with more, difflib may take many seconds
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -59,16 +59,15 @@ class NotText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How text lies in bytes. `errors` is surrogateescape for UTF-8 with some invalid bytes, so
-    that those survive an edit elsewhere in the file."""
+    """How text lies in bytes."""
 
     encoding: str = "utf-8"
     bom: bytes = b""
-    errors: str = "strict"
+    errors: str = "strict"  # surrogateescape keeps invalid bytes of UTF-8 through an edit
 
 
 def recognise(data: bytes, *, whole: bool = True) -> Form:
-    """The form of a file's bytes, or of its first bytes when not `whole`. Raises NotText."""
+    """Return the form of a file's bytes, or of its first bytes when not `whole`. Raises NotText."""
     bom, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     body = data[len(bom) :]
     if encoding == "utf-8" and b"\0" in body:
@@ -88,23 +87,23 @@ def recognise(data: bytes, *, whole: bool = True) -> Form:
 
 
 def decode(data: bytes) -> tuple[str, Form]:
-    """The text, its line ends as they stand and without the BOM, and its form. Raises NotText."""
+    """Return the text, with its line ends and without the BOM, and its form. Raises NotText."""
     form = recognise(data)
     return data[len(form.bom) :].decode(form.encoding, form.errors), form
 
 
 def encode(text: str, form: Form) -> bytes:
-    """Raises UnicodeEncodeError for a character the encoding does not have."""
+    """Return the bytes of a text. Raises UnicodeEncodeError for a character the encoding lacks."""
     return form.bom + text.encode(form.encoding, form.errors)
 
 
 def kind(data: bytes) -> str:
-    """What binary data is, by its first bytes; "" when they say nothing."""
+    """Return what binary data is, by its first bytes; "" when they do not tell."""
     return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
 
 
 def line_end(text: str) -> str:
-    r"""What most lines end with: `\r\n` or `\n`."""
+    r"""Return what most lines end with: `\r\n` or `\n`."""
     return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
 
 
@@ -113,17 +112,17 @@ def unix(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a replacement character for each byte that was not valid."""
+    """Return the text with a replacement character for each byte that was not valid."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def lone_surrogate(text: str) -> re.Match[str] | None:
-    """The first half of a character that JSON can carry and no file can."""
+    """Find the first half of a character that JSON can carry and no file can."""
     return _SURROGATE.search(text)
 
 
 def line_at(text: str, offset: int) -> int:
-    """The number of the line, from 1, that holds a character."""
+    """Return the number of the line, from 1, that holds a character."""
     return text.count("\n", 0, offset) + 1
 
 
@@ -132,37 +131,40 @@ def count_lines(text: str) -> int:
 
 
 def split(text: str) -> list[str]:
-    r"""The lines without their ends. Only `\n` and `\r\n` end a line; a last line may lack it."""
+    r"""Return the lines without their ends.
+
+    Only `\n` and `\r\n` end a line; a last line may lack it.
+    """
     lines = unix(text).split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
-def shorten(line: str, limit: int) -> str:
-    """One line for show, cut after `limit` characters."""
+def cut_long_line(line: str, limit: int) -> str:
+    """Return one line for show, cut after `limit` characters."""
     line = printable(line)
     return line if len(line) <= limit else f"{line[:limit]}… [{len(line):,} characters]"
 
 
 def number(lines: list[str], first: int, limit: int = 300) -> str:
-    """Lines with their numbers, as Read shows them, each cut after `limit` characters."""
-    return "\n".join(f"{n}\t{shorten(line, limit)}" for n, line in enumerate(lines, first))
+    """Return lines with their numbers, as Read shows them, each cut after `limit` characters."""
+    return "\n".join(f"{n}\t{cut_long_line(line, limit)}" for n, line in enumerate(lines, first))
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """A unified diff: `text` is bounded for a record, `whole` is not, for a person who is asked.
-    `added` and `removed` count all lines."""
+    """A unified diff."""
 
-    text: str
-    whole: str
+    text: str  # bounded, for a record
+    whole: str  # for a person who is asked
     added: int
     removed: int
 
 
 def compare(before: str | None, after: str, name: str) -> Diff:
-    """What makes `after` of `before`; None is a file that does not exist. Line ends don't count.
+    """Return what makes `after` of `before`; None is a file that does not exist.
 
-    Bounded to DIFF_LINES lines and about DIFF_CHARS characters, with a note of what was left out.
+    Line ends do not count. Bounded to MAX_DIFF_LINES lines and about MAX_DIFF_CHARS characters,
+    with a note of what was left out.
     """
     lines = list(_hunks(_ended(before or ""), _ended(after)))
     if not lines:
@@ -192,18 +194,18 @@ def _hunks(before: list[str], after: list[str]) -> Iterator[str]:
 def _groups(a: list[str], b: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
     times = Counter(b)
     popular = len(b) // 100 + 1 if len(b) >= 200 else len(b)  # difflib leaves out more popular ones
-    if sum(times[line] for line in a if times[line] <= popular) <= MATCH_COST:
-        yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+    if sum(times[line] for line in a if times[line] <= popular) <= MAX_EQUAL_PAIRS:
+        yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
     else:
         yield [("replace", 0, len(a), 0, len(b))]
 
 
 def _shared(a: list[str], b: list[str]) -> tuple[int, int]:
-    """How many lines at the start and at the end need no comparing, context excepted."""
+    """Return how many lines at the start and at the end need no comparing, context excepted."""
     most = min(len(a), len(b))
     start = next((i for i in range(most) if a[i] != b[i]), most)
     end = next((i for i in range(most - start) if a[-1 - i] != b[-1 - i]), most - start)
-    return max(0, start - CONTEXT), max(0, end - CONTEXT)
+    return max(0, start - CONTEXT_LINES), max(0, end - CONTEXT_LINES)
 
 
 def _span(start: int, length: int) -> str:
@@ -221,9 +223,9 @@ def _bounded(lines: list[str]) -> list[str]:
     out: list[str] = []
     size = 0
     for place, line in enumerate(lines):
-        line = line[0] + shorten(line[1:], DIFF_LINE)
+        line = line[0] + cut_long_line(line[1:], MAX_DIFF_LINE_CHARS)
         size += len(line)
-        if place == DIFF_LINES or size > DIFF_CHARS:
+        if place == MAX_DIFF_LINES or size > MAX_DIFF_CHARS:
             return [*out, f"… {len(lines) - place:,} more lines of diff are not shown"]
         out.append(line)
     return out
@@ -238,7 +240,7 @@ def _decodes(data: bytes, encoding: str, whole: bool) -> bool:
 
 
 def _wide(data: bytes) -> str:
-    """UTF-16 without a mark, by where its zero bytes are; "" when it is none."""
+    """Return which UTF-16 a text without a mark is, by its zero bytes; "" when it is none."""
     sample = data[:8192]
     half = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .base import Context, Output, Params, Tool, ToolError
+from ..agent.errors import ToolError
+from .base import Context, Output, Params, Tool
 
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
@@ -20,7 +21,7 @@ class TodoParams(Params):
     todos: list[TodoItem] = Field(description="The whole list, in order; it replaces the last one")
 
 
-class Todo(Tool[TodoParams]):
+class TodoTool(Tool[TodoParams]):
     name = "Todo"
     description = (
         "Keep a list of steps for work of three steps or more. Give the whole list each time; "

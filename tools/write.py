@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
+from ..agent.errors import ToolError
 from . import text as texts
-from .base import Context, Output, Params, Tool, ToolError
-from .files import Change, Place, apply, check_text, contents, decoded, draft, locate
-from .redacted import lost
+from .base import Context, Output, Params, Tool
+from .file_access import Change, Place, apply, check_text, contents, decoded, draft, locate
+from .redaction_marks import lost
 from .text import Form
 
 
@@ -18,7 +19,7 @@ class WriteParams(Params):
     content: str = Field(description="The whole content")
 
 
-class Write(Tool[WriteParams]):
+class WriteTool(Tool[WriteParams]):
     name = "Write"
     description = (
         "Write a whole file; folders are made as needed. An existing file must have been read "
@@ -66,7 +67,7 @@ def _check_seen(place: Place, data: bytes, context: Context) -> None:
 
 
 def _like(content: str, before: str, form: Form) -> str:
-    """The content with the line ends of the file it replaces, and its BOM given once."""
+    """Return the content with the line ends of the file it replaces, and its BOM given once."""
     if form.bom:
         content = content.removeprefix("\ufeff")
     if "\r\n" not in content and texts.line_end(before) == "\r\n":

@@ -1,5 +1,4 @@
-"""`ctxagent compact`: look at the next compaction of a session, do it, or take the last one back.
-Looking and taking back need no model."""
+"""`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CompactionFailed, UsageError
-from .options import check_key, guarded, launch_of, project_of, say
+from .options import check_key, ends_process, launch_of, log_of, project_of, say
 
 if TYPE_CHECKING:
     from ..events import Event
-    from ..launch import Choice, Launch
-    from ..loop import Loop
+    from ..launch import LaunchOptions, SessionChoice
+    from ..loop.agent import Agent
 
 
 @click.command()
@@ -24,116 +23,115 @@ if TYPE_CHECKING:
 @click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
 @click.option("--probe-model", "examine", is_flag=True, help="Ask the model what it knows then.")
 @click.pass_obj
+@ends_process
 def compact(
     options: dict[str, Any], id: str | None, act: str | None, instructions: str, examine: bool
-) -> None:
+) -> int:
     """Compact a session, by default the newest one here.
 
-    Name what to do: --dry-run, --apply or --undo. What was taken back while later turns follow
-    goes on as a copy of the session, whose id is printed.
+    Name what to do: --dry-run, --apply or --undo. If turns followed the compaction, --undo goes on
+    in a copy of the session and prints its id.
     """
+    import asyncio
 
-    def run() -> int:
-        import asyncio
+    from ..launch import SessionChoice
 
-        from ..launch import Choice
-
-        if act is None:
-            raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
-        if instructions and act != "apply":
-            raise UsageError("--instructions are for the summary that --apply writes")
-        if examine and act != "apply":
-            raise UsageError("--probe-model examines the summary that --apply writes")
-        launch = launch_of(options)
-        choice = Choice(newest=True) if id is None else Choice(id=id)
-        if act == "dry-run":
-            return asyncio.run(_preview(launch, choice))
-        if act == "undo":
-            return asyncio.run(_undo(options, launch, choice))
-        if examine or launch.settings.compact.summarizer == "model":
-            project = project_of(options)
-            _ = project.newest() if id is None else project.find(id)  # before a key is asked for
-            check_key(launch)
-        return asyncio.run(_apply(launch, choice, instructions, examine))
-
-    guarded(run)
+    if act is None:
+        raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
+    if instructions and act != "apply":
+        raise UsageError("--instructions needs --apply, which writes the summary")
+    if examine and act != "apply":
+        raise UsageError("--probe-model needs --apply, which writes the summary")
+    launch = launch_of(options)
+    choice = SessionChoice(newest=True) if id is None else SessionChoice(id=id)
+    if act == "dry-run":
+        return asyncio.run(_preview(launch, choice))
+    if act == "undo":
+        return asyncio.run(_undo(options, launch, choice))
+    if examine or launch.settings.compact.summarizer == "model":
+        log_of(options, id)  # a missing session is reported before a missing key
+        check_key(launch)
+    return asyncio.run(_apply(launch, choice, instructions, examine))
 
 
-async def _preview(launch: "Launch", choice: "Choice") -> int:
-    from ..ui import report
+async def _preview(launch: "LaunchOptions", choice: "SessionChoice") -> int:
+    from ..ui import compaction_report
 
-    async with _opened(launch, choice) as loop:
-        await _learn_window(loop, launch)
-        say(report.preview(loop.engine.preview(), instead=loop.engine.instead()))
+    async with _opened(launch, choice) as agent:
+        await _learn_window(agent, launch)
+        freed = agent.engine.tokens_freed_instead_of_summary()
+        say(compaction_report.preview(agent.engine.preview(), freed_by_clearing=freed))
     return 0
 
 
-async def _apply(launch: "Launch", choice: "Choice", instructions: str, examine: bool) -> int:
-    async with _opened(launch, choice) as loop:
+async def _apply(
+    launch: "LaunchOptions", choice: "SessionChoice", instructions: str, examine: bool
+) -> int:
+    async with _opened(launch, choice) as agent:
         if launch.settings.compact.summarizer == "model":
-            await loop.window()
+            await agent.window()
         else:
-            await _learn_window(loop, launch)
-        summary = await loop.engine.compact(instructions)
+            await _learn_window(agent, launch)
+        summary = await agent.engine.compact(instructions)
         if examine:
-            say((await loop.engine.examine(summary)).table())
-        say(f"Take it back: ctxagent compact {loop.log.path.parent.name} --undo")
+            say((await agent.engine.examine(summary)).table())
+        say(f"Take it back: ctxagent compact {agent.log.path.parent.name} --undo")
     return 0
 
 
-async def _undo(options: dict[str, Any], launch: "Launch", choice: "Choice") -> int:
-    """In place, or in a copy that ends where the compaction was, when later turns follow."""
-    from ..compaction.acts import last_acts, later_turn
-    from ..launch import Choice
+async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:
+    """Take back the last compaction; if turns followed it, in a copy that ends where it was."""
+    from ..compaction.history import last_acts, person_spoke_since
+    from ..launch import SessionChoice
 
-    async with _opened(launch, choice) as loop:
-        entries = loop.log.entries()
+    async with _opened(launch, choice) as agent:
+        entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to take back")
-        if not later_turn(entries, last[-1].seq):
-            _take_back(loop)
+        if not person_spoke_since(entries, last[-1].seq):
+            _take_back(agent)
             return 0
-        copy = project_of(options).fork(loop.log.path, last[-1].seq).parent.name
-    async with _opened(launch, Choice(id=copy)) as loop:
-        _take_back(loop)
+        copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
+    async with _opened(launch, SessionChoice(id=copy)) as agent:
+        _take_back(agent)
         say("Turns followed it, so this is a copy that ends where it was.")
     return 0
 
 
-def _take_back(loop: "Loop") -> None:
-    from ..compaction.acts import describe
+def _take_back(agent: "Agent") -> None:
+    from ..compaction.history import describe
 
-    last = loop.engine.uncompact(loop.log.entries())
-    tokens = loop.measured().tokens
+    last = agent.engine.uncompact(agent.log.entries())
+    tokens = agent.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
-    say(f"Go on with: ctxagent --resume {loop.log.path.parent.name}")
+    say(f"Go on with: ctxagent --resume {agent.log.path.parent.name}")
 
 
-async def _learn_window(loop: "Loop", launch: "Launch") -> None:
-    """How large the window is, as far as that is known without asking a server."""
-    from ..model.base import known
+async def _learn_window(agent: "Agent", launch: "LaunchOptions") -> None:
+    """Learn how large the window is, if that is known without asking a server."""
+    from ..models.catalog import known_model
 
-    if known(loop.model.id) or launch.settings.model.context_window:
-        await loop.window()
+    if known_model(agent.model.id) or launch.settings.model.context_window:
+        await agent.window()
 
 
 @asynccontextmanager
-async def _opened(launch: "Launch", choice: "Choice") -> AsyncIterator["Loop"]:
-    from ..compose import open_loop
+async def _opened(launch: "LaunchOptions", choice: "SessionChoice") -> AsyncIterator["Agent"]:
+    from ..app import open_agent
 
-    loop = open_loop(launch, choice, emit=_tell, ask=None)
+    agent = open_agent(launch, choice, emit=_print_event, ask=None)
     try:
-        yield loop
+        yield agent
     finally:
-        await loop.close()
+        await agent.close()
 
 
-def _tell(event: "Event") -> None:
+def _print_event(event: "Event") -> None:
     from ..events import Compacted, Notice
-    from ..ui import report
+    from ..ui import compaction_report
 
     if isinstance(event, Compacted):
-        say(report.receipt(event))
+        say(compaction_report.receipt(event))
     elif isinstance(event, Notice):
         say(f"{event.level}: {event.text}", err=True)

@@ -1,4 +1,4 @@
-"""`ctxagent doctor`: looks at the set-up or at one session, and repairs one."""
+"""`ctxagent doctor`: check the set-up or one session, and repair a session."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.unicode import clean
 from ..errors import UsageError
-from ..ui.visible import clean
-from .options import cwd_of, guarded, load, project_of, say
+from .options import cwd_of, ends_process, load, project_of, say
 
 if TYPE_CHECKING:
-    from ..config import Loaded
+    from ..config.load import LoadedSettings
     from ..doctor import Finding
 
 
@@ -23,64 +23,58 @@ if TYPE_CHECKING:
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
 @click.option("--json", "as_json", is_flag=True, help="One document, for programs.")
 @click.pass_obj
+@ends_process
 def doctor(
     options: dict[str, Any], id: str | None, mend: bool, fetch_tokenizer: bool, as_json: bool
-) -> None:
+) -> int:
     """Check the set-up, or one session; say what is wrong and what a repair would do.
 
-    The exit code is 1 when something is.
+    The exit code is 1 when something is wrong.
     """
+    from ..doctor import check_session, download_vocabulary, repair
+    from ..security.sandbox import distrust_writable_folders
 
-    def run() -> int:
-        from ..confinement import choose_programs
-        from ..doctor import check_session, fetch, repair
-
-        if fetch_tokenizer and (id or mend):
-            raise UsageError("--fetch-tokenizer takes no session")
-        if mend and id is None:
-            raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
-        loaded = load(options)
-        choose_programs(loaded.settings.sandbox, cwd_of(options), os.environ)
-        project = project_of(options, loaded)
-        done: list[str] | None = None
-        if id is not None:
-            log = project.find(id)
-            done = repair(log) if mend else None
-            findings = check_session(log)
-        elif fetch_tokenizer:
-            findings = [fetch()]
-        else:
-            findings = look_over(loaded, project.state)
-        whole = all(finding.ok for finding in findings)
-        if as_json:
-            told = [finding._asdict() for finding in findings]
-            document = {"ok": whole, "findings": told, "repaired": done}
-            say(json.dumps(document, ensure_ascii=False))
-        else:
-            _tell(findings, done)
-            if id is not None and not whole and not mend:
-                say(f"`ctxagent doctor {id} --repair` mends what can be mended.", err=True)
-        return 0 if whole else 1
-
-    guarded(run)
-
-
-def _tell(findings: "list[Finding]", done: list[str] | None) -> None:
-    for told in ["there is nothing to repair"] if done == [] else done or []:
-        say(f"done  {clean(told)}")
-    for verdict, what, found in map(row_of, findings):
-        say(f"{verdict:<4}  {clean(what)}: {clean(found)}")
+    if fetch_tokenizer and (id or mend):
+        raise UsageError("--fetch-tokenizer takes no session")
+    if mend and id is None:
+        raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
+    loaded = load(options)
+    distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
+    project = project_of(options, loaded)
+    done: list[str] | None = None
+    if id is not None:
+        log = project.find_log(id)
+        done = repair(log) if mend else None
+        findings = check_session(log)
+    elif fetch_tokenizer:
+        findings = [download_vocabulary()]
+    else:
+        findings = check_all(loaded, project.state)
+    whole = all(finding.ok for finding in findings)
+    if as_json:
+        rows = [finding._asdict() for finding in findings]
+        document = {"ok": whole, "findings": rows, "repaired": done}
+        say(json.dumps(document, ensure_ascii=False))
+    else:
+        for line in ["there is nothing to repair"] if done == [] else done or []:
+            say(f"done  {clean(line)}")
+        for verdict, what, found in map(row_of, findings):
+            say(f"{verdict:<4}  {clean(what)}: {clean(found)}")
+        if id is not None and not whole and not mend:
+            say(f"`ctxagent doctor {id} --repair` mends what can be mended.", err=True)
+    return 0 if whole else 1
 
 
 def row_of(finding: "Finding") -> tuple[str, str, str]:
+    """Return a finding as verdict, subject and result."""
     return "ok" if finding.ok else "FAIL", finding.what, finding.found
 
 
-def look_over(loaded: "Loaded", state: Path) -> "list[Finding]":
-    """What is found of the set-up, and of what the terminal can do."""
+def check_all(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+    """Check the set-up, and what the terminal can do."""
     from ..doctor import Finding, check_setup
-    from ..ui.screen.capabilities import of_process, rows
+    from ..ui.capabilities import detect_for_process, report_rows
 
     ui = loaded.settings.ui
-    seen = rows(of_process(ui), shutil.get_terminal_size(), ui.theme)
+    seen = report_rows(detect_for_process(ui), shutil.get_terminal_size(), ui.theme)
     return [*check_setup(loaded, state), *(Finding(*each) for each in seen)]

@@ -1,5 +1,7 @@
-"""`ctxagent log`: what compaction did to a session, for people and for programs. It reads logs,
-also of a session that another process is in, and changes nothing."""
+"""`ctxagent log`: what compaction did to a session, for people and for programs.
+
+It only reads, so it also works on a session that another process has open.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Reversible, Sequence
@@ -10,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .options import guarded, project_of, say
+from .options import ends_process, log_of, project_of, say
 
 if TYPE_CHECKING:
-    from ..record.entries import Entry
+    from ..session.entries import Entry
 
 
 @click.command()
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--project", "everything", is_flag=True, help="With --stats: of all sessions here.")
 @click.option("--json", "as_json", is_flag=True, help="One object a line; for --stats, one in all.")
 @click.pass_obj
+@ends_process
 def log(
     options: dict[str, Any],
     id: str | None,
@@ -30,84 +33,72 @@ def log(
     stats: bool,
     everything: bool,
     as_json: bool,
-) -> None:
-    """Every act of compaction in a session, by default the newest one here.
+) -> int:
+    """List what compaction did to a session, by default the newest one here.
 
-    Checkpoints, drift, phases and what was taken back stand among them.
+    Checkpoints, drift, phases and undone compactions are listed, too.
     """
-
-    def run() -> int:
-        if entries and stats:
-            raise UsageError("--entries and --stats are two things", hint="Give one of them.")
-        if everything and (id or not stats):
-            raise UsageError("--project takes --stats and no session")
-        project = project_of(options)
-        if everything:
-            logs = project.logs()
-        else:
-            logs = [project.newest() if id is None else project.find(id)]
-        if stats:
-            _tell_metrics(logs, as_json)
-        elif entries:
-            with _entries(logs[0]) as found:
-                _tell_entries(found, as_json)
-        else:
-            with _entries(logs[0]) as found:
-                _tell_acts(found, as_json)
+    if entries and stats:
+        raise UsageError("--entries and --stats exclude each other", hint="Give one of them.")
+    if everything and (id or not stats):
+        raise UsageError("--project needs --stats and takes no session")
+    if stats:
+        logs = project_of(options).logs() if everything else [log_of(options, id)]
+        _print_metrics(logs, as_json)
         return 0
+    with open_entries(log_of(options, id)) as found:
+        if entries:
+            _print_entries(found, as_json)
+        else:
+            _print_acts(found, as_json)
+    return 0
 
-    guarded(run)
 
-
-def _tell_acts(entries: "Iterable[Entry]", as_json: bool) -> None:
-    from ..compaction.acts import acts, marks
-    from ..ui import report
+def _print_acts(entries: "Iterable[Entry]", as_json: bool) -> None:
+    from ..compaction.history import acts, marks
+    from ..ui import compaction_report
 
     done, others = acts(entries), marks(entries)
     if as_json:
-        told = [*(act.to_json() for act in done), *(mark.to_json() for mark in others)]
-        for data in sorted(told, key=lambda data: int(data["ref"])):
-            _say_json(data)
+        rows = [*(act.to_json() for act in done), *(mark.to_json() for mark in others)]
+        for data in sorted(rows, key=lambda data: int(data["ref"])):
+            say(json.dumps(data))
     else:
-        say(report.events(done, others))
+        say(compaction_report.event_log(done, others))
 
 
-def _tell_entries(entries: "Iterable[Entry]", as_json: bool) -> None:
-    from ..record.entries import encode
-    from ..ui import report
+def _print_entries(entries: "Iterable[Entry]", as_json: bool) -> None:
+    from ..session.entries import encode
+    from ..ui import compaction_report
 
     for entry in entries:
         if as_json:
-            _say_json(encode(entry))
+            say(json.dumps(encode(entry)))
         else:
-            say(f"#{entry.seq}  {entry.at}  {entry.kind}  {report.line(entry)}")
+            say(f"#{entry.seq}  {entry.at}  {entry.kind}  {compaction_report.entry_line(entry)}")
 
 
-def _tell_metrics(logs: Sequence[Path], as_json: bool) -> None:
-    from ..compaction.metrics import measure, total
-    from ..ui import report
+def _print_metrics(logs: Sequence[Path], as_json: bool) -> None:
+    from ..compaction.metrics import session_metrics, total_metrics
+    from ..ui import compaction_report
 
     parts = []
     for path in logs:
-        with _entries(path) as entries:
-            parts.append(measure(entries))
-    measured = total(parts)
+        with open_entries(path) as entries:
+            parts.append(session_metrics(entries))
+    measured = total_metrics(parts)
     if as_json:
-        _say_json(measured.to_json())
+        say(json.dumps(measured.to_json()))
     else:
-        say(report.metrics(measured))
+        say(compaction_report.metrics(measured))
 
 
 @contextmanager
-def _entries(path: Path) -> "Iterator[Reversible[Entry]]":
-    """The entries of a log, however long it is; in the end, a warning for each line skipped."""
-    from ..record.log import Entries
+def open_entries(path: Path) -> "Iterator[Reversible[Entry]]":
+    """Open the entries of a log, however long it is; print a warning for each line skipped."""
+    from ..session.log import Entries
 
     warnings: list[str] = []
     yield Entries(path, warnings)
     for warning in dict.fromkeys(warnings):
         say(f"warning: {warning}", err=True)
-
-
-def _say_json(data: dict[str, Any]) -> None:
-    say(json.dumps(data))

@@ -1,37 +1,35 @@
-"""`ctxagent rules` and `ctxagent preserve`: what a compaction keeps, and whether it is there. They
-need no model and no session."""
+"""`ctxagent rules` and `ctxagent preserve`: what every compaction keeps, and whether it is there.
+
+They need no model and no session.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import SessionError
-from .options import cwd_of, guarded, load, project_of, say
+from .options import cwd_of, ends_process, load, project_of, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..config import Loaded
-    from ..record.entries import Entry
+    from ..config.load import LoadedSettings
+    from ..session.entries import Entry
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
-def rules(options: dict[str, Any], as_json: bool) -> None:
-    """What every compaction keeps, and what it may take."""
+@ends_process
+def rules(options: dict[str, Any], as_json: bool) -> int:
+    """Show what every compaction keeps, and what it may take."""
+    from ..app import policy_of
+    from ..ui import preserve_report
 
-    def run() -> int:
-        from ..compose import policy_of
-        from ..ui import preserved
-
-        loaded = load(options)
-        origins = {key: origin.source for key, origin in loaded.origins.items()}
-        tell = preserved.rules_json if as_json else preserved.rules
-        say(tell(policy_of(loaded.settings).rules, origins))
-        return 0
-
-    guarded(run)
+    loaded = load(options)
+    tell = preserve_report.rules_json if as_json else preserve_report.rules
+    say(tell(policy_of(loaded.settings).rules, loaded.origins))
+    return 0
 
 
 @click.command()
@@ -39,40 +37,33 @@ def rules(options: dict[str, Any], as_json: bool) -> None:
 @click.option("--create", is_flag=True, help="Write what is missing at the end of the notes file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
-def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> None:
+@ends_process
+def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> int:
     """Check that what every compaction keeps is there: all of it, or one SECTION.
 
     Ends with exit code 1 when a section is missing.
     """
+    from ..app import policy_of
+    from ..compaction.preserve import missing_sections
+    from ..session.ledger import Ledger
+    from ..ui import preserve_report
 
-    def run() -> int:
-        from ..compaction.preserve import missing
-        from ..compose import policy_of
-        from ..record.ledger import Ledger
-        from ..ui import preserved
-
-        loaded, ledger = load(options), Ledger()
-        for entry in _newest(options, loaded):
-            ledger.add(entry)
-        found = preserved.check(
-            cwd_of(options),
-            policy_of(loaded.settings).rules,
-            ledger,
-            ledger.phase,
-            section,
-            create=create,
-        )
-        say(preserved.sections_json(found) if as_json else preserved.sections(found))
-        return 1 if missing(found) else 0
-
-    guarded(run)
+    loaded, ledger = load(options), Ledger()
+    rules = policy_of(loaded.settings).rules
+    for entry in _newest_entries(options, loaded):
+        ledger.add(entry)
+    found = preserve_report.check(
+        cwd_of(options), rules, ledger, ledger.phase, section, create=create
+    )
+    say(preserve_report.sections_json(found) if as_json else preserve_report.sections(found))
+    return 1 if missing_sections(found) else 0
 
 
-def _newest(options: dict[str, Any], loaded: "Loaded") -> "Iterable[Entry]":
-    """The entries of the newest session here; none when there is no session."""
-    from ..record.log import Entries
+def _newest_entries(options: dict[str, Any], loaded: "LoadedSettings") -> "Iterable[Entry]":
+    """Return the entries of the newest session here; none when there is no session."""
+    from ..session.log import Entries
 
     try:
-        return Entries(project_of(options, loaded).newest())
+        return Entries(project_of(options, loaded).newest_log())
     except SessionError:
         return ()

@@ -1,63 +1,63 @@
-"""How far a long command is: one line on the standard error, where that is a terminal, and gone in
-the end."""
+"""The progress of a long command, as a line on standard error if that is a terminal."""
 
 import os
 import sys
 import time
 from collections.abc import Mapping
 
-from ..ui.visible import clean
+from ...tools.system.unicode import clean
 
-WIDEST = 78  # cells
-SURE = 0.03  # of the work that is done before it is said how long the rest may take
-SOON = 5.0  # seconds; what is left is not worth a word then
+MAX_LINE_CELLS = 78
+MIN_SHARE_FOR_ESTIMATE = 0.03  # of the work done, before the remaining time is estimated
+MIN_REMAINING_S = 5.0  # less is not shown
 
 
 class Progress:
-    """`what` goes on, in a word. Nothing is shown before there is something to tell."""
+    """A progress line that begins with `what`, a word such as "reading"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._shown = (
+        self._visible = (
             sys.stderr is not None
             and sys.stderr.isatty()
             and os.environ.get("TERM") not in ("dumb", "")
         )
-        self._began = time.monotonic()
-        self._tried = 0
+        self._started = time.monotonic()
+        self._attempts = 0
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._line("")
+        self._show("")
 
     def tell(self, done: int, all: int, share: float) -> None:
-        """So many of so many are done, which is that share of the work."""
-        self._line(f"{self._what} {done} of {all}{self._left(share)}")
+        """Show that `done` of `all` are finished, which is this share of the work."""
+        self._show(f"{self._what} {done} of {all}{self._remaining(share)}")
 
     def begin(self, number: int, all: int, name: str) -> None:
-        self._line(f"{self._what} {number} of {all}: {name}")
+        """Show that item `number` of `all` has begun."""
+        self._show(f"{self._what} {number} of {all}: {name}")
 
     def name(self, values: Mapping[str, str]) -> None:
-        """These settings are tried now."""
-        self._tried += 1
-        told = ", ".join(f"{key}={value}" for key, value in values.items()) or "as it is"
-        self._line(f"{self._what} {self._tried}: {told}")
+        """Show which settings are tried now."""
+        self._attempts += 1
+        settings = ", ".join(f"{key}={value}" for key, value in values.items()) or "as it is"
+        self._show(f"{self._what} {self._attempts}: {settings}")
 
-    def _left(self, share: float) -> str:
-        if not SURE <= share < 1:
+    def _remaining(self, share: float) -> str:
+        if not MIN_SHARE_FOR_ESTIMATE <= share < 1:
             return ""
-        seconds = (time.monotonic() - self._began) * (1 - share) / share
-        return f", about {lasting(seconds)} left" if seconds >= SOON else ""
+        seconds = (time.monotonic() - self._started) * (1 - share) / share
+        return f", about {in_words(seconds)} left" if seconds >= MIN_REMAINING_S else ""
 
-    def _line(self, text: str) -> None:
-        if self._shown:
-            room = min(WIDEST, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    def _show(self, text: str) -> None:
+        if self._visible:
+            room = min(MAX_LINE_CELLS, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
             sys.stderr.write(f"\r{clean(text)[:room]:<{room}}\r")
             sys.stderr.flush()
 
 
-def lasting(seconds: float) -> str:
-    """A time that is only guessed, in words."""
+def in_words(seconds: float) -> str:
+    """Return an estimated time in words, such as "40 s" or "3 min"."""
     return f"{round(seconds)} s" if seconds < 90 else f"{round(seconds / 60)} min"

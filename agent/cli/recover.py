@@ -1,17 +1,21 @@
-"""`ctxagent recover`: how a session stands, at one of three levels, or what its archive has on a
-topic. It reads logs, also of a session that another process is in, and asks no model."""
+"""`ctxagent recover`: how a session stands, or what was recorded on a topic.
+
+It only reads, so it also works on a session that another process has open, and asks no model.
+"""
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import guarded, project_of, say
+from .log import open_entries
+from .options import ends_process, log_of, say
 
 if TYPE_CHECKING:
-    from ..recall import Passage
+    from ...tools.base import Passage
 
 
 @click.command()
@@ -19,62 +23,51 @@ if TYPE_CHECKING:
 @click.option("--session", "id", metavar="ID", help="By default the newest one here.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_obj
-def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_json: bool) -> None:
-    """Tell how a session stands, in about 100, 500 or 2,000 tokens, or find a TOPIC in what was
+@ends_process
+def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_json: bool) -> int:
+    """Show how a session stands, in about 100, 500 or 2,000 tokens, or find a TOPIC in what was
     recorded: in the session first, then in the others of its project."""
-
-    def run() -> int:
-        project = project_of(options)
-        log = project.newest() if id is None else project.find(id)
-        topic = " ".join(what)
-        if topic in ("1", "2", "3"):
-            return _tell_level(log, int(topic), as_json)
-        return _tell_topic(log, topic, as_json)
-
-    guarded(run)
+    log = log_of(options, id)
+    topic = " ".join(what)
+    if topic in ("1", "2", "3"):
+        return _print_level(log, int(topic), as_json)
+    return _print_findings(log, topic, as_json)
 
 
-def tell(passages: "Sequence[Passage]") -> None:
-    """Print what was found."""
+def print_passages(passages: "Sequence[Passage]") -> None:
+    """Print passages with where they stand."""
     for passage in passages:
         say(f"{passage.ref} · {passage.what} · {passage.at}")
         say("\n".join(f"    {line}" for line in passage.excerpt.split("\n")))
 
 
-def _tell_level(log: Path, number: int, as_json: bool) -> int:
-    from dataclasses import asdict
-
+def _print_level(log: Path, number: int, as_json: bool) -> int:
+    from ..compaction.recovery import recover_session
     from ..context.tokens import estimate
-    from ..record.log import Entries
-    from ..recovery import recovered
 
-    warnings: list[str] = []
-    told = recovered(Entries(log, warnings), number, disk=True)
-    for warning in dict.fromkeys(warnings):
-        say(f"warning: {warning}", err=True)
-    if told.failure:
-        say(f"warning: {told.failure}", err=True)
+    with open_entries(log) as entries:
+        state = recover_session(entries, number, disk=True)
+    if state.failure:
+        say(f"warning: {state.failure}", err=True)
     if as_json:
-        row = {**asdict(told), "session": log.parent.name, "tokens": estimate(told.text)}
+        row = {**asdict(state), "session": log.parent.name, "tokens": estimate(state.text)}
         say(json.dumps(row, ensure_ascii=False))
     else:
-        say(told.text)
+        say(state.text)
     return 0
 
 
-def _tell_topic(log: Path, topic: str, as_json: bool) -> int:
-    from dataclasses import asdict
+def _print_findings(log: Path, topic: str, as_json: bool) -> int:
+    from ..session.search.recall import search_sessions
+    from ..session.store import locate_log
 
-    from ..recall import find
-    from ..record.sessions import placed
-
-    findings = find(*placed(log), topic, "project", patience=None)
+    findings = search_sessions(*locate_log(log), topic, "project", patience=None)
     if as_json:
         rows = [asdict(passage) for passage in findings.passages]
-        say(json.dumps({"session": log.parent.name, "topic": topic, "found": rows},
-                       ensure_ascii=False))  # fmt: skip
+        document = {"session": log.parent.name, "topic": topic, "found": rows}
+        say(json.dumps(document, ensure_ascii=False))
     else:
-        tell(findings.passages)
+        print_passages(findings.passages)
     if not findings.passages:
         say(f"nothing found: {topic}\nSearched: {findings.searched}.", err=True)
     return 0 if findings.passages else 1

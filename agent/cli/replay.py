@@ -1,5 +1,4 @@
-"""`ctxagent replay`: recorded sessions under several settings, side by side; and the sweep that
-looks for the cheapest."""
+"""`ctxagent replay`: play recorded sessions under several settings and compare what they cost."""
 
 import json
 import os
@@ -14,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ..errors import CtxagentError, UsageError
-from .columns import Columns
-from .options import guarded, load, say
+from .options import ends_process, load, say
 from .progress import Progress
-from .recordings import load_all
-from .sweeping import sweep_with
+from .replay_columns import Columns
+from .replay_recordings import load_all
+from .replay_sweep import sweep_with
 
 if TYPE_CHECKING:
-    from ..replay.outcome import Comparison
+    from ..replay.results import Comparison
 
 PRESETS = ("default", "v5", "ctx-001", "anchored", "ledger")
-FEW = 3  # recordings whose curves are drawn in the terminal
-FILLS = 48  # points at which a report says what fills the window
-NARROWEST, WIDEST = 80, 160  # cells of a table
+MAX_DRAWN_RECORDINGS = 3  # whose curves are drawn in the terminal
+BREAKDOWN_POINTS = 48  # at which a report says what fills the window
+MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
 
 
 @click.command(epilog="Example: ctxagent replay ~/.claude/projects/*/*.jsonl --report costs.html")
@@ -70,100 +69,97 @@ NARROWEST, WIDEST = 80, 160  # cells of a table
     help="Write one page with charts, too.",
 )
 @click.pass_obj
-def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> None:
+@ends_process
+def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> int:
     """Play recorded sessions again under other settings, and see what they would have cost.
 
     FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or of this
     program, plain or gzip; ID is a session of this directory. Without either, all of them. No model
     is asked unless you say so, and nothing is changed.
     """
-
-    def run() -> int:
-        own = {**options, "settings": (*options["settings"], *given["settings"])}
-        for name in ("model", "context_window"):
-            own[name] = options[name] if given[name] is None else given[name]
-        with _clearing_away():
-            if not given["spans"]:
-                return _compare(own, files, given)
-            for name in ("presets", "against", "report", "unnamed"):
-                if given[name]:
-                    flag = name.removesuffix("s")
-                    raise UsageError(f"--sweep compares with your settings alone, without --{flag}")
-            return sweep_with(own, files, given)
-
-    guarded(run)
+    own = {**options, "settings": (*options["settings"], *given["settings"])}
+    for name in ("model", "context_window"):
+        own[name] = options[name] if given[name] is None else given[name]
+    with _exit_on_signals():
+        if not given["spans"]:
+            return _compare(own, files, given)
+        for name in ("presets", "against", "report", "unnamed"):
+            if given[name]:
+                flag = name.removesuffix("s")
+                raise UsageError(f"--sweep compares with your settings alone, without --{flag}")
+        return sweep_with(own, files, given)
 
 
 @contextmanager
-def _clearing_away() -> Iterator[None]:
-    """A signal that ends the process lets it clear away first what it has begun."""
+def _exit_on_signals() -> Iterator[None]:
+    """Let signals that end the process raise SystemExit, so that temporary files are removed."""
 
     def end(number: int, frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    heeded = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        heeded = []  # as Python has it
-    for number in heeded:
+        handled = []  # Python handles signals in the main thread alone
+    for number in handled:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in heeded:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, Any]) -> int:
-    from ..replay.report.data import document
+    from ..replay.parallel import compare
+    from ..replay.report.json import document
+    from ..replay.report.measures import anonymized
     from ..replay.report.page import page
-    from ..replay.report.unnamed import unnamed
-    from ..replay.series import compare
 
     out, hidden = given["report"], given["unnamed"]
-    fills = FILLS if out or given["as_json"] else 0
+    fills = BREAKDOWN_POINTS if out or given["as_json"] else 0
     columns = Columns(options, given["ask_model"], given["presets"], given["against"], fills).all()
     if out is not None:
-        _check_place(out)
+        _check_report_path(out)
     loaded = load_all(options, files, unnamed=hidden)
     with Progress("replaying") as progress:
         comparison = compare(loaded.recordings, columns, progress.tell)
     if hidden:
-        comparison = unnamed(comparison)
+        comparison = anonymized(comparison)
     try:
         if out is not None:
-            _write(out, page(comparison))
-    finally:  # what was played is told in any case
+            _write_report(out, page(comparison))
+    finally:  # the comparison is printed even if the report cannot be written
         if given["as_json"]:
             told = {**document(comparison), "requests": loaded.requests(unnamed=hidden)}
             if not hidden:
                 told |= {"skipped": loaded.skipped, "notes": loaded.notes()}
             say(json.dumps(told, ensure_ascii=False))
         else:
-            _show(comparison, options)
-            loaded.tell_checked(unnamed=hidden)
+            _print_comparison(comparison, options)
+            loaded.print_check(unnamed=hidden)
     return 0
 
 
-def _show(comparison: "Comparison", options: dict[str, Any]) -> None:
-    """The table; and curves, where they are few and somebody looks at them who can see them."""
-    from ..replay.report.curve import curve
-    from ..replay.report.table import table
-    from ..ui.screen.capabilities import of_process
+def _print_comparison(comparison: "Comparison", options: dict[str, Any]) -> None:
+    """Print the table, and the curves of a few recordings unless output is plain."""
+    from ..replay.report.curve import draw_curves
+    from ..replay.report.table import comparison_table
+    from ..ui.capabilities import detect_for_process
 
-    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-    say(table(comparison, width))
+    width = min(max(shutil.get_terminal_size().columns, MIN_TABLE_CELLS), MAX_TABLE_CELLS)
+    say(comparison_table(comparison, width))
     ui = load(options).settings.ui
-    if ui.plain or len(comparison.runs) > FEW:
+    if ui.plain or len(comparison.runs) > MAX_DRAWN_RECORDINGS:
         return
-    can = of_process(ui)
+    can = detect_for_process(ui)
     ascii = not can.unicode or can.term == "dumb"
     for runs in comparison.runs:
-        if drawn := curve(runs, width, ascii=ascii):
+        if drawn := draw_curves(runs, width, ascii=ascii):
             say(f"\n{drawn}")
 
 
-def _check_place(out: Path) -> None:
-    """Raises UsageError where no report can be, before anything is played."""
+def _check_report_path(out: Path) -> None:
+    """Raise UsageError, before anything is played, if the report cannot be written there."""
     folder = out.absolute().parent
     if not folder.is_dir():
         raise UsageError(
@@ -173,11 +169,11 @@ def _check_place(out: Path) -> None:
         raise UsageError(f"{folder} may not be written to", hint="Give another --report.")
 
 
-def _write(path: Path, text: str) -> None:
-    from ..record.private import write
+def _write_report(path: Path, text: str) -> None:
+    from ...tools.system.files import write_private
 
     try:
-        write(path, text.encode("utf-8", "replace"))
+        write_private(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise CtxagentError(
             f"cannot write the report {path}: {error.strerror}", hint="Give another --report."

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..ui.visible import clean
-from .options import guarded, load, project_of, say
-from .recover import tell
+from ...tools.system.unicode import clean
+from .options import ends_process, load, project_of, say
+from .recover import print_passages
 
 if TYPE_CHECKING:
-    from ..record.export import Format, Scale
+    from ..export import Format, Scale
 
-SHOWN = 20  # of what was found in one directory's sessions
+MAX_HITS = 20  # in the sessions of one directory
 
 
 @click.group(invoke_without_command=True)
@@ -28,32 +28,30 @@ def sessions(context: click.Context) -> None:
 @sessions.command("list")
 @click.option("--all", "everywhere", is_flag=True, help="Of every directory.")
 @click.pass_obj
-def list_sessions(options: dict[str, Any], everywhere: bool = False) -> None:
-    """The sessions of this directory, the newest first."""
+@ends_process
+def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
+    """List the sessions of this directory, the newest first."""
+    from ..session.listing import session_rows
+    from ..session.store import all_logs
 
-    def run() -> int:
-        from ..record.listing import rows
-        from ..record.sessions import every_log
-
-        project = project_of(options)
-        logs = every_log(project.state) if everywhere else project.logs()
-        for each in rows(logs):
-            when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
-            size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
-            say(f"{each.id}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
-        if not logs:
-            say(f"No sessions for {project.cwd}.", err=True)
-        return 0
-
-    guarded(run)
+    project = project_of(options)
+    logs = all_logs(project.state) if everywhere else project.logs()
+    for each in session_rows(logs):
+        when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
+        size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
+        say(f"{each.id}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
+    if not logs:
+        say(f"No sessions for {project.cwd}.", err=True)
+    return 0
 
 
 @sessions.command("show")
 @click.argument("id")
 @click.pass_obj
-def show_session(options: dict[str, Any], id: str) -> None:
+@ends_process
+def show_session(options: dict[str, Any], id: str) -> int:
     """Print a session as Markdown."""
-    _export(options, id, "md")
+    return _export(options, id, "md")
 
 
 @sessions.command("export")
@@ -62,76 +60,68 @@ def show_session(options: dict[str, Any], id: str) -> None:
     "--format", type=click.Choice(["md", "html", "json"]), default="md", show_default=True
 )
 @click.pass_obj
-def export_session(options: dict[str, Any], id: str, format: "Format") -> None:
+@ends_process
+def export_session(options: dict[str, Any], id: str, format: "Format") -> int:
     """Write a session to standard output."""
-    _export(options, id, format)
+    return _export(options, id, format)
 
 
 @sessions.command("fork")
 @click.argument("id")
 @click.pass_obj
-def fork_session(options: dict[str, Any], id: str) -> None:
-    """Copy a session; prints the id of the copy."""
-
-    def run() -> int:
-        project = project_of(options)
-        say(project.fork(project.find(id)).parent.name)
-        return 0
-
-    guarded(run)
+@ends_process
+def fork_session(options: dict[str, Any], id: str) -> int:
+    """Copy a session, and print the id of the copy."""
+    project = project_of(options)
+    say(project.fork(project.find_log(id)).parent.name)
+    return 0
 
 
 @sessions.command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory.")
 @click.pass_obj
-def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> None:
+@ends_process
+def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> int:
     """Find words in what the sessions of this directory recorded."""
+    from ..session.search import SearchIndex
+    from ..session.search.recall import to_passage
 
-    def run() -> int:
-        from ..recall import passage
-        from ..record.index import Index
-
-        project = project_of(options)
-        folders = sorted(project.state.glob("projects/*/")) if everywhere else [project.folder]
-        query, found = " ".join(words), 0
-        for folder in folders:
-            hits = Index(folder).search(query, limit=SHOWN, patience=None).hits
-            tell([passage(hit) for hit in hits])
-            found += len(hits)
-        if not found:
-            say(f"nothing found: {query}", err=True)
-        return 0 if found else 1
-
-    guarded(run)
+    project = project_of(options)
+    folders = sorted(project.state.glob("projects/*/")) if everywhere else [project.folder]
+    query, found = " ".join(words), 0
+    for folder in folders:
+        hits = SearchIndex(folder).search(query, limit=MAX_HITS, patience=None).hits
+        print_passages([to_passage(hit) for hit in hits])
+        found += len(hits)
+    if not found:
+        say(f"nothing found: {query}", err=True)
+    return 0 if found else 1
 
 
-def _export(options: dict[str, Any], id: str, format: "Format") -> None:
-    def run() -> int:
-        from ..record.export import export
-        from ..redaction import of as secrets_of
+def _export(options: dict[str, Any], id: str, format: "Format") -> int:
+    from ..export import export
+    from ..security.redaction import redaction_for as secrets_of
 
-        loaded = load(options)
-        log = project_of(options, loaded).find(id)
-        window = loaded.settings.model.context_window
-        scale = _scale(log, window) if format == "html" else None
-        redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
-        say(export(log, format, scale=scale, redact=redaction.entry), nl=False)
-        return 0
-
-    guarded(run)
+    loaded = load(options)
+    log = project_of(options, loaded).find_log(id)
+    window = loaded.settings.model.context_window
+    scale = _scale(log, window) if format == "html" else None
+    redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
+    say(export(log, format, scale=scale, redact=redaction.clean_entry), nl=False)
+    return 0
 
 
 def _scale(log: Path, window: int | None) -> "Scale | None":
-    """The window that the settings name, else that of the session's model, if it is known."""
+    """Return the scale of the window in the settings, else of the session's model if known."""
     from ..context.window import LEVELS
-    from ..model.base import known
-    from ..record.entries import Session
-    from ..record.export import Scale
-    from ..record.log import Entries
+    from ..export import Scale
+    from ..models.catalog import known_model
+    from ..session.entries import Session
+    from ..session.log import Entries
 
     if window is None:
         models = [entry.model for entry in Entries(log) if isinstance(entry, Session)]
-        row = known(models[-1]) if models else None
-        window = row[0].window if row else None
+        row = known_model(models[-1]) if models else None
+        window = row.limits.window if row else None
     return Scale(window, LEVELS) if window else None

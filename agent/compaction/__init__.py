@@ -1,1 +1,1 @@
-"""How the view gets smaller: one module for each layer."""
+"""Compaction: everything that makes the context smaller."""

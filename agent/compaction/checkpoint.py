@@ -1,22 +1,25 @@
-"""What a checkpoint holds of a conversation: the newest summary brought up to date from the ledger,
-or the mechanical one where there is none yet. No model is asked, so it can be taken at any time."""
+"""Taking a checkpoint: the newest summary, brought up to date from the ledger.
+
+No model is asked, so a checkpoint can be taken at any time.
+"""
 
 import asyncio
 
 from ..errors import RecordError
 from ..events import Notice, waiting
-from ..record.checkpoints import Checkpoints, Facts
-from ..record.entries import Checkpoint
-from .host import Host
-from .summary import Document, mechanical, with_facts
-from .writer import document_of
+from ..session.checkpoints import CheckpointFacts, Checkpoints
+from ..session.entries import Checkpoint
+from .document import SummaryDocument
+from .host import EngineHost
+from .summary.merge import document_from_ledger, with_ledger_facts
+from .summary.writer import document_of
 
 
-async def take(
-    host: Host, checkpoints: Checkpoints, trigger: str, *, mode: str
+async def take_checkpoint(
+    host: EngineHost, checkpoints: Checkpoints, trigger: str, *, mode: str
 ) -> Checkpoint | None:
-    """Take a checkpoint and record it; None, with a warning told, when it cannot be written."""
-    held, newest = facts(host, mode=mode), host.view.last_seq
+    """Take a checkpoint and record it; None, after a warning, if it cannot be written."""
+    held, newest = checkpoint_facts(host, mode=mode), host.view.last_seq
     try:
         with waiting(host.emit, "taking a checkpoint"):
             taken = await asyncio.to_thread(checkpoints.take, held, trigger, newest)
@@ -28,10 +31,10 @@ async def take(
     return recorded
 
 
-def facts(host: Host, *, mode: str) -> Facts:
-    """How the conversation stands now. `mode` is the permission mode."""
-    ledger, window, document = host.ledger, host.measured(), document_now(host)
-    return Facts(
+def checkpoint_facts(host: EngineHost, *, mode: str) -> CheckpointFacts:
+    """Return the state of the conversation for a checkpoint. `mode` is the permission mode."""
+    ledger, window, document = host.ledger, host.current_window(), current_document(host)
+    return CheckpointFacts(
         intent=document.intent,
         document=document.to_json(),
         ledger=ledger.to_json(),
@@ -43,12 +46,12 @@ def facts(host: Host, *, mode: str) -> Facts:
     )
 
 
-def document_now(host: Host) -> Document:
-    """How the conversation stands, as a summary says it. The one that stands in the context still
-    says what comes next as long as nothing was said since."""
+def current_document(host: EngineHost) -> SummaryDocument:
+    """Return a summary document of the conversation as it is now. The next steps of the newest
+    summary stand as long as the person has said nothing since."""
     summary = host.view.summary
     previous = document_of(summary)
     since = [text for ref, text in host.ledger.words if summary is None or ref > summary.seq]
     if previous is not None and not since:
-        return with_facts(previous, host.ledger)
-    return mechanical(host.ledger, since, previous)
+        return with_ledger_facts(previous, host.ledger)
+    return document_from_ledger(host.ledger, since, previous)

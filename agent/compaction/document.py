@@ -1,18 +1,19 @@
-"""The summary document as a value, and as Markdown: `render` writes it, `parse` reads it.
+"""The summary document as a value and as Markdown: `render` writes it, `parse` reads it.
 
-`parse` is the inverse of `render` for every document, and takes what models write: other levels of
-heading, bold titles, other bullets, the titles of S0, S1 and S2, missing sections. What would be
+`parse` is the inverse of `render` for every document, and also takes what models write: other
+levels of heading, bold titles, other bullets, other titles, missing sections. What would be
 mistaken for markup is written as a character reference (`&#35;`), which Markdown knows too.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..record.ledger import Action
+from ..session.ledger import FileAction
 
-NONE = "None."
+EMPTY_SECTION = "None."
 TITLES = {
     "intent": "Session Intent",
     "modified": "Files Modified",
@@ -24,8 +25,16 @@ TITLES = {
     "next_steps": "Next Steps",
     "recovery": "Recovery References",
 }
-REQUIRED = ("intent", "decisions", "state", "next_steps")
-STATE = {"phase": "Phase", "done": "Done", "in_progress": "In progress", "blocked": "Blocked"}
+_TEXT_LISTS = (
+    "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps", "recovery",
+)  # fmt: skip
+REQUIRED_SECTIONS = ("intent", "decisions", "state", "next_steps")
+STATE_LABELS = {
+    "phase": "Phase",
+    "done": "Done",
+    "in_progress": "In progress",
+    "blocked": "Blocked",
+}
 
 _SYNONYMS = {
     **{title.lower(): name for name, title in TITLES.items()},
@@ -41,12 +50,12 @@ _SYNONYMS = {
     "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
 }  # fmt: skip
 _LABELS = {
-    **{label.lower(): name for name, label in STATE.items()},
+    **{label.lower(): name for name, label in STATE_LABELS.items()},
     "completed": "done", "complete": "done",
     "remaining": "in_progress",
     "blockers": "blocked",
 }  # fmt: skip
-_ACTIONS: dict[str, Action] = {
+_ACTIONS: dict[str, FileAction] = {
     "created": "created", "added": "created", "new": "created",
     "modified": "modified",
     "deleted": "deleted", "removed": "deleted",
@@ -76,7 +85,7 @@ _VERB = re.compile(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*
 @dataclass(frozen=True, slots=True)
 class FileRow:
     path: str
-    action: Action
+    action: FileAction
     change: str = ""
 
 
@@ -87,9 +96,8 @@ class ReadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A summary by section (S0 "Summary Format", S2 "Structured Summary Template"). Texts may have
-    several lines; an item of a tuple is never empty."""
+class SummaryDocument:
+    """A summary by section. Texts may have several lines; an item of a tuple is never empty."""
 
     intent: str = ""
     modified: tuple[FileRow, ...] = ()
@@ -105,12 +113,11 @@ class Document:
     recovery: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in data.items()}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Document":
-        """The inverse of `to_json`; sections may be missing. Raises ValueError for what is none."""
+    def from_json(cls, data: Mapping[str, Any]) -> "SummaryDocument":
+        """Read what `to_json` wrote; sections may be missing. Raises ValueError."""
         names = [f.name for f in fields(cls) if f.name in data]
         return cls(**{name: _from_json(name, data[name]) for name in names})
 
@@ -134,8 +141,8 @@ def _is_row(value: Any, row: type[FileRow] | type[ReadRow]) -> bool:
     return texts and value.keys() == names
 
 
-def render(document: Document) -> str:
-    """The document as Markdown: every section, in order, an empty one says "None."."""
+def render(document: SummaryDocument) -> str:
+    """Return the document as Markdown: every section in order; an empty one says "None."."""
     body = {
         "intent": _intent(document.intent),
         "modified": _table(document.modified),
@@ -147,43 +154,37 @@ def render(document: Document) -> str:
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
     }
-    return "\n\n".join(f"## {TITLES[name]}\n{text or NONE}" for name, text in body.items())
+    return "\n\n".join(f"## {TITLES[name]}\n{text or EMPTY_SECTION}" for name, text in body.items())
 
 
-def parse(text: str) -> Document:
-    """The document in a text; what stands before its first section is left out."""
-    found = _sections(text)
-    state = _state_lines(found.get("state", []))
-    return Document(
-        intent=_text(found.get("intent", [])),
-        modified=tuple(_file_rows(found.get("modified", []))),
-        read=tuple(ReadRow(*_path_and_rest(item)) for item in _items(found.get("read", []))),
-        decisions=_texts(found.get("decisions", [])),
+def parse(text: str) -> SummaryDocument:
+    """Read the document in a text; what stands before its first section is left out."""
+    found = defaultdict(list, _sections(text))
+    state = _state_lines(found["state"])
+    lists: dict[str, Any] = {name: _texts((found | state)[name]) for name in _TEXT_LISTS}
+    return SummaryDocument(
+        intent=_text(found["intent"]),
+        modified=tuple(_file_rows(found["modified"])),
+        read=tuple(ReadRow(*_path_and_rest(item)) for item in _items(found["read"])),
         phase=_text([_dedent(line, 2) for line in state["phase"]]),
-        done=_texts(state["done"]),
-        in_progress=_texts(state["in_progress"]),
-        blocked=_texts(state["blocked"]),
-        facts=_texts(found.get("facts", [])),
-        errors=_texts(found.get("errors", [])),
-        next_steps=_texts(found.get("next_steps", [])),
-        recovery=_texts(found.get("recovery", [])),
+        **lists,
     )
 
 
-def missing(text: str) -> list[str]:
-    """Titles of the required sections that a text lacks, or has nothing under; an intent must
-    be said, the others may say "None."."""
+def missing_titles(text: str) -> list[str]:
+    """Return the titles of the required sections that a text lacks or has nothing under. An intent
+    must be named, the others may say "None."."""
     found = {name: "\n".join(lines).strip() for name, lines in _sections(text).items()}
     if _NOTHING.fullmatch(found.get("intent", "")):
         found.pop("intent", None)
-    return [TITLES[name] for name in REQUIRED if not found.get(name)]
+    return [TITLES[name] for name in REQUIRED_SECTIONS if not found.get(name)]
 
 
 # Writing
 
 
 def _escape(text: str) -> str:
-    """The text so that neither stripping it nor the word for nothing can change it."""
+    """Escape a text so that neither stripping it nor the word for nothing can change it."""
     text = _REFERENCE.sub(lambda found: f"&#38;{found[0][1:]}", text).replace("\r", "&#13;")
     if text and (text[0].isspace() or _NOTHING.fullmatch(text)):
         text = _refer(text[0]) + text[1:]
@@ -213,11 +214,15 @@ def _hang(text: str, indent: str) -> str:
     return re.sub(r"\n(?!\n|$)", f"\n{indent}", text)
 
 
-def _state(document: Document) -> str:
-    lines = [f"- **{STATE['phase']}:** {_hang(_escape(document.phase), '  ') or NONE}"]
+def _state(document: SummaryDocument) -> str:
+    lines = [
+        f"- **{STATE_LABELS['phase']}:** {_hang(_escape(document.phase), '  ') or EMPTY_SECTION}"
+    ]
     for name in ("done", "in_progress", "blocked"):
         items = _list(map(_escape, getattr(document, name)), indent="  ")
-        lines.append(f"- **{STATE[name]}:**{f'{chr(10)}{items}' if items else f' {NONE}'}")
+        lines.append(
+            f"- **{STATE_LABELS[name]}:**{f'{chr(10)}{items}' if items else f' {EMPTY_SECTION}'}"
+        )
     return "\n".join(lines)
 
 
@@ -230,7 +235,7 @@ def _table(rows: Sequence[FileRow]) -> str:
 
 
 def row_line(row: FileRow) -> str:
-    """The line of a changed file in its table."""
+    """Return the line of a changed file in its table."""
     change = _escape(row.change).replace("\n", "&#10;")
     return f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |"
 
@@ -240,7 +245,7 @@ def _cell(text: str) -> str:
 
 
 def _path(path: str) -> str:
-    """A path as it stands, or in backticks when it is more than one plain word."""
+    """Return a path as it stands, or in backticks if it is more than one plain word."""
     if _PLAIN_PATH.fullmatch(path) and not _NOTHING.fullmatch(path):
         return path
     text = _escape(path).replace("`", _refer("`")).replace("\n", _refer("\n"))
@@ -263,7 +268,7 @@ def _decode(text: str) -> str:
 
 
 def _sections(text: str) -> dict[str, list[str]]:
-    """The lines under each section's title; a title that comes twice has the lines of both."""
+    """Return the lines under each section's title; a repeated title has the lines of both."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -279,7 +284,7 @@ def _sections(text: str) -> dict[str, list[str]]:
 
 
 def _heading(line: str) -> tuple[str, str] | None:
-    """The section a line opens, and what it says of it already."""
+    """Return the section that a line opens, and what the line says of it already."""
     match = _HASHED.fullmatch(line) or _BOLD.fullmatch(line)
     if match is None:
         return None
@@ -299,8 +304,8 @@ def _texts(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _items(lines: Sequence[str]) -> list[str]:
-    """The items of a list, references not yet resolved. Deeper bullets and indented lines belong
-    to the item above them, a paragraph is an item of its own."""
+    """Return the items of a list, with character references. Deeper bullets and indented lines
+    belong to the item above them; a paragraph is an item of its own."""
     items: list[list[str]] = []
     base: int | None = None
     width, blank = 0, True
@@ -331,8 +336,8 @@ def _dedent(line: str, width: int) -> str:
 
 
 def _state_lines(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The lines of each part of the state; those under no label tell what is in progress."""
-    found: dict[str, list[str]] = {name: [] for name in STATE}
+    """Return the lines of each part of the state; those under no label are work in progress."""
+    found: dict[str, list[str]] = {name: [] for name in STATE_LABELS}
     part = found["in_progress"]
     for line in lines:
         label = _LABEL.fullmatch(line)
@@ -366,7 +371,7 @@ def _file_rows(lines: Sequence[str]) -> Iterator[FileRow]:
         name = cells.pop(at) if at < len(cells) else ""
         if not name:
             continue
-        # S0's table of artifacts has name, path and status, and no column for the action.
+        # A table of artifacts has name, path and status, and no column for the action.
         action = "created" if at else cells.pop(0).lower() if cells else ""
         change = " | ".join(cells)
         quoted = _QUOTED_PATH.fullmatch(name)

@@ -1,9 +1,9 @@
-"""The engine: which layer acts when. It runs before every call, inside the tool loop too.
+"""The engine: decide which compaction layer acts when. It runs before every model call.
 
-In order: old results and inputs go when it pays, a summary is prepared in the background and
-applied when it is due; if the next request would still not fit, the ladder goes on until it does,
-or one clear error is raised. Each act is one entry and one event; a failed one changes nothing.
-Triggers in the log carry the names of S1's gates (HOOK-CTX-001 to 005).
+In order: old results and inputs go when that pays; a summary is prepared in the background and
+applied when it is due; if the next request would still not fit, ever stronger means follow until it
+does, or one clear error is raised. Each act is one entry and one event; a failed act changes
+nothing. Triggers in the log carry the names of gates (HOOK-CTX-001 to 005).
 """
 
 import asyncio
@@ -14,336 +14,358 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..context import tokens
-from ..context.window import LEAST_OUTPUT, Window
+from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, LimitReached
 from ..events import Notice, waiting
-from ..record.entries import Entry, Mask, Note, Revert, Summary
-from . import microcompact, preserve, renewal, summarize
-from .acts import last_acts
-from .ahead import Ahead
-from .application import Application, most
-from .folding import TABLE, standing, weight
-from .host import Host
-from .masks import Masks
+from ..session.entries import Entry, Mask, Note, Revert, Summary
+from .apply_summary import SummaryApplier, reinserted_tokens
+from .document import SummaryDocument, render
+from .history import last_acts
+from .host import EngineHost
+from .layers import microcompact
+from .layers.apply import LayerRunner
 from .policy import Policy, reached
-from .summarize import Cut
-from .summary import Document, render
-from .verify import quality
-from .verify.quality import Report
-from .writer import Draft, Writer
+from .preserve import missing_sections
+from .summary.background import BackgroundSummary
+from .summary.request import (
+    Cut,
+    find_cut,
+    headline,
+    max_summary_tokens,
+    max_tokens_after,
+    pinned_section,
+    tokens_after_summary,
+)
+from .summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, row_tokens
+from .summary.writer import SummaryDraft, SummaryWriter
+from .verify import exam
+from .verify.exam import ExamReport
 
-APART = 3  # calls between two automatic summaries
-FEWER = (2, 1)  # messages kept where the policy's number leaves too much
-FULL = ("ORANGE", "RED", "CRITICAL")  # levels at which a session does not end without a summary
+MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
+SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
+LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
+
+PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """What a summary would do now: (seq, what, tokens) of each item that would be kept, is masked,
-    or would be dropped; tokens of the context before and after; what asking for it would cost."""
+class SummaryPreview:
+    """The effect that a summary would have now."""
 
-    kept: list[tuple[int, str, int]]
-    masked: list[tuple[int, str, int]]
-    dropped: list[tuple[int, str, int]]
-    tokens_before: int
+    kept: list[PreviewRow]
+    masked: list[PreviewRow]  # kept, with a stub in the place of the content
+    dropped: list[PreviewRow]
+    tokens_before: int  # of the context
     tokens_after_estimate: int
-    call_tokens: int
+    call_tokens: int  # of the request for the summary
     call_cost_usd: float | None
 
 
 @dataclass
-class Engine:
-    """One conversation's."""
+class CompactionEngine:
+    """The compaction of one conversation."""
 
-    host: Host
+    host: EngineHost
     policy: Policy
-    _calls: int = APART  # since the newest summary
-    _held: int = 0  # calls that the next one waits after one failed or was taken back
-    _marked: set[str] = field(default_factory=set)  # what was done once since the summary
-    _missed: set[str] = field(default_factory=set)  # sections of which that was told
-    _finished: tuple[str, ...] = ()  # the todo list that was the newest task boundary
+    _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
+    _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
+    _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
+    _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a task boundary
 
     def __post_init__(self) -> None:
-        self._masks = Masks(self.host, self.policy)
-        self._application = Application(self.host)
-        self._ahead = Ahead(self.host, self._helps)
+        self._layers = LayerRunner(self.host, self.policy)
+        self._applier = SummaryApplier(self.host)
+        self._background = BackgroundSummary(self.host, self._would_leave_room)
 
     async def before_call(self, *, turn_start: bool) -> None:
         """Make the context ready for the next call. Raises LimitReached when nothing makes it
-        fit, RecordError when what was said in the background could not be recorded."""
-        self._ahead.check()
-        self._calls += 1
-        self._held -= 1
-        self._masks.demote_together()
+        fit, RecordError when an answer in the background could not be recorded."""
+        self._background.raise_record_error()
+        self._calls_since_summary += 1
+        self._calls_to_wait -= 1
+        self._layers.demote_together()
         if self.policy.mode != "off":
-            self._masks.clear()
-            window = self.host.measured()
+            self._layers.clear()
+            window = self.host.current_window()
             await self._checkpoint_if_due(window)
             await self._summarize_if_due(window, turn_start=turn_start)
         if not self._fits():
-            await self.fit()
+            await self.force_fit()
 
-    async def fit(self) -> None:
-        """The ladder: by every means in turn, until the next request fits. Raises LimitReached,
-        naming the largest items, when none is left."""
+    async def force_fit(self) -> None:
+        """Shrink the context by every means in turn until the next request fits. Raises
+        LimitReached, naming the largest items, when no means is left."""
         why = ""
         if self.policy.mode != "off":
-            self._masks.clear_all()
+            self._layers.clear_all()
             if not self._fits():
-                self._masks.truncate_all()
-            if not self._fits() and self._calls > APART:
+                self._layers.truncate_all()
+            if not self._fits() and self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES:
                 try:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
                     why = f": {error.message}"
             if self._fits():
                 return
-        window = self.host.measured()
+        window = self.host.current_window()
         raise LimitReached(
             f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
-            f"fit{why}. The largest items: {self._largest()}",
+            f"fit{why}. The largest items: {self._largest_items()}",
             limit="context",
             hint="Start a fresh session, or take a model with a larger window; everything said "
             "stays in the log.",
         )
 
     async def compact(
-        self, instructions: str = "", *, trigger: str = "manual", document: Document | None = None
+        self,
+        instructions: str = "",
+        *,
+        trigger: str = "manual",
+        document: SummaryDocument | None = None,
     ) -> Summary:
-        """Summarise now, with `document` when it is given. Raises CompactionFailed, with nothing
-        changed, and says why."""
-        started, before = time.monotonic(), self.host.measured()
-        aside = bool(instructions) or document is not None
-        prepared = None if aside else self._ahead.usable()
-        cut = prepared.cut if prepared else self._cut()
+        """Summarise now, with `document` as the summary if it is given. Raises CompactionFailed
+        with the reason; then nothing has changed."""
+        started, before = time.monotonic(), self.host.current_window()
+        is_custom = bool(instructions) or document is not None
+        prepared = None if is_custom else self._background.usable_summary()
+        cut = prepared.cut if prepared else self._find_cut()
         event = {
             "trigger": trigger,
             "tokens": before.tokens,
             "covers": cut.covers,
             "summary": str(self.host.folder / "summary.md"),
         }
-        self._check()
-        if veto := await self.host.hook("before_compact", event):
+        self._check_preserved()
+        if veto := await self.host.run_hook("before_compact", event):
             raise CompactionFailed(f"a before_compact hook said no: {veto}")
         if self.policy.checkpoint_always:
-            await self.host.checkpoint(f"before a summary: {trigger}")
+            await self.host.take_checkpoint(f"before a summary: {trigger}")
         if document is not None:
-            draft = Draft(document, 0.0, "person", render(document))
+            draft = SummaryDraft(document, 0.0, "person", render(document))
         elif prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
-                draft = replace(await asyncio.shield(prepared.task), ahead=True)
+                draft = replace(await asyncio.shield(prepared.task), in_background=True)
         else:
-            self._ahead.discard()
-            draft = await self._writer().write(cut, instructions, tell=self.host.emit)
-        self._ahead.discard()
-        summary = await self._application.apply(cut, draft, trigger, before)
-        self._calls, self._marked = 0, set()
-        self._ahead.applied()
-        await self.host.hook("after_compact", {**event, "seq": summary.seq})
-        self._application.tell(summary, draft, started)
+            self._background.discard()
+            draft = await self._writer().write(cut, instructions, emit=self.host.emit)
+        self._background.discard()
+        summary = await self._applier.apply(cut, draft, trigger, before)
+        self._calls_since_summary, self._done_once = 0, set()
+        self._background.allow_attempts()
+        await self.host.run_hook("after_compact", {**event, "seq": summary.seq})
+        self._applier.report(summary, draft, started)
         return summary
 
-    async def draft(self, instructions: str = "") -> tuple[Document, str]:
-        """The summary that `compact` would apply, and its text. Raises CompactionFailed."""
-        self._ahead.discard()
-        cut, before = self._cut(), self.host.measured()
-        draft = await self._writer().write(cut, instructions, tell=self.host.emit)
-        fitted = await self._application.fitted(cut, draft, before)
+    async def draft_summary(self, instructions: str = "") -> tuple[SummaryDocument, str]:
+        """Write the summary that `compact` would apply. Raises CompactionFailed."""
+        self._background.discard()
+        cut, before = self._find_cut(), self.host.current_window()
+        draft = await self._writer().write(cut, instructions, emit=self.host.emit)
+        fitted = await self._applier.fit(cut, draft, before)
         return fitted.document, fitted.text
 
-    async def examine(self, summary: Summary) -> Report:
-        """Put the probes of the newest summary to the model, which knows the summary alone, and
-        grade what it answers (S2 "Quality Metrics"). Raises ModelError."""
-        asked, window = self._application.asked, self.host.measured()
-        request = quality.exam(
+    async def examine(self, summary: Summary) -> ExamReport:
+        """Ask the model the probes of the newest summary, with that summary as all it knows, and
+        grade its answers. Raises ModelError."""
+        probes, window = self._applier.probes, self.host.current_window()
+        request = exam.exam_request(
             summary.text,
-            asked,
+            probes,
             model=self.policy.model or self.host.model_id,
             effort=self.host.effort,
-            max_tokens=2 * summarize.cap(window),
+            max_tokens=2 * max_summary_tokens(window),
         )
-        said = await self.host.ask_aside(request, "verify")
-        report = quality.grade(said.text, asked)
+        answer = await self.host.ask_model(request, "verify")
+        report = exam.grade(answer.text, probes)
         text = f"summary #{summary.seq}: {'met' if report.met else 'not met'}"
         self.host.record(Note(topic="quality", text=text, data=report.to_json()))
         return report
 
-    def preview(self) -> Preview:
-        """What `compact` would do, asking nobody. Raises CompactionFailed when that is nothing."""
-        view, window, cut = self.host.view, self.host.measured(), self._cut()
+    def preview(self) -> SummaryPreview:
+        """Estimate what `compact` would do, without asking a model. Raises CompactionFailed when
+        it would do nothing."""
+        view, window, cut = self.host.view, self.host.current_window(), self._find_cut()
         gone = {item.seq for item in cut.evicted}
-        rows = [(i, (i.seq, summarize.headline(i), round(i.size * view.ratio))) for i in view.items]
-        likely = self._beside(window) + min(summarize.cap(window), cut.tokens // 4)
-        return Preview(
+        rows = [(i, (i.seq, headline(i), round(i.size * view.ratio))) for i in view.items]
+        summary_tokens = min(max_summary_tokens(window), cut.tokens // 4)
+        return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
             masked=[row for i, row in rows if i.stubs],
             dropped=[row for i, row in rows if i.seq in gone],
             tokens_before=window.tokens,
-            tokens_after_estimate=window.tokens - cut.tokens + likely,
+            tokens_after_estimate=(
+                window.tokens - cut.tokens + self._tokens_beside_summary(window) + summary_tokens
+            ),
             call_tokens=window.tokens,
-            call_cost_usd=self.host.price(window.tokens, summarize.cap(window)),
+            call_cost_usd=self.host.call_cost_usd(window.tokens, max_summary_tokens(window)),
         )
 
     def uncompact(self, entries: Reversible[Entry]) -> list[Mask | Summary]:
-        """Take back the newest acts among `entries`, all of the log, and say which. Raises
-        CompactionFailed when there are none."""
+        """Take back the newest acts among `entries`, which are the whole log, and return them.
+        Raises CompactionFailed when there are none."""
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to take back")
-        self._ahead.discard()
-        self._held = APART
+        self._background.discard()
+        self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
         for act in reversed(last):
             self.host.record(Revert(target=act.seq, reason="taken back by the person"))
-        self.host.refold()
+        self.host.rebuild_view()
         return last
 
     @property
-    def preparing(self) -> bool:
+    def is_preparing(self) -> bool:
         """Whether a summary is being written in the background."""
-        return self._ahead.pending
+        return self._background.is_pending
 
-    def instead(self) -> int | None:
-        """The tokens that clearing would free in the place of the summary that comes by itself,
-        as things are now; None where none comes, or clearing does not suffice."""
-        comes = self.policy.mode == "auto" and self.policy.summarize_at is not None
-        return self._masks.instead() if comes else None
+    def tokens_freed_instead_of_summary(self) -> int | None:
+        """Return how many tokens clearing would free in place of the next automatic summary; None
+        where none will come, or where clearing does not free enough."""
+        is_automatic = self.policy.mode == "auto" and self.policy.summarize_at is not None
+        return self._layers.tokens_freed_if_enough() if is_automatic else None
 
-    def settled(self) -> int | None:
-        """The seq from which on results may still be cleared: a cache breakpoint stands there."""
+    def stable_before(self) -> int | None:
+        """Return the seq where a cache breakpoint belongs: later results may be cleared."""
         oldest = microcompact.oldest_clearable(self.host.view, self.policy)
-        return self._masks.next if self._masks.next is not None else oldest
+        next_edit = self._layers.next_edit_seq
+        return next_edit if next_edit is not None else oldest
 
     async def finish(self) -> None:
-        """The session ends in good order: what the policy does then (S3 "Automatic Triggers")."""
+        """Do what the policy wants when a session ends in good order: a summary or a checkpoint."""
         if not self.policy.at_end or self.policy.mode != "auto" or not self.host.view.items:
             return
-        if self.host.measured().level in FULL:
+        if self.host.current_window().level in LEVELS_SUMMARIZED_AT_END:
             with suppress(CompactionFailed):
-                self._cut()  # or there is none to write
+                self._find_cut()  # raises where there is nothing to summarise
                 self.host.emit(Notice("info", "writing a summary of the session …"))
                 await self.compact(trigger="end of the session")
                 return
-        await self.host.checkpoint("end of the session")
+        await self.host.take_checkpoint("end of the session")
 
     async def close(self) -> None:
-        """Drop a summary that is being prepared, and wait until it has let go."""
-        await self._ahead.close()
+        """Stop a summary that is being prepared, and wait until its task has ended."""
+        await self._background.close()
 
     # The summary
 
     async def _checkpoint_if_due(self, window: Window) -> None:
-        """S1's HOOK-CTX-005, and what the policy says besides; each once between summaries."""
-        if reached(self.policy.checkpoint_at, window) and self._once("checkpoint"):
-            await self.host.checkpoint(f"{window.share:.0%} of the window")
-        if reached(self.policy.fresh_at, window) and self._once("fresh"):
-            taken = await self.host.checkpoint(f"HOOK-CTX-005: {window.share:.0%} of the window")
-            way = f": ctxagent --from {self.host.folder.name}:{taken.number}" if taken else ""
-            told = f"the context is {window.share:.0%} full; a fresh session is recommended{way}"
-            self.host.emit(Notice("warning", told))
+        """Take checkpoints at the policy's fill levels, each once between two summaries."""
+        if reached(self.policy.checkpoint_at, window) and self._first_time("checkpoint"):
+            await self.host.take_checkpoint(f"{window.share:.0%} of the window")
+        if reached(self.policy.fresh_at, window) and self._first_time("fresh"):
+            taken = await self.host.take_checkpoint(
+                f"HOOK-CTX-005: {window.share:.0%} of the window"
+            )
+            how = f": ctxagent --from {self.host.folder.name}:{taken.number}" if taken else ""
+            text = f"the context is {window.share:.0%} full; a fresh session is recommended{how}"
+            self.host.emit(Notice("warning", text))
 
     async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
         due = reached(self.policy.summarize_at, window)
         if self.policy.mode == "remind":
-            if due and self._once("reminded"):
+            if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"
                 self.host.emit(Notice("info", f"the context is {share} full: /compact"))
             return
-        if self._calls <= APART or self._held > 0:
+        if self._calls_since_summary <= MIN_CALLS_BETWEEN_SUMMARIES or self._calls_to_wait > 0:
             return
-        if due and not self._masks.clear_instead():
+        if due and not self._layers.clear_if_enough():
             try:
                 await self.compact(trigger=f"HOOK-CTX-003: {window.share:.0%} of the window")
             except CompactionFailed as error:
-                self._held = APART
+                self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
                 self.host.emit(Notice("warning", f"not compacted: {error.message}"))
-        elif turn_start and (reason := self._boundary()):
-            with suppress(CompactionFailed):  # a reason to, not a need
+        elif turn_start and (reason := self._boundary_reason()):
+            with suppress(CompactionFailed):  # there is still room without it
                 await self.compact(trigger=reason)
-        elif not due and reached(self.policy.prepare_at, window) and not self._masks.suffices():
-            self._prepare()
+        elif not due and reached(self.policy.prepare_at, window) and not self._layers.is_enough():
+            self._prepare_summary()
 
-    def _boundary(self) -> str:
-        """Why a turn begins with a summary although there is room (S2 "Compression Trigger"); ""
-        when it does not."""
-        listed = tuple(t["content"] for t in self.host.ledger.todos)
+    def _boundary_reason(self) -> str:
+        """Return why this turn should begin with a summary although there is room, or ""."""
+        todos = tuple(t["content"] for t in self.host.ledger.todos)
         done = all(t["status"] == "completed" for t in self.host.ledger.todos)
-        if self.policy.boundaries and listed and done and listed != self._finished:
-            self._finished = listed
+        if self.policy.boundaries and todos and done and todos != self._finished_todos:
+            self._finished_todos = todos
             return "task boundary: the todo list is done"
         last = self.host.view.summary.seq if self.host.view.summary else 0
         turns = len(self.host.ledger.words) - bisect(self.host.ledger.words, (last + 1,))
-        if self.policy.turns is not None and turns > self.policy.turns and self._worth():
+        if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
             return f"{turns} turns since the last summary"
         return ""
 
-    def _worth(self) -> bool:
-        """Whether a summary now would at least halve the context (S3 "Metrics")."""
+    def _would_halve(self) -> bool:
+        """Return whether a summary now would at least halve the context."""
         try:
             planned = self.preview()
         except CompactionFailed:
             return False
         return planned.tokens_after_estimate < planned.tokens_before / 2
 
-    def _once(self, what: str) -> bool:
-        """Whether this is the first time since the newest summary."""
-        first = what not in self._marked
-        self._marked.add(what)
+    def _first_time(self, what: str) -> bool:
+        """Return whether something is done for the first time since the newest summary."""
+        first = what not in self._done_once
+        self._done_once.add(what)
         return first
 
-    def _prepare(self) -> None:
-        """Start writing the summary while the agent works, unless one that would help is there."""
+    def _prepare_summary(self) -> None:
+        """Start writing a summary in the background, unless a usable one is there."""
         if self.policy.summarizer != "model":
             return
         with suppress(CompactionFailed):
-            cut = self._cut()
-            if self._ahead.wanted(cut):
-                self._ahead.begin(cut, self._application.prepared(cut, self._writer()))
+            cut = self._find_cut()
+            if self._background.should_start(cut):
+                self._background.start(cut, self._applier.prepare(cut, self._writer()))
 
-    def _helps(self, cut: Cut) -> bool:
-        """Whether a summary at this cut would leave room enough."""
-        window = self.host.measured()
-        room = summarize.cap(window) + self._beside(window)
-        return summarize.after(self.host.view, cut, room) <= most(window)
+    def _would_leave_room(self, cut: Cut) -> bool:
+        """Return whether a summary at this cut would leave enough room."""
+        window = self.host.current_window()
+        room = max_summary_tokens(window) + self._tokens_beside_summary(window)
+        return tokens_after_summary(self.host.view, cut, room) <= max_tokens_after(window)
 
-    def _cut(self) -> Cut:
-        """Where to cut so that what is left fills at most half of the window, if there is such a
-        place. Raises CompactionFailed when there is nothing to summarise."""
-        view, window = self.host.view, self.host.measured()
-        room = summarize.cap(window) + self._beside(window)
+    def _find_cut(self) -> Cut:
+        """Find where to cut so that what is left fills at most half of the window, or else the
+        last place that was tried. Raises CompactionFailed when there is nothing to summarise."""
+        view, window = self.host.view, self.host.current_window()
+        room = max_summary_tokens(window) + self._tokens_beside_summary(window)
         found = None
-        for least in (None, self.policy.keep_messages, *FEWER):
-            cut = summarize.cut(view, self.policy, window, least=least)
+        for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
+            cut = find_cut(view, self.policy, window, keep_messages=keep_messages)
             found = cut or found
-            if cut and summarize.after(view, cut, room) <= most(window):
+            if cut and tokens_after_summary(view, cut, room) <= max_tokens_after(window):
                 return cut
         if found is None:
             raise CompactionFailed("there is nothing to summarise yet")
         return found
 
-    def _check(self) -> None:
-        """S3's pre-check: what must be kept is there. Raises CompactionFailed in strict mode."""
-        for section in preserve.missing(self.host.sections()):
-            told = f"{section.problem}; `ctxagent preserve {section.name} --create` writes it"
+    def _check_preserved(self) -> None:
+        """Warn once of each section that must be kept and is missing. Raises CompactionFailed in
+        strict mode."""
+        for section in missing_sections(self.host.preserved_sections()):
+            text = f"{section.problem}; `ctxagent preserve {section.name} --create` writes it"
             if self.policy.rules.strict:
-                raise CompactionFailed(f"preserve.strict is set, and {told}")
-            if section.name not in self._missed:
-                self._missed.add(section.name)
-                self.host.emit(Notice("warning", told))
+                raise CompactionFailed(f"preserve.strict is set, and {text}")
+            if section.name not in self._warned_sections:
+                self._warned_sections.add(section.name)
+                self.host.emit(Notice("warning", text))
 
-    def _writer(self) -> Writer:
-        return Writer(self.host, self.policy)
+    def _writer(self) -> SummaryWriter:
+        return SummaryWriter(self.host, self.policy)
 
-    def _beside(self, window: Window) -> int:
-        """Tokens of what stands beside a summary's own words: the table of changed files, what is
-        pinned, and what is said again."""
-        rows = standing(self.host.ledger.files, TABLE * summarize.cap(window))
-        pins = tokens.estimate(summarize.pinned(self.host.ledger.pins))
-        return weight(rows) + pins + renewal.weight(self._application.again(window))
+    def _tokens_beside_summary(self, window: Window) -> int:
+        """Return the tokens of the table of changed files, of pins and of what is reinserted."""
+        room = FILE_TABLE_FACTOR * max_summary_tokens(window)
+        rows = changed_file_rows(self.host.ledger.files, room)
+        pins = tokens.estimate(pinned_section(self.host.ledger.pins))
+        return row_tokens(rows) + pins + reinserted_tokens(self._applier.reinserted(window))
 
     def _fits(self) -> bool:
-        return self.host.measured().output(LEAST_OUTPUT) > 0
+        return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0
 
-    def _largest(self) -> str:
+    def _largest_items(self) -> str:
         view = self.host.view
-        items = [(i, round(i.size * view.ratio)) for i in sorted(view.items, key=lambda i: -i.size)]
-        return "; ".join(f"#{i.seq} {summarize.headline(i)}, {n:,} tokens" for i, n in items[:3])
+        items = sorted(view.items, key=lambda item: -item.size)[:3]
+        return "; ".join(
+            f"#{i.seq} {headline(i)}, {round(i.size * view.ratio):,} tokens" for i in items
+        )

@@ -1,102 +1,95 @@
-"""Whom the engine serves: what a conversation gives it, and what it gives back."""
+"""The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ..context.request import Request
 from ..context.view import View
 from ..context.window import Window
-from ..context.wire import Request
 from ..events import Emit
-from ..record.entries import Checkpoint, Entry
-from ..record.ledger import Ledger
-from .preserve import Section
+from ..session.entries import Checkpoint, Entry
+from ..session.ledger import Ledger
+from .preserve import PreservedSection
 
-Purpose = Literal["summary", "verify"]
+CompactionPurpose = Literal["summary", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A model's answer to a request of the engine's own. `cost_usd` is None for no known price."""
+class ModelAnswer:
+    """A model's answer to a request of the engine's own."""
 
     text: str
     stop_reason: str | None
-    cost_usd: float | None
+    cost_usd: float | None  # None when the price is not known
 
 
-class Host(Protocol):
+class EngineHost(Protocol):
     """A conversation: its log, its view and its model."""
 
-    view: View
-    ledger: Ledger
-    effort: str | None
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def effort(self) -> str | None: ...
 
     @property
     def emit(self) -> Emit: ...
 
     @property
     def folder(self) -> Path:
-        """Where the session's log is."""
-        ...
+        """The folder of the session's log."""
 
     @property
     def model_id(self) -> str: ...
 
-    def prices(self) -> tuple[float, float]:
-        """Of reading and writing the prompt cache, relative to the input price."""
-        ...
+    def cache_prices(self) -> tuple[float, float]:
+        """Return the prices of reading and writing the prompt cache, as shares of input's."""
 
-    def price(self, read: int, written: int) -> float | None:
-        """Dollars for so many tokens of prompt read from the cache and so many of output."""
-        ...
+    def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
+        """Return what a call costs; None when the model's price is not known."""
 
-    def cold(self) -> bool:
-        """Whether the prompt cache has ended since the newest call."""
-        ...
+    def cache_is_cold(self) -> bool:
+        """Return whether the prompt cache has expired since the newest call."""
 
-    def measured(self) -> Window: ...
+    def current_window(self) -> Window:
+        """Return the context's size and the model's window."""
 
-    def record(self, entry: Entry) -> Entry: ...
+    def record(self, entry: Entry) -> Entry:
+        """Append an entry to the log and fold it into the view and the ledger."""
 
-    def refold(self) -> None:
-        """Fold the view again, from the whole log."""
-        ...
+    def rebuild_view(self) -> None:
+        """Fold the view again from the whole log."""
 
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """Force the log to disk."""
 
-    @property
-    def renewal(self) -> Callable[[], Sequence[Entry]]:
-        """What must stand in the context after a summary: instructions, todo list, mode, jobs."""
-        ...
+    def reinserted(self) -> Sequence[Entry]:
+        """Return what must be said again after a summary: instructions, todo list, mode, jobs."""
 
-    @property
-    def checkpoint(self) -> Callable[[str], Awaitable[Checkpoint | None]]:
-        """Takes a checkpoint, with what triggered it, and records it; None, with a warning told,
-        when that failed."""
-        ...
+    async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
+        """Take a checkpoint and record it; None, after a warning, when that failed."""
 
-    def digest(self, path: str) -> str | None:
-        """The sha256 of a file as it is now; None where there is none that can be read."""
-        ...
+    def file_sha256(self, path: str) -> str | None:
+        """Return the sha256 of a file as it is now; None where none can be read."""
 
-    def sections(self) -> Sequence[Section]:
-        """What there is of each category that is always kept, as it is on disk now."""
-        ...
+    def preserved_sections(self) -> Sequence[PreservedSection]:
+        """Return the state of each category that is always kept, as it is on disk now."""
 
     def recall(self, ref: int) -> str | None:
-        """The whole text of an entry, by the way that the model has; None when it is not there."""
-        ...
+        """Return the whole text of an entry as the Recall tool gives it; None if it is missing."""
 
-    def cleared(self, words: str) -> str:
-        """The person's words without what must not be recorded, nor sent for that."""
-        ...
+    def redact(self, words: str) -> str:
+        """Return the person's words without the secrets that must not be recorded or sent."""
 
-    async def ask_aside(self, request: Request, purpose: Purpose = "summary") -> Said:
-        """Put a request of the engine's own to the model; its reply is recorded with a purpose."""
-        ...
+    async def ask_model(
+        self, request: Request, purpose: CompactionPurpose = "summary"
+    ) -> ModelAnswer:
+        """Send a request of the engine's own to the model and record the reply with a purpose."""
 
-    @property
-    def hook(self) -> Callable[[str, dict[str, Any]], Awaitable[str | None]]:
-        """Runs the person's commands at a point by name; the reason of a veto, or None."""
-        ...
+    async def run_hook(self, point: str, event: dict[str, Any]) -> str | None:
+        """Run the person's hook commands at a point; return the reason of a veto, or None."""

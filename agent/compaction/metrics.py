@@ -1,27 +1,27 @@
-"""The metrics of compaction, summed over the logs of one session or several: how small summaries
-made the context, whether what is critical stood in them, whether it could be recovered, what each
-layer saved and what summaries cost. The targets are the source documents' own: S3 "Metrics" for
-sizes, sections and recovery; for probes S2 "Validate with Probes", where each one that fails calls
-for more. What a log has no figures of is not measured, neither met nor missed."""
+"""The metrics of compaction, summed over the logs of one session or several.
+
+They say how small summaries made the context, whether the critical sections stood in it and results
+could be read back, what each layer saved and what summaries cost. What a log has no figures of is
+not measured, neither met nor missed.
+"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..record.entries import Assistant, Entry, Summary
-from .acts import LAYERS, Act, acts, count, savings
+from ..session.entries import Assistant, Entry, Summary
+from .history import LAYERS, Act, acts, int_field, savings
 
-HALF = 0.50  # of the size before: what a summary must stay below (S3)
-ASIDE = ("summary", "verify")  # purposes of calls that compaction makes
+MAX_SHARE_LEFT = 0.50  # of the size before, that a summary must stay below
+COMPACTION_PURPOSES = ("summary", "verify")  # purposes of calls that compaction makes
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Things asked for, how many were there before what was missing was added, and after."""
+    """A count of things that were asked for."""
 
     asked: int = 0
-    before: int = 0
+    before: int = 0  # that were there before the missing ones were added
     after: int = 0
 
     def __add__(self, other: "Rate") -> "Rate":
@@ -34,22 +34,21 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """`probes` by kind. `saved` has (layer, acts, tokens) and leaves out what was taken back; all
-    else counts every summary. `cost_usd` is None when a price was not known."""
+class CompactionMetrics:
+    """The metrics of one session or several. `saved` alone leaves out what was taken back."""
 
     sessions: int = 0
     summaries: tuple[Act, ...] = ()
-    probes: tuple[tuple[str, Rate], ...] = ()
+    probes: tuple[tuple[str, Rate], ...] = ()  # by kind
     sections: Rate = Rate()
     recovery: Rate = Rate()
-    saved: tuple[tuple[str, int, int], ...] = ()
-    cost_usd: float | None = 0.0
+    saved: tuple[tuple[str, int, int], ...] = ()  # layer, acts, tokens
+    cost_usd: float | None = 0.0  # None if a price was not known
 
     @property
     def halved(self) -> Rate:
         """The summaries, and how many left less than half of the context."""
-        below = sum(map(is_small, self.summaries))
+        below = sum(map(left_less_than_half, self.summaries))
         return Rate(len(self.summaries), below, below)
 
     def to_json(self) -> dict[str, Any]:
@@ -68,30 +67,34 @@ class Metrics:
         }
 
 
-def is_small(summary: Act) -> bool:
-    """Whether a summary left less than half of the context (S3 "Metrics")."""
-    return summary.after < HALF * summary.before
+def left_less_than_half(summary: Act) -> bool:
+    """Return whether a summary left less than half of the context."""
+    return summary.after < MAX_SHARE_LEFT * summary.before
 
 
-def measure(entries: Iterable[Entry]) -> Metrics:
-    """The metrics of one session."""
+def session_metrics(entries: Iterable[Entry]) -> CompactionMetrics:
+    """Return the metrics of one session."""
     found = [e for e in entries if isinstance(e, Summary)]
     done = acts(entries)
-    prices = [e.cost_usd for e in entries if isinstance(e, Assistant) and e.purpose in ASIDE]
+    prices = [
+        e.cost_usd for e in entries if isinstance(e, Assistant) and e.purpose in COMPACTION_PURPOSES
+    ]
     checks = [e.probes if isinstance(e.probes, dict) else {} for e in found]
-    return Metrics(
+    return CompactionMetrics(
         sessions=1,
         summaries=tuple(act for act in done if act.layer == "summary"),
         probes=_by_kind([row for check in checks for row in _rates(check.get("tally"))]),
-        sections=_sum([_whole(check.get("sections"), "critical", "kept") for check in checks]),
-        recovery=_sum([_whole(check.get("recovery"), "asked", "ok") for check in checks]),
+        sections=sum(
+            (_whole(check.get("sections"), "critical", "kept") for check in checks), Rate()
+        ),
+        recovery=sum((_whole(check.get("recovery"), "asked", "ok") for check in checks), Rate()),
         saved=tuple(savings(done)),
         cost_usd=_dollars(prices),
     )
 
 
-def total(parts: Sequence[Metrics]) -> Metrics:
-    """The metrics of several sessions in one."""
+def total_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
+    """Return the metrics of several sessions in one."""
     saved = [
         (
             layer,
@@ -100,12 +103,12 @@ def total(parts: Sequence[Metrics]) -> Metrics:
         )
         for layer in LAYERS
     ]
-    return Metrics(
+    return CompactionMetrics(
         sessions=sum(part.sessions for part in parts),
         summaries=tuple(act for part in parts for act in part.summaries),
         probes=_by_kind([row for part in parts for row in part.probes]),
-        sections=_sum([part.sections for part in parts]),
-        recovery=_sum([part.recovery for part in parts]),
+        sections=sum((part.sections for part in parts), Rate()),
+        recovery=sum((part.recovery for part in parts), Rate()),
         saved=tuple(row for row in saved if row[1]),
         cost_usd=_dollars([part.cost_usd for part in parts]),
     )
@@ -114,14 +117,14 @@ def total(parts: Sequence[Metrics]) -> Metrics:
 def _rates(facts: Any) -> list[tuple[str, Rate]]:
     rows = facts.items() if isinstance(facts, dict) else ()
     return [
-        (str(kind), Rate(*(count(row, name) for name in ("asked", "before", "after"))))
+        (str(kind), Rate(*(int_field(row, name) for name in ("asked", "before", "after"))))
         for kind, row in rows
     ]
 
 
 def _whole(facts: Any, asked: str, there: str) -> Rate:
-    """A rate of what is not asked twice: before and after are one."""
-    return Rate(count(facts, asked), count(facts, there), count(facts, there))
+    """Return a rate of what is checked only once: `before` and `after` are the same."""
+    return Rate(int_field(facts, asked), int_field(facts, there), int_field(facts, there))
 
 
 def _by_kind(rows: Sequence[tuple[str, Rate]]) -> tuple[tuple[str, Rate], ...]:
@@ -131,16 +134,10 @@ def _by_kind(rows: Sequence[tuple[str, Rate]]) -> tuple[tuple[str, Rate], ...]:
     return tuple(kinds.items())
 
 
-def _sum(rates: Sequence[Rate]) -> Rate:
-    return reduce(Rate.__add__, rates, Rate())
-
-
 def _dollars(prices: Sequence[float | None]) -> float | None:
     known = [price for price in prices if price is not None]
     return sum(known) if len(known) == len(prices) else None
 
 
 def _json(rate: Rate) -> dict[str, Any]:
-    return {
-        "asked": rate.asked, "before": rate.before, "after": rate.after, "met": rate.met,
-    }  # fmt: skip
+    return {**asdict(rate), "met": rate.met}

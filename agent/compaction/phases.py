@@ -1,11 +1,13 @@
-"""The phases of work, and the form in which the work of each is compressed when it is left (S2
-"Compression by Phase"). A phase is a name in the log; besides the three that S2 describes any other
-may be given, and its work then takes the form of implementation. A form is said in the sections of
-the summary document, so that it is parsed, merged and checked like any other."""
+"""The phases of work, and how the work of each is compressed when the phase ends.
+
+A phase is a name in the log. Names other than the three built-in ones are compressed like
+implementation. The form is told in the sections of the summary document, so that it is parsed,
+merged and checked like any other.
+"""
 
 from dataclasses import dataclass
 
-TOPIC = "phase"
+PHASE_TOPIC = "phase"
 
 _CODE = (
     "Names, signatures and code that must not be lost stand verbatim; a block of code is indented "
@@ -14,18 +16,16 @@ _CODE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What the work of a phase is compressed into. `words` are the least and the most of the
-    record, None for as the summary's own limit has it; `asks` is the form in one line, for people;
-    `instructions` go with the question for the summary."""
+class PhaseForm:
+    """The form into which the work of a phase is compressed."""
 
     name: str
-    words: tuple[int, int] | None
-    asks: str
-    instructions: str
+    words: tuple[int, int] | None  # fewest and most; None where only the summary's limit counts
+    asks: str  # the form in one line, for people
+    instructions: str  # that go with the question for the summary
 
 
-RESEARCH = Form(
+RESEARCH = PhaseForm(
     "research",
     (500, 1_000),
     "the problem, the findings, the files that matter and the constraints",
@@ -34,7 +34,7 @@ RESEARCH = Form(
     "finding with what supports it; the relevant paths with what each holds; the constraints "
     f"that were discovered. {_CODE} What was looked at and led nowhere is one line.",
 )
-PLANNING = Form(
+PLANNING = PhaseForm(
     "planning",
     (1_000, 2_000),
     "function signatures, type definitions, API contracts and data models",
@@ -46,8 +46,8 @@ PLANNING = Form(
 )
 
 
-def _work(name: str) -> Form:
-    return Form(
+def _work(name: str) -> PhaseForm:
+    return PhaseForm(
         name,
         None,
         "the session summary; the work that goes on stays as it is",
@@ -61,6 +61,6 @@ def _work(name: str) -> Form:
 PHASES = {f.name: f for f in (RESEARCH, PLANNING, _work("implementation"))}
 
 
-def form(phase: str) -> Form:
-    """The form of a phase, any name being one."""
+def phase_form(phase: str) -> PhaseForm:
+    """Return the form of a phase; any name may be one."""
     return PHASES.get(phase) or _work(phase)

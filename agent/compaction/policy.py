@@ -1,6 +1,6 @@
-"""Policy: when each layer acts and what it keeps. The presets carry each source document's numbers.
+"""Policy: when each layer acts and what it keeps, with the numbers of each preset.
 
-| | default | v5 (S4) | ctx-001 (S0, S1) | anchored (S2) | ledger (S3) |
+| | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 10,000 | 40,000 | 15,000 | 10,000 | 10,000 |
 | clear old results | when it pays | every call | from 50 % | 85 % | default |
@@ -15,60 +15,46 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..config.preservation import DEFAULT_PRESERVE_RULES, PreserveRules
+from ..config.settings import CompactMode, Summarizer
 from ..context.window import Window
-from .categories import STANDARD, Rules
 
-Threshold = int | float | None  # tokens, share of the window up to 1.0, or off
-When = Literal["pays", "every-call", "from", "off"]
-Mode = Literal["auto", "remind", "off"]
-Summarizer = Literal["model", "mechanical"]
+PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, or off
+ClearWhen = Literal["pays", "every-call", "from", "off"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All thresholds. Sizes are in estimated tokens.
-
-    `clear_when`: with "pays" the account decides, for results and from `truncate_at` on for inputs
-    too. "from" clears at every call from `clear_from` on. The tail that
-    a summary leaves verbatim is `keep_messages` messages at least and `keep_tokens` (at most
-    `keep_share` of the window) where that is more; `keep_tokens` 0 keeps exactly the messages.
-    `preview_lines` shortens a reference to that many lines from the beginning. With `brief_reads`
-    the stub of a Read that was superseded names path and lines (S3), and `rules` say what is kept
-    and what may go.
-
-    A checkpoint is taken as the context reaches `checkpoint_at`, and with `checkpoint_always`
-    before every summary. At `fresh_at` one more is taken and a fresh session recommended (S1's
-    HOOK-CTX-005). With `boundaries` a finished todo list (S2's "task boundary") and more than
-    `turns` turns since the last summary are reasons for one too; with `at_end`, the end of the
-    session (S3).
-    """
+    """All thresholds. Sizes are in estimated tokens."""
 
     preset: str = "default"
-    mode: Mode = "auto"
+    mode: CompactMode = "auto"
     demote_above: int | None = 10_000
     preview_chars: int = 2_000
-    preview_lines: int | None = None
-    clear_when: When = "pays"
-    clear_from: Threshold = 0.50
-    clear_keep: int = 3
+    preview_lines: int | None = None  # shortens a reference to so many lines from the beginning
+    clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
+    clear_from: PolicyThreshold = 0.50
+    clear_keep: int = 3  # newest results
     clear_above: int = 1_000
     clear_tools: tuple[str, ...] = ("Bash", "Read", "Grep", "Glob")
-    truncate_at: Threshold = 0.50
-    prepare_at: Threshold = 0.70
-    summarize_at: Threshold = 0.93
+    truncate_at: PolicyThreshold = 0.50  # from here on, with "pays" where that pays
+    prepare_at: PolicyThreshold = 0.70
+    summarize_at: PolicyThreshold = 0.93
+    # A summary leaves a tail verbatim: at least `keep_messages`, and up to `keep_tokens` (at most
+    # `keep_share` of the window) where that is more.
     keep_tokens: int = 20_000
     keep_share: float = 0.15
     keep_messages: int = 5
     summarizer: Summarizer = "model"
     model: str | None = None
-    checkpoint_at: Threshold = 0.85
-    checkpoint_always: bool = False
-    fresh_at: Threshold = None
-    boundaries: bool = False
-    turns: int | None = None
-    at_end: bool = False
-    brief_reads: bool = False
-    rules: Rules = STANDARD
+    checkpoint_at: PolicyThreshold = 0.85
+    checkpoint_always: bool = False  # before every summary
+    fresh_at: PolicyThreshold = None  # takes a checkpoint and recommends a fresh session
+    boundaries: bool = False  # a finished todo list is a reason for a summary
+    turns: int | None = None  # more turns since the last summary are a reason for one
+    at_end: bool = False  # a summary or checkpoint at the end of the session
+    brief_reads: bool = False  # the stub of a superseded Read names only path and lines
+    rules: PreserveRules = DEFAULT_PRESERVE_RULES  # what is kept and what may go
 
 
 DEFAULT = Policy()
@@ -116,17 +102,17 @@ PRESETS: dict[str, Policy] = {
         checkpoint_always=True,
         at_end=True,
         brief_reads=True,
-        rules=replace(STANDARD, expected=True),
+        rules=replace(DEFAULT_PRESERVE_RULES, expected=True),
     ),
 }
 
 
-def reached(threshold: Threshold, window: Window) -> bool:
-    """Whether the context has come to a threshold; never, when it is off."""
-    limit = tokens_at(threshold, window)
+def reached(threshold: PolicyThreshold, window: Window) -> bool:
+    """Return whether the context has reached a threshold; False if it is off."""
+    limit = threshold_tokens(threshold, window)
     return limit is not None and window.tokens >= limit
 
 
-def tokens_at(threshold: Threshold, window: Window) -> float | None:
-    """The tokens of context at which a threshold is reached; None when it is off."""
+def threshold_tokens(threshold: PolicyThreshold, window: Window) -> float | None:
+    """Return the tokens of context at which a threshold is reached; None if it is off."""
     return threshold * window.size if isinstance(threshold, float) else threshold

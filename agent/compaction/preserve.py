@@ -1,11 +1,11 @@
-"""Preservation: what must stand in the context after a compaction, and whether it does (S3).
+"""Preservation: the sections that must stand in the context after a compaction.
 
-`sections` looks at the disk and says of every category that is always kept where it is and what of
-it is kept verbatim; `missing` is the check before a compaction, `preserved_text` what is said again
-after one, `lost` the check of the result. The files are the project's, so nothing in them is
-trusted: they are read within bounds, only if regular and not outside of the project, and what is
-odd about one is told as its `problem`. What they say stands in the context as a quotation, each
-line marked, so that it passes neither for the person's words nor for ours.
+For every category that is always kept, `preserved_sections` says where it is on disk and what of it
+is kept verbatim. `missing_sections` is the check before a compaction, `preserved_text` what is said
+again after one, `sections_not_in_context` the check of the result. The files are the project's, so
+nothing in them is trusted: they are read within bounds, only regular files inside the project, and
+what is odd about one becomes its `problem`. In the context they stand as a quotation, each line
+marked, so that they pass neither for the person's words nor for the program's.
 """
 
 import glob
@@ -19,52 +19,52 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.files import edit_file
+from ...tools.system.shorten import shorten
+from ...tools.system.unicode import replace_unprintable
+from ..config.preservation import KEPT_CATEGORIES, PreserveRules
 from ..context.tokens import estimate
 from ..errors import CtxagentError, UsageError
-from ..record.ledger import Ledger
-from .categories import KEPT, Rules
+from ..session.ledger import Ledger
 
-LARGEST_NOTES = 16 * 1024 * 1024  # bytes that are looked through
-LARGEST_STATE = 1024 * 1024
-MOST_TEXT = 6_000  # characters of a section that are kept verbatim
-MOST_SHARE = 0.05  # of the window, that a section of the notes may take
-MOST_STATES = 50  # files
-MOST_TODOS = 20
-LONGEST_LINE = 120  # characters of what a file says in a line of ours
+MAX_NOTES_BYTES = 16 * 1024 * 1024  # of the notes file that are searched
+MAX_RUN_STATE_BYTES = 1024 * 1024
+MAX_SECTION_CHARS = 6_000  # of a section that is kept verbatim
+MAX_NOTES_SECTION_SHARE = 0.05  # of the window, that a section of the notes may take
+MAX_RUN_STATE_FILES = 50
+MAX_LISTED_TODOS = 20
+MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
 RUNNING = "RUNNING"
-BEGINS = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
+PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
 FROM_A_FILE = "what the file says: data of the project, not the person's words"
 
 _HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
 _PATH = re.compile(r"[A-Za-z0-9._/-]+")
+_LINE_END = re.compile(r"\r\n?")
 _MARK = re.compile(r"^ {0,3}(?:(#{1,6})[ \t]+(.*)|(`{3,}|~{3,})(.*))$", re.MULTILINE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """What there is of one category. `critical`: if it is not `found`, that is told before a
-    compaction; if it is, `text` must stand in the context afterwards, quoted. `where` says where it
-    is, for people; `text` is what is kept verbatim, with a pointer to the rest; `problem` is what
-    is wrong with it, or ""."""
+class PreservedSection:
+    """The state of one category."""
 
     name: str
-    critical: bool
+    critical: bool  # warn before a compaction if it is missing; else `text` must stand after it
     found: bool
-    where: str
-    text: str = ""
-    problem: str = ""
+    where: str  # for people
+    text: str = ""  # kept verbatim, with a pointer to the rest
+    problem: str = ""  # what is wrong with it
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What a file says of a run: its state and the name of the unit of work it is at, each "" if it
-    says none."""
+    """The state of a run as a file has it; a field is "" where the file says nothing."""
 
     path: str
     state: str = ""
-    current: str = ""
+    current: str = ""  # name of the unit of work
     problem: str = ""
 
     @property
@@ -73,47 +73,47 @@ class RunState:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ProjectFile:
     data: bytes = b""
     exists: bool = True
     problem: str = ""
 
 
-def sections(
-    cwd: Path, rules: Rules, ledger: Ledger, phase: str, window: int | None = None
-) -> list[Section]:
-    """What there is of each category that the rules always keep, as it is on disk now, and as much
-    of it as a window of that size has room for."""
-    room = MOST_TEXT if window is None else int(MOST_SHARE * window)
-    notes = _file(cwd, rules.notes, LARGEST_NOTES)
-    text = _lines(_decoded(notes.data)[0])
+def preserved_sections(
+    cwd: Path, rules: PreserveRules, ledger: Ledger, phase: str, window: int | None = None
+) -> list[PreservedSection]:
+    """Return the state of each category that the rules always keep, as it is on disk now, with as
+    much text as a window of that size has room for."""
+    room = MAX_SECTION_CHARS if window is None else int(MAX_NOTES_SECTION_SHARE * window)
+    notes = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
+    text = _LINE_END.sub("\n", _decoded(notes.data)[0])
     states = run_states(cwd, rules)
     made = {
-        "trajectory": Section("trajectory", False, True, "the session's log"),
+        "trajectory": PreservedSection("trajectory", False, True, "the session's log"),
         "active_work": _active_work(ledger),
         "sprint_context": _sprint_context(phase, states),
         "run_state": _run_state(rules, states),
     }
     return [
         made.get(name) or _notes_section(name, rules, notes, text, room)
-        for name in KEPT
+        for name in KEPT_CATEGORIES
         if name in rules.always
     ]
 
 
-def missing(sections: Iterable[Section]) -> list[Section]:
-    """The critical sections that are not there."""
+def missing_sections(sections: Iterable[PreservedSection]) -> list[PreservedSection]:
+    """Return the critical sections that are not there."""
     return [section for section in sections if section.critical and not section.found]
 
 
-def preserved_text(sections: Iterable[Section]) -> str:
-    """What stands in the context after a compaction; "" when there is nothing to say. The todo
-    list and pins are not in it: the renewal and the summary have them."""
+def preserved_text(sections: Iterable[PreservedSection]) -> str:
+    """Return what stands in the context after a compaction; "" if there is nothing to say. The todo
+    list and pins are left out: they are reinserted, and in the summary."""
     parts = []
     for section in sections:
         if not section.text or section.name == "active_work":
             continue
-        if heading := KEPT[section.name].heading:
+        if heading := KEPT_CATEGORIES[section.name].heading:
             above = f"{heading}, {FROM_A_FILE}:\n\n> ({_line(section.where)})"
         elif section.name == "run_state":
             above = (
@@ -124,39 +124,41 @@ def preserved_text(sections: Iterable[Section]) -> str:
         else:
             above = "Where the work stands:\n"
         parts.append(f"{above}\n{_quoted(section.text)}")
-    return "\n\n".join([BEGINS, *parts]) if parts else ""
+    return "\n\n".join([PRESERVED_HEADING, *parts]) if parts else ""
 
 
-def lost(context: str, sections: Iterable[Section]) -> list[Section]:
-    """The critical sections that are there and do not stand verbatim in a context."""
+def sections_not_in_context(
+    context: str, sections: Iterable[PreservedSection]
+) -> list[PreservedSection]:
+    """Return the critical sections that exist but do not stand verbatim in a context."""
     there = (section for section in sections if section.critical and section.found)
     return [section for section in there if _quoted(section.text) not in context]
 
 
-def run_states(cwd: Path, rules: Rules) -> list[RunState]:
-    """What each file of the rules' glob says of a run."""
+def run_states(cwd: Path, rules: PreserveRules) -> list[RunState]:
+    """Return what each file of the rules' glob says of a run."""
     # Path.glob would walk the whole project for a `**`, and refuses some patterns.
-    names = sorted(islice(glob.iglob(rules.run_state, root_dir=cwd), MOST_STATES))  # noqa: PTH207
-    return [_state(cwd, name) for name in names]
+    names = sorted(islice(glob.iglob(rules.run_state, root_dir=cwd), MAX_RUN_STATE_FILES))  # noqa: PTH207
+    return [_read_run_state(cwd, name) for name in names]
 
 
-def create(cwd: Path, rules: Rules, name: str) -> Path:
-    """Write a section at the end of the notes file, with a line that says what goes there; the
-    file's path. A section that is there stays as it is. Raises UsageError for a category that is
+def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
+    """Write a section at the end of the notes file, with a line that says what goes there; return
+    the file's path. A section that exists stays as it is. Raises UsageError for a category that is
     no section, CtxagentError for a file that cannot be written."""
-    if name not in KEPT or not KEPT[name].heading:
-        names = ", ".join(n for n, kept in KEPT.items() if kept.heading)
+    if name not in KEPT_CATEGORIES or not KEPT_CATEGORIES[name].heading:
+        names = ", ".join(n for n, kept in KEPT_CATEGORIES.items() if kept.heading)
         raise UsageError(f"{name} is no section of {rules.notes}", hint=f"One of {names}.")
     path = Path(os.path.realpath(cwd / rules.notes))
-    file = _file(cwd, rules.notes, LARGEST_NOTES)
+    file = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     if file.exists and file.problem:
         raise CtxagentError(file.problem, hint="Put a text file there, or name another one.")
     raw, encoding = _decoded(file.data)
-    text = _lines(raw)
-    if _find(text, KEPT[name].heading) is not None:
+    text = _LINE_END.sub("\n", raw)
+    if _find_section(text, KEPT_CATEGORIES[name].heading) is not None:
         return path
-    added = _addition(text, name)
-    if _find(text + added, KEPT[name].heading) is None:
+    added = _new_section(text, name)
+    if _find_section(text + added, KEPT_CATEGORIES[name].heading) is None:
         raise CtxagentError(
             f"{rules.notes} ends within a block of code",
             hint="Close it with the marks that opened it, then try again.",
@@ -164,7 +166,7 @@ def create(cwd: Path, rules: Rules, name: str) -> Path:
     if "\r\n" in raw:
         added = added.replace("\n", "\r\n")
     try:
-        _replace(path, file.data + added.encode(encoding))
+        edit_file(path, file.data + added.encode(encoding))
     except OSError as error:
         raise CtxagentError(
             f"cannot write {path}: {error.strerror}", hint="The file is as it was."
@@ -175,41 +177,43 @@ def create(cwd: Path, rules: Rules, name: str) -> Path:
 # The sections of the notes file
 
 
-def _notes_section(name: str, rules: Rules, notes: _File, text: str, room: int) -> Section:
-    heading = KEPT[name].heading
+def _notes_section(
+    name: str, rules: PreserveRules, notes: _ProjectFile, text: str, room: int
+) -> PreservedSection:
+    heading = KEPT_CATEGORIES[name].heading
     critical = notes.exists or rules.strict or rules.expected
-    found = _find(text, heading) if not notes.problem else None
+    found = _find_section(text, heading) if not notes.problem else None
     if found is None:
         problem = notes.problem or f"{rules.notes} has no section {heading!r}"
-        return Section(name, critical, False, rules.notes, problem=problem)
+        return PreservedSection(name, critical, False, rules.notes, problem=problem)
     start, end = found
     whole = text[start:end].rstrip()
     first = text.count("\n", 0, start) + 1
     last = first + whole.count("\n")
     empty = "\n" not in whole
-    return Section(
+    return PreservedSection(
         name,
         critical,
         True,
         f"{rules.notes}:{first}-{last}",
-        _bounded(whole, first, rules.notes, room),
+        _shortened_section(whole, first, rules.notes, room),
         "nothing is written under it" if empty else "",
     )
 
 
-def _find(text: str, heading: str) -> tuple[int, int] | None:
-    """Where the first section of that title is: up to the next heading that is not below it."""
+def _find_section(text: str, heading: str) -> tuple[int, int] | None:
+    """Return where the first section of that title begins and ends."""
     level, start = 0, 0
     for place, depth, title in _headings(text):
         if level and depth <= level:
             return start, place
-        if not level and _means(title, heading):
+        if not level and _title_matches(title, heading):
             level, start = depth, place
     return (start, len(text)) if level else None
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Place, level and title of every heading that does not stand in a block of code."""
+    """Yield place, level and title of every heading outside blocks of code."""
     fence = ""
     for match in _MARK.finditer(text):
         marks, title, fencing, after = match.groups()
@@ -222,24 +226,23 @@ def _headings(text: str) -> Iterator[tuple[int, int, str]]:
             fence = ""
 
 
-def _means(title: str, heading: str) -> bool:
-    """Whether a title begins with the heading's words, whatever numbers and signs stand around."""
-    words = [w for w in re.split(r"[\W_]+", title[: 4 * LONGEST_LINE].lower()) if w]
+def _title_matches(title: str, heading: str) -> bool:
+    """Return whether a title begins with the heading's words, without numbers and signs."""
+    words = [w for w in re.split(r"[\W_]+", title[: 4 * MAX_LINE_CHARS].lower()) if w]
     while words and words[0].isdigit():
         words = words[1:]
     wanted = heading.lower().split()
     return words[: len(wanted)] == wanted
 
 
-def _bounded(whole: str, first: int, path: str, room: int) -> str:
-    """The section, or its beginning and its end (where logs grow) with the lines between named, in
-    about `room` tokens."""
-    most = min(len(whole), MOST_TEXT)
-    most = min(most, most * room // max(estimate(whole[:most]), 1))
-    if len(whole) <= most:
+def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
+    """Return about `room` tokens: the section's beginning, and its end, where logs grow."""
+    max_chars = min(len(whole), MAX_SECTION_CHARS)
+    max_chars = min(max_chars, max_chars * room // max(estimate(whole[:max_chars]), 1))
+    if len(whole) <= max_chars:
         return whole
-    head = whole[: int(_HEAD_SHARE * most)]
-    tail = whole[len(head) - most :]
+    head = whole[: int(_HEAD_SHARE * max_chars)]
+    tail = whole[len(head) - max_chars :]
     start = first + head.count("\n")
     end = first + whole.count("\n") - tail.count("\n")
     head = head[: head.rfind("\n")] if "\n" in head else head
@@ -247,9 +250,9 @@ def _bounded(whole: str, first: int, path: str, room: int) -> str:
     return f"{head}\n[… lines {start}-{end} of {path}: Read them there …]\n{tail}"
 
 
-def _addition(text: str, name: str) -> str:
-    r"""What is appended for a new section, with \n; it ends as the text does."""
-    kept = KEPT[name]
+def _new_section(text: str, name: str) -> str:
+    """Return what is appended for a new section; it ends as the text does."""
+    kept = KEPT_CATEGORIES[name]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     end = "\n" if not text or text.endswith("\n") else ""
     return f"{gap}## {kept.heading}\n\n{kept.opening}{end}"
@@ -258,9 +261,9 @@ def _addition(text: str, name: str) -> str:
 # The run state, and the work in hand
 
 
-def _state(cwd: Path, name: str) -> RunState:
+def _read_run_state(cwd: Path, name: str) -> RunState:
     path = _line(name)
-    file = _file(cwd, name, LARGEST_STATE)
+    file = _read_project_file(cwd, name, MAX_RUN_STATE_BYTES)
     if file.problem:
         return RunState(path, problem=file.problem)
     try:
@@ -269,7 +272,7 @@ def _state(cwd: Path, name: str) -> RunState:
         return RunState(path, problem=f"{path} is not JSON")
     if not isinstance(data, dict):
         return RunState(path, problem=f"{path} holds no JSON object")
-    said, current = data.get("state"), _current(data)
+    said, current = data.get("state"), _current_unit(data)
     state = _line(said.upper()) if isinstance(said, str) else ""
     if state == RUNNING and not _PATH.fullmatch(path):
         return RunState(path, problem=f"{path!r} is no plain name of a file: not followed")
@@ -279,9 +282,8 @@ def _state(cwd: Path, name: str) -> RunState:
     return RunState(path, state, problem=told)
 
 
-def _current(data: dict[str, Any]) -> str:
-    """What a run calls the unit of work that it is at: `.sprints.current`, or what is called
-    current elsewhere near the top."""
+def _current_unit(data: dict[str, Any]) -> str:
+    """Return a run's current unit of work: `.sprints.current`, or `current` near the top."""
     near = [data.get("sprints"), data, *data.values()]
     for place in near:
         value = place.get("current") if isinstance(place, dict) else None
@@ -292,65 +294,69 @@ def _current(data: dict[str, Any]) -> str:
     return ""
 
 
-def _run_state(rules: Rules, states: Sequence[RunState]) -> Section:
+def _run_state(rules: PreserveRules, states: Sequence[RunState]) -> PreservedSection:
     running = [state for state in states if state.running]
     lines = [f"{s.path}: state {s.state}, current: {s.current or '(not named)'}" for s in running]
     problems = "; ".join(state.problem for state in states if state.problem)
     where = ", ".join(state.path for state in running) or rules.run_state
-    return Section("run_state", bool(lines), bool(lines), where, "\n".join(lines), problems)
+    return PreservedSection(
+        "run_state", bool(lines), bool(lines), where, "\n".join(lines), problems
+    )
 
 
-def _sprint_context(phase: str, states: Sequence[RunState]) -> Section:
+def _sprint_context(phase: str, states: Sequence[RunState]) -> PreservedSection:
     lines = [f"Phase: {_line(phase)}"] if phase else []
     lines += [f"Current unit of work: {s.current}" for s in states if s.running and s.current]
-    return Section(
+    return PreservedSection(
         "sprint_context", False, bool(lines), "the log, and the run state", "\n".join(lines)
     )
 
 
-def _active_work(ledger: Ledger) -> Section:
+def _active_work(ledger: Ledger) -> PreservedSection:
     todos = [todo for todo in ledger.todos if todo.get("status") != "completed"]
-    lines = [f"- [{todo.get('status')}] {_line(todo['content'])}" for todo in todos[:MOST_TODOS]]
-    if len(todos) > MOST_TODOS:
-        lines.append(f"- and {len(todos) - MOST_TODOS:,} more")
+    lines = [
+        f"- [{todo.get('status')}] {_line(todo['content'])}" for todo in todos[:MAX_LISTED_TODOS]
+    ]
+    if len(todos) > MAX_LISTED_TODOS:
+        lines.append(f"- and {len(todos) - MAX_LISTED_TODOS:,} more")
     if ledger.pins:
         lines.append("Pinned: " + ", ".join(f"#{ref}" for ref in ledger.pins))
     where = "the todo list, and the pins"
-    return Section("active_work", False, bool(lines), where, "\n".join(lines))
+    return PreservedSection("active_work", False, bool(lines), where, "\n".join(lines))
 
 
 # Files that anybody may have written
 
 
-def _file(cwd: Path, name: str, most: int) -> _File:
-    """A file of the project with at most so many bytes. It need not exist."""
+def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
+    """Read a file of the project of at most `max_bytes`. It need not exist."""
     path = cwd / name
     shown = _line(name)
     try:
-        if _leaves(path, cwd):
-            return _File(problem=f"{shown} is a link that leaves the project: not followed")
+        if _leaves_repository(path, cwd):
+            return _ProjectFile(problem=f"{shown} is a link that leaves the project: not followed")
         if not stat.S_ISREG(path.stat().st_mode):
-            return _File(problem=f"{shown} is not a regular file")
+            return _ProjectFile(problem=f"{shown} is not a regular file")
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            return _File(problem=f"{shown} has more than {most:,} bytes: not read")
-        return _File(data)
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            return _ProjectFile(problem=f"{shown} has more than {max_bytes:,} bytes: not read")
+        return _ProjectFile(data)
     except (FileNotFoundError, NotADirectoryError):
-        return _File(exists=False, problem=f"there is no {shown}")
+        return _ProjectFile(exists=False, problem=f"there is no {shown}")
     except OSError as error:
-        return _File(problem=f"{shown} cannot be read: {error.strerror}")
+        return _ProjectFile(problem=f"{shown} cannot be read: {error.strerror}")
 
 
-def _leaves(path: Path, cwd: Path) -> bool:
-    """Whether a path leads out of the repository, or out of `cwd` where there is none."""
+def _leaves_repository(path: Path, cwd: Path) -> bool:
+    """Return whether a path leads out of the repository, or out of `cwd` where there is none."""
     root = next((f for f in (cwd, *cwd.parents) if (f / ".git").exists()), cwd)
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """The text of a notes file, and the encoding that more of it would have."""
+    """Return the text of a notes file, and the encoding for more of it."""
     mark, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     text = data[len(mark) :].decode(encoding, "replace")
     foreign = len(text) - len(text.encode("ascii", "ignore"))
@@ -359,37 +365,12 @@ def _decoded(data: bytes) -> tuple[str, str]:
     return text, encoding
 
 
-def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _quoted(text: str) -> str:
-    """A text of which every line is marked, whatever ends a line in it."""
+    """Return the text with every line marked, whatever ends a line in it."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def _line(text: str) -> str:
-    """What a file says, as one short line of plain characters."""
-    line = " ".join(text[: 4 * LONGEST_LINE].split())
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put a file with these bytes in place, at once or not at all; its mode stays."""
-    old = path.stat() if path.exists() else None
-    if old and not os.access(path, os.W_OK):
-        raise PermissionError(13, "it is read-only", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
-    try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with os.fdopen(descriptor, "wb") as file:
-            if old:
-                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    """Return what a file says as one short line of plain characters."""
+    line = replace_unprintable(" ".join(text[: 4 * MAX_LINE_CHARS].split()))
+    return shorten(line, MAX_LINE_CHARS)

@@ -1,7 +1,7 @@
-"""Counting tokens before the API does: estimates, good enough to decide by.
+"""Estimates of tokens before the API counts them, good enough to decide by.
 
 The truth is the usage of the last reply; only what was appended since is estimated, and each
-reply teaches a factor for the model in use (`window.py`). The estimate counts word classes by a
+reply teaches a factor for the model in use (`view.py`). The estimate counts word classes by a
 regular expression: measured against a Claude tokenizer with one fitted factor it errs by 5 % at
 the median and 17 % at p90, where characters/3.5 errs by 16 % and 51 %. Where the vocabulary of
 tiktoken's cl100k is on disk already it counts instead (7 % and 15 %, and fewer gross errors).
@@ -25,10 +25,12 @@ _CLASSES = re.compile(
     r"|[!-/:-@\[-`{-~]{1,3}"  # punctuation
     r"|[^\x00-\x7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}"
 )
-_SAMPLE = 65_536
-VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
+_SAMPLE_CHARS = 65_536
+VOCABULARY_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
-_IMAGE = 1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
+_IMAGE_TOKENS = (
+    1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
+)
 
 
 def _word_classes(text: str) -> int:
@@ -38,14 +40,12 @@ def _word_classes(text: str) -> int:
 _count: Callable[[str], int] = _word_classes
 
 
-def vocabulary() -> Path | None:
-    """The file of the vocabulary, where tiktoken looks for it; None when it is not there, whole.
-
-    Only then may tiktoken be asked: it would download what it misses, with no time limit.
-    """
+def vocabulary_path() -> Path | None:
+    """Return the vocabulary's file where tiktoken looks for it, or None if it is not there, whole.
+    Only a whole one may be asked for: tiktoken would download a missing one, with no time limit."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    try:  # to find a temporary directory, a file is written there: a full disk has none
-        path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / VOCABULARY
+    try:  # gettempdir writes a file there to find it: on a full disk it finds none
+        path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / VOCABULARY_FILE
         whole = folder != "" and hashlib.sha256(path.read_bytes()).hexdigest() == _SHA256
     except OSError:
         return None
@@ -53,9 +53,10 @@ def vocabulary() -> Path | None:
 
 
 def use_vocabulary() -> bool:
-    """Count with the vocabulary from now on, if it is on disk; loading it takes 0.3 s."""
+    """Count with the vocabulary from now on, if it is on disk; return whether it is used. Loading
+    it takes 0.3 s."""
     global _count
-    if _count is _word_classes and vocabulary() is not None:
+    if _count is _word_classes and vocabulary_path() is not None:
         import tiktoken
 
         encode = tiktoken.get_encoding("cl100k_base").encode_ordinary
@@ -64,51 +65,49 @@ def use_vocabulary() -> bool:
 
 
 def estimate(text: str) -> int:
-    """About how many tokens `text` has. Above 256 KiB three samples stand for the whole, so the
-    cost is bounded."""
-    if len(text) <= 4 * _SAMPLE:
-        return sum(_count(text[at : at + _SAMPLE]) for at in range(0, len(text), _SAMPLE))
+    """Return about how many tokens a text has. Of a text above 256 KiB three samples stand for the
+    whole, so that the cost is bounded."""
+    if len(text) <= 4 * _SAMPLE_CHARS:
+        return sum(
+            _count(text[at : at + _SAMPLE_CHARS]) for at in range(0, len(text), _SAMPLE_CHARS)
+        )
     middle = len(text) // 2
-    samples = (text[:_SAMPLE], text[middle : middle + _SAMPLE], text[-_SAMPLE:])
-    return sum(_count(s) for s in samples) * len(text) // (3 * _SAMPLE)
+    samples = (text[:_SAMPLE_CHARS], text[middle : middle + _SAMPLE_CHARS], text[-_SAMPLE_CHARS:])
+    return sum(_count(s) for s in samples) * len(text) // (3 * _SAMPLE_CHARS)
 
 
-def of_block(block: dict[str, Any]) -> int:
-    """About how many tokens one content block costs, its frame included."""
+def estimate_block(block: dict[str, Any]) -> int:
+    """Return about how many tokens one content block costs, its frame included."""
     kind = block.get("type")
     if kind == "text":
         return estimate(str(block.get("text", "")))
     if kind == "tool_use":
-        return 12 + _of_json(block.get("input", {}))
+        return 12 + _estimate_json(block.get("input", {}))
     if kind == "tool_result":
-        return 8 + of_content(_without_results(block.get("content") or ""))
+        content = block.get("content") or ""
+        if isinstance(content, list):  # results inside of a result (a garbled log) are not sent
+            content = [b for b in content if not (isinstance(b, dict) and b.get("type") == kind)]
+        return 8 + estimate_content(content)
     if kind in ("image", "document"):
-        return _IMAGE
+        return _IMAGE_TOKENS
     if kind == "thinking":
         return estimate(str(block.get("thinking", "")))
     if kind == "redacted_thinking":
         return len(str(block.get("data", ""))) // 8
-    return _of_json(block)
+    return _estimate_json(block)
 
 
-def of_content(content: str | list[dict[str, Any]]) -> int:
-    """About how many tokens content costs; what is not a block, in a garbled log, costs none."""
+def estimate_content(content: str | list[dict[str, Any]]) -> int:
+    """Return about how many tokens content costs. Parts of a garbled log that are no blocks cost
+    nothing."""
     if isinstance(content, str):
         return estimate(content)
     blocks = content if isinstance(content, list) else ()
-    return sum(of_block(b) for b in blocks if isinstance(b, dict))
+    return sum(estimate_block(b) for b in blocks if isinstance(b, dict))
 
 
-def _without_results(content: Any) -> Any:
-    """Content without the results that, in a garbled log, stand inside of a result: the wire leaves
-    them out, however deep they go."""
-    if not isinstance(content, list):
-        return content
-    return [b for b in content if not (isinstance(b, dict) and b.get("type") == "tool_result")]
-
-
-def _of_json(value: Any) -> int:
+def _estimate_json(value: Any) -> int:
     try:
         return estimate(json.dumps(value, ensure_ascii=False))
-    except RecursionError:  # nor can it be sent: the wire leaves it out
+    except RecursionError:  # such a value is not sent either
         return 0

@@ -5,14 +5,14 @@ the same however long the log is. Nothing here looks at the clock, the disk or t
 view in a fresh process equals the live one.
 
 An edit of history (a mask, a summary, a changed system prompt) leaves out all thinking that comes
-after it, because newer models bind each thinking block to everything before it (DESIGN section 5).
+after it, because newer models bind each thinking block to everything before it.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..record.entries import (
+from ..session.entries import (
     Assistant,
     Block,
     Entry,
@@ -23,106 +23,98 @@ from ..record.entries import (
     ToolResult,
     Usage,
     User,
-    taken_back,
+    reverted_seqs,
 )
 from . import tokens
 
-REFUSED = "refusal"
-SUMMARY = "summary"  # the source of the item that a summary is
+REFUSAL = "refusal"  # a stop reason
+SUMMARY_SOURCE = "summary"  # of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
-RENEWED = ("environment", "instructions")  # sources of what is said again after a summary
-ENOUGH = 1_000  # tokens of a prompt whose usage teaches how its text is counted
-CREDIBLE = 3.0  # a usage further than this factor from the estimate is not believed
+REINSERTED_SOURCES = ("environment", "instructions")  # of what is said again after a summary
+FULL_WEIGHT_TOKENS = 1_000  # of a prompt, from which on its usage counts fully for `ratio`
+MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 
 # The first of these arguments that a call has is its main one.
-_MAIN = ("command", "pattern", "path", "description", "query")
+_MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query")
 
 
 @dataclass(slots=True)
 class Item:
-    """One entry as it stands in the view.
-
-    `source` says whose words a user item holds: as in the entry, or summary; "" for results and
-    replies. `stubs` replace results and `inputs` replace arguments, both by tool_use id.
-    `thinking` is False once something before this item was edited. `sent` are the blocks it shows
-    and what `wire` has made of them, so that this is done once.
-    """
+    """One entry as it stands in the view."""
 
     seq: int
     role: Literal["user", "assistant"]
     blocks: list[Block]
-    size: int
+    size: int  # in unscaled tokens, as it stands now
     stop_reason: str | None = None
-    source: str = ""
-    thinking: bool = True
-    stubs: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
+    thinking: bool = True  # False once something before this item was edited
+    stubs: dict[str, str] = field(default_factory=dict)  # in place of results, by tool_use id
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
+    # The blocks that it shows, and what `request` made of them, so that this is done once.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call in the view, with the place of its item. `input` is as the model wrote it."""
+    """A tool call in the view."""
 
     id: str
-    seq: int
+    seq: int  # of its item
     name: str
-    input: dict[str, Any]
+    input: dict[str, Any]  # as the model wrote it
 
     @property
     def argument(self) -> str:
-        """Its main argument on one line, "" when it has none."""
-        given = (self.input.get(name) for name in _MAIN)
-        return " ".join(next((text for text in given if isinstance(text, str)), "").split())
+        """The main argument on one line, "" when the call has none."""
+        values = (self.input.get(name) for name in _MAIN_ARGUMENTS)
+        return " ".join(next((text for text in values if isinstance(text, str)), "").split())
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A tool result in the view: its item, block and call. `size` is in unscaled tokens, as it
-    stands now; `masked` says that a stub stands for it. `details` are those of its entry."""
+class ViewResult:
+    """A tool result in the view."""
 
     item: Item
     block: Block
     call: Call
-    size: int
-    masked: bool
-    details: dict[str, Any]
-    offloaded: str | None
+    size: int  # in unscaled tokens, when this was made
+    masked: bool  # a stub stands for it
+    details: dict[str, Any]  # of its entry
+    offloaded: str | None  # the file that has its whole text
 
 
 @dataclass(slots=True)
 class View:
-    """`size` is the estimate over all items, system and tools, in unscaled tokens.
-
-    `used` is the usage of the newest turn call and `size_then` the estimate of what stood in the
-    view once its reply was added, so that `used.total` plus the growth since is the size now.
-    `size_then` is None when there is no such base: no call yet, history edited since, or a usage
-    that cannot be true. `ratio` is real tokens per estimated one, learned from each reply.
-    `summary` is the newest one, which stands in the view as its first item. `spared` are the
-    calls whose masks were taken back: what the person undid is not done again.
-    """
+    """What the model sees of a session. All sizes are estimates in unscaled tokens.
+    `last_usage.total` plus the growth since `size_at_usage` is the size of the context now."""
 
     model: str = ""
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    size: int = 0
-    used: Usage | None = None
-    size_then: int | None = None
-    ratio: float = 1.0
+    size: int = 0  # of all items, system and tools
+    last_usage: Usage | None = None  # of the newest turn call
+    # The size of what stood in the view once that call's reply was added. None while there is no
+    # such base: no call yet, history edited since, or a usage that cannot be true.
+    size_at_usage: int | None = None
+    ratio: float = 1.0  # real tokens per estimated one, learned from each reply
     last_seq: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
-    summary: Summary | None = None
-    spared: set[str] = field(default_factory=set)
-    _based: int = 0  # how many items stood in the view at `size_then`
-    _where: dict[int, int] = field(default_factory=dict)
+    summary: Summary | None = None  # the newest one; it stands in the view as the first item
+    # Calls whose masks the person took back: they are not masked again.
+    unmasked_calls: set[str] = field(default_factory=set)
+    _items_at_usage: int = 0  # how many items stood in the view at `size_at_usage`
+    _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
-            self._append(entry.seq, "user", _blocks(entry.content)).source = entry.source
+            content = entry.content
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            self._append(entry.seq, "user", blocks).source = entry.source
             if entry.details or entry.offloaded:
                 self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, ToolResult):
@@ -139,47 +131,48 @@ class View:
         elif isinstance(entry, Revert):
             raise ValueError("a revert changes what was folded before it: use fold()")
 
-    def results(self) -> Iterator[Result]:
-        """The tool results in the view, oldest first."""
+    def results(self) -> Iterator[ViewResult]:
+        """Yield the tool results in the view, oldest first."""
         for item in self.items:
             block = item.blocks[0] if item.role == "user" and item.blocks else {}
             call = self.calls.get(str(block.get("tool_use_id")))
             if block.get("type") == "tool_result" and call is not None:
-                details, offloaded = self.facts(item)
                 masked = call.id in item.stubs
-                yield Result(item, block, call, item.size, masked, details, offloaded)
+                yield ViewResult(item, block, call, item.size, masked, *self.facts(item))
 
     def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
-        """The details of an item's entry, and the file that its text went to."""
+        """Return the details of an item's entry, and the file that has its whole text."""
         return self._facts.get(item.seq, ({}, None))
 
     def position(self, seq: int) -> int | None:
-        """The index of an entry's item, None when it does not stand in the view."""
-        return self._where.get(seq)
+        """Return the index of an entry's item, or None when it does not stand in the view."""
+        return self._positions.get(seq)
 
     def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
-        item = Item(seq, role, blocks, sum(tokens.of_block(b) for b in blocks))
-        self._where[seq] = len(self.items)
+        item = Item(seq, role, blocks, sum(tokens.estimate_block(b) for b in blocks))
+        self._positions[seq] = len(self.items)
         self.items.append(item)
         self.size += item.size
         return item
 
     def _add_assistant(self, entry: Assistant) -> None:
         # A refused reply stays in the log only: in the context it makes the next one refuse too.
-        if entry.purpose != "turn" or entry.stop_reason == REFUSED:
+        if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
             return
         before = max(self.size, 1)
         item = self._append(entry.seq, "assistant", entry.content)
         item.stop_reason = entry.stop_reason
         for block in entry.content:
-            name, given = block.get("name"), block.get("input")
-            if block.get("type") == "tool_use" and isinstance(given, dict):
-                call = Call(str(block.get("id")), entry.seq, str(name), given)
+            arguments = block.get("input")
+            if block.get("type") == "tool_use" and isinstance(arguments, dict):
+                call = Call(str(block.get("id")), entry.seq, str(block.get("name")), arguments)
                 self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
-        if 1 / CREDIBLE <= usage.prompt / before <= CREDIBLE:
-            self.used, self.size_then, self._based = usage, self.size, len(self.items)
-            weight = min(before / ENOUGH, 1) / 2  # of a small prompt the frame is the most
+        if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
+            self.last_usage, self.size_at_usage = usage, self.size
+            self._items_at_usage = len(self.items)
+            # Of a small prompt most is frame, so its usage teaches less.
+            weight = min(before / FULL_WEIGHT_TOKENS, 1) / 2
             self.ratio += weight * (usage.prompt / before - self.ratio)
 
     def _add_session(self, entry: Session) -> None:
@@ -189,7 +182,8 @@ class View:
             self.size += tokens.estimate(entry.system) - tokens.estimate(self.system)
             self.system, changed = entry.system, True
         if entry.tools is not None and entry.tools != self.tools:
-            self.size += _weight(entry.tools) - _weight(self.tools)
+            self.size += tokens.estimate_content(entry.tools)
+            self.size -= tokens.estimate_content(self.tools)
             self.tools, changed = entry.tools, True
         if changed:
             self._edited(0)
@@ -198,7 +192,7 @@ class View:
         first: int | None = None
         for target in entry.targets:
             seq = target.get("seq") if isinstance(target, dict) else None
-            place = self._where.get(seq) if isinstance(seq, int) else None
+            place = self._positions.get(seq) if isinstance(seq, int) else None
             if place is None:
                 continue
             item, call = self.items[place], str(target.get("tool_use_id", ""))
@@ -220,10 +214,12 @@ class View:
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
         tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
         self.size -= sum(i.size for i in self.items)
-        self.items, self._where = [], {}
-        self._append(entry.seq, "user", [{"type": "text", "text": entry.text}]).source = SUMMARY
+        self.items, self._positions = [], {}
+        self._append(
+            entry.seq, "user", [{"type": "text", "text": entry.text}]
+        ).source = SUMMARY_SOURCE
         for item in tail:
-            self._where[item.seq] = len(self.items)
+            self._positions[item.seq] = len(self.items)
             self.items.append(item)
             self.size += item.size
         left = {item.seq for item in self.items}
@@ -232,38 +228,38 @@ class View:
         self._edited(1)
 
     def _edited(self, start: int) -> None:
+        """Note that history changed before the item `start`: later thinking is left out."""
         for item in self.items[start:]:
             if item.role == "assistant" and item.thinking:
                 item.thinking = False
                 if any(block.get("type") in THINKING for block in item.blocks):
                     self._resize(item)
-        if start <= self._based:
-            self.size_then = None
+        if start <= self._items_at_usage:
+            self.size_at_usage = None
 
     def _resize(self, item: Item) -> None:
         before = item.size
-        item.size = sum(tokens.of_block(b) for b in shown(item))
+        item.size = sum(tokens.estimate_block(b) for b in shown_blocks(item))
         self.size += item.size - before
 
 
 @dataclass(slots=True)
 class Folding:
-    """A view that entries are still added to, and what of those before decides how: `gone` is what
-    their reverts take back, `renewing` that the last of them is a summary that was taken back, or
-    was said again because of it."""
+    """A view that entries are still added to, and what of those before decides how."""
 
     view: View = field(default_factory=View)
-    gone: set[int] = field(default_factory=set)
-    renewing: bool = False
+    reverted: set[int] = field(default_factory=set)  # the seqs that the reverts so far take back
+    # The last entry is a summary that was taken back, or was said again because of one.
+    dropping_reinserted: bool = False
 
     def add(self, entry: Entry) -> bool:
-        """Fold one more entry. False for one that changes what was folded before it: then `folded`
-        must go through the log."""
+        """Fold one more entry, if it changes nothing that was folded before it. Returns False for
+        one that does: then `start_folding` must go through the log."""
         act = isinstance(entry, Mask | Summary)
-        if isinstance(entry, Revert) or (act and entry.seq in self.gone):
+        if isinstance(entry, Revert) or (act and entry.seq in self.reverted):
             return False
-        self.renewing = self.renewing and _renews(entry)
-        if self.renewing:
+        self.dropping_reinserted = self.dropping_reinserted and _is_reinserted(entry)
+        if self.dropping_reinserted:
             self.view.last_seq = max(self.view.last_seq, entry.seq)
         else:
             self.view.add(entry)
@@ -271,61 +267,64 @@ class Folding:
 
 
 def fold(entries: Iterable[Entry]) -> View:
-    """The view of a log: every entry folded in order, reverted ones left out. With a summary goes
-    what was said again because of it: the words right after it that are no person's. A reply that
-    was given while other acts stood than do now loses what was true only then. The entries are
-    gone through twice."""
-    return folded(entries).view
+    """Return the view of a log: every entry folded in order, reverted ones left out.
+
+    With a summary goes what was said again because of it: the words right after it that are no
+    person's. A reply loses its thinking and its usage if other masks and summaries stood when it
+    was given than stand now. The entries are gone through twice.
+    """
+    return start_folding(entries).view
 
 
-def folded(entries: Iterable[Entry]) -> Folding:
-    """As `fold`, to go on with."""
+def start_folding(entries: Iterable[Entry]) -> Folding:
+    """Fold a log as `fold` does, and return the folding, to which entries can be added."""
     acts, reverts = set[int](), list[Revert]()
     for entry in entries:
         if isinstance(entry, Mask | Summary):
             acts.add(entry.seq)
         elif isinstance(entry, Revert):
             reverts.append(entry)
-    folding = Folding(gone=taken_back(reverts))
-    reverted = acts & folding.gone
+    folding = Folding(reverted=reverted_seqs(reverts))
+    reverted = acts & folding.reverted
     passed: list[Revert] = []
-    changed = min(reverted, default=None)  # the first act that stood then and not now, or reverse
-    view, renewing = folding.view, False
+    # The first act that stood at this point of the log and does not now, or the reverse.
+    changed = min(reverted, default=None)
+    view, dropping = folding.view, False
     for entry in entries:
         undone = isinstance(entry, (Mask, Summary)) and entry.seq in reverted
-        renewal = renewing and _renews(entry)
-        renewing = renewal or (undone and isinstance(entry, Summary))
+        reinserted = dropping and _is_reinserted(entry)
+        dropping = reinserted or (undone and isinstance(entry, Summary))
         if isinstance(entry, Revert):
             passed.append(entry)
-            changed = min(acts & taken_back(passed) ^ reverted, default=None)
-        if undone or renewal or isinstance(entry, Revert):
+            changed = min(acts & reverted_seqs(passed) ^ reverted, default=None)
+        if undone or reinserted or isinstance(entry, Revert):
             view.last_seq = max(view.last_seq, entry.seq)
             if isinstance(entry, Mask):
-                view.spared |= {
+                view.unmasked_calls |= {
                     str(t.get("tool_use_id")) for t in entry.targets if isinstance(t, dict)
                 }
         elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
-            view.add(_outdated(entry))
+            view.add(_without_prompt_bound(entry))
         else:
             view.add(entry)
-    folding.renewing = renewing
+    folding.dropping_reinserted = dropping
     return folding
 
 
-def _renews(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in RENEWED
+def _is_reinserted(entry: Entry) -> bool:
+    return isinstance(entry, User) and entry.source in REINSERTED_SOURCES
 
 
-def _outdated(entry: Assistant) -> Assistant:
-    """A reply to another prompt than the view has now: its thinking is bound to that one, and its
-    usage measured that one."""
+def _without_prompt_bound(entry: Assistant) -> Assistant:
+    """Return a reply to another prompt than the view has now, without what that prompt alone
+    explains: its thinking, which is bound to it, and its usage, which measured it."""
     kept = [block for block in entry.content if block.get("type") not in THINKING]
     return replace(entry, content=kept, usage={})
 
 
-def shown(item: Item) -> list[Block]:
-    """The item's blocks as they go out: stubs and shortened inputs in place, thinking left out
-    where it may no longer stand."""
+def shown_blocks(item: Item) -> list[Block]:
+    """Return the item's blocks as they are sent: with stubs and shortened inputs in place, and
+    without thinking where it may no longer stand."""
     out = []
     for block in item.blocks:
         kind = block.get("type")
@@ -339,10 +338,6 @@ def shown(item: Item) -> list[Block]:
     return out
 
 
-def _blocks(content: str | list[Block]) -> list[Block]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
 def _result(entry: ToolResult) -> Block:
     return {
         "type": "tool_result",
@@ -350,7 +345,3 @@ def _result(entry: ToolResult) -> Block:
         "content": entry.content,
         "is_error": entry.is_error,
     }
-
-
-def _weight(tools: list[dict[str, Any]]) -> int:
-    return sum(tokens.of_block(t) for t in tools)

@@ -1,28 +1,28 @@
-"""How full the window is, and what room is left. One function feeds status, JSON and triggers."""
+"""How full the context window is. One function feeds the status line, the JSON and triggers."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from .view import CREDIBLE, View
+from .view import MAX_CREDIBLE_FACTOR, View
 
 Level = Literal["GREEN", "YELLOW", "ORANGE", "RED", "CRITICAL"]
 
-LEVELS: tuple[tuple[float, Level], ...] = (  # S0 "Context Thresholds"
+LEVELS: tuple[tuple[float, Level], ...] = (  # each with the share of the window that it ends at
     (0.25, "GREEN"),
     (0.50, "YELLOW"),
     (0.75, "ORANGE"),
     (0.85, "RED"),
 )
-MARGIN = 0.02  # of the window, kept free for what an estimate gets wrong
-LEAST_OUTPUT = 1_024  # a reply shorter than this is of no use
+MARGIN_SHARE = 0.02  # of the window, kept free for the error of estimates
+MIN_OUTPUT_TOKENS = 1_024  # a reply shorter than this is of no use
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`tokens` of context now, of a window of `size` tokens."""
+    """A context window and what fills it."""
 
-    tokens: int
-    size: int
+    tokens: int  # of context now
+    size: int  # tokens that the window holds
 
     @property
     def share(self) -> float:
@@ -32,26 +32,33 @@ class Window:
     def level(self) -> Level:
         return next((name for below, name in LEVELS if self.share < below), "CRITICAL")
 
-    def output(self, wanted: int) -> int:
-        """`max_tokens` for the next call: `wanted`, lowered to what fits; 0 when nothing does."""
-        room = self.size - self.tokens - int(self.size * MARGIN)
-        return min(wanted, room) if room >= min(wanted, LEAST_OUTPUT) else 0
+    def max_output(self, wanted: int) -> int:
+        """Return `max_tokens` for the next call: `wanted`, lowered to what fits, or 0 if that is
+        too little to be of use."""
+        room = self.size - self.tokens - int(self.size * MARGIN_SHARE)
+        return min(wanted, room) if room >= min(wanted, MIN_OUTPUT_TOKENS) else 0
 
 
 def measure(view: View, size: int) -> Window:
-    """The prompt of the next call: the last reply's true usage plus the estimate of all that was
-    appended since, or the whole estimate while there is no such base."""
-    if view.used is not None and view.size_then is not None:
-        grown = max(0, view.size - view.size_then)
-        return Window(view.used.total + round(grown * view.ratio), size)
+    """Return how the next call's prompt fills a window of `size` tokens. The prompt is the last
+    reply's true usage plus the estimate of all that was appended since, or the whole estimate while
+    there is no such usage."""
+    if view.last_usage is not None and view.size_at_usage is not None:
+        grown = max(0, view.size - view.size_at_usage)
+        return Window(view.last_usage.total + round(grown * view.ratio), size)
     return Window(round(view.size * view.ratio), size)
 
 
-def learned(window: Window, tokens: int | None, maximum: int | None) -> tuple[int | None, float]:
-    """What a refusal of a prompt as too long teaches: the window's true size, None when it is not
-    known, and how many times larger the prompt is than `window` has it. Figures for a prompt that
-    ours cannot have been are not believed; without any, it was too much, and no more is known."""
-    short = (tokens or 0) / max(window.tokens, 1)
-    if not maximum or (tokens and not 1 / CREDIBLE <= short <= CREDIBLE):
+def learn_from_refusal(
+    window: Window, tokens: int | None, maximum: int | None
+) -> tuple[int | None, float]:
+    """Return what the refusal of a prompt as too long teaches, from the figures it names.
+
+    The first value is the window's true size, or None when it is not known; the second how many
+    times larger the prompt is than `window` has it. Figures that cannot be true of our prompt are
+    not believed. Without any, all that is known is that the prompt was larger than the window.
+    """
+    factor = (tokens or 0) / max(window.tokens, 1)
+    if not maximum or (tokens and not 1 / MAX_CREDIBLE_FACTOR <= factor <= MAX_CREDIBLE_FACTOR):
         return None, max(1.0, (window.size + 1) / max(window.tokens, 1))
-    return maximum, max(1.0, short)
+    return maximum, max(1.0, factor)

@@ -1,11 +1,18 @@
-"""What the doctor says: one thing looked at, and whether it is as it must be."""
+"""One thing that the doctor looked at."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """One thing looked at. `ok` is False for what keeps the program from working, or is broken."""
+    """One thing that was looked at, and how it is."""
 
     what: str
     found: str
-    ok: bool = True
+    ok: bool = True  # False for what is broken or keeps the program from working
+
+
+def listed(names: Sequence[str], limit: int) -> str:
+    """Return the first `limit` names in one line, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -1,52 +1,52 @@
-"""What the entries of a log say of each other and of files, gathered in one pass over them."""
+"""What the entries of a log name: each other, and files. Gathered in one pass over them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..record.entries import (
-    Agent,
+from ..session.entries import (
     Assistant,
     Checkpoint,
     Entry,
     Mask,
     Pin,
     Revert,
+    SubagentRun,
     Summary,
     ToolResult,
     Unknown,
     Unpin,
     User,
-    taken_back,
+    reverted_seqs,
 )
-from .finding import Finding
-from .rows import lost
+from .finding import Finding, listed
+from .repair import lost_numbers
 
-NAMED = 5  # of a kind
+MAX_NAMED = 5  # things of one kind
 
 
 @dataclass(slots=True)
 class References:
-    """What was named, and what there is."""
+    """What the entries of a log name, and what there is."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know
     seqs: set[int] = field(default_factory=set)
     lost: list[range] = field(default_factory=list)  # numbers that notes stand for
-    named: list[tuple[str, set[int]]] = field(default_factory=list)  # who names whom
+    named: list[tuple[str, set[int]]] = field(default_factory=list)  # an entry, the seqs it names
     calls: dict[str, str] = field(default_factory=dict)  # not answered: by id, "#seq Tool"
     orphans: list[str] = field(default_factory=list)  # results without a call
-    offloaded: dict[int, str] = field(default_factory=dict)
-    checkpoints: dict[int, str] = field(default_factory=dict)
-    agents: dict[str, str] = field(default_factory=dict)
+    offloaded: dict[int, str] = field(default_factory=dict)  # files by seq
+    checkpoints: dict[int, str] = field(default_factory=dict)  # files by number
+    agents: dict[str, str] = field(default_factory=dict)  # logs by id
     reverts: list[Entry] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
 
-    def take(self, entry: Entry) -> None:
-        """Take one more entry in."""
+    def add(self, entry: Entry) -> None:
+        """Take in one more entry."""
         self.kinds[entry.kind] += 1
         self.seqs.add(entry.seq)
-        if gone := lost(entry):
+        if gone := lost_numbers(entry):
             self.lost.append(gone)
         if isinstance(entry, Unknown):
             self.unknown[entry.name[:40]] += 1
@@ -60,7 +60,7 @@ class References:
             self.offloaded[entry.seq] = entry.offloaded
         elif isinstance(entry, Checkpoint) and entry.path:
             self.checkpoints[entry.number] = entry.path
-        elif isinstance(entry, Agent):
+        elif isinstance(entry, SubagentRun):
             self.agents[entry.id] = entry.log
         elif isinstance(entry, Revert):
             self.reverts.append(entry)
@@ -70,7 +70,7 @@ class References:
             self.named.append((f"{entry.kind} #{entry.seq}", names))
 
     def dangling(self) -> list[str]:
-        """Who names an entry that is not there; what is read of the log ignores that."""
+        """Return who names an entry that is not there. Readers of the log ignore such names."""
         return [
             f"{who} names #{seq}"
             for who, names in self.named
@@ -78,58 +78,58 @@ class References:
             if not any(seq in gone for gone in self.lost)
         ]
 
-    def beyond(self) -> list[Summary]:
-        """Summaries that stand, and keep nothing of what was said last: they say that what they
-        leave begins behind themselves."""
-        gone = taken_back(self.reverts)
-        return [s for s in self.summaries if s.keep_from > s.seq and s.seq not in gone]
+    def impossible_summaries(self) -> list[Summary]:
+        """Return the standing summaries that name an entry behind themselves as the first they
+        leave: with them nothing of what was said last would be left."""
+        reverted = reverted_seqs(self.reverts)
+        return [s for s in self.summaries if s.keep_from > s.seq and s.seq not in reverted]
 
-    def missing(self, folder: Path) -> dict[int, str]:
-        """Offloaded files that are not there, or empty, by the entry that has its text there."""
+    def missing_texts(self, folder: Path) -> dict[int, str]:
+        """Return the offloaded files that are missing or empty, by the entry that names them."""
         return {seq: path for seq, path in self.offloaded.items() if not _is_there(folder, path)}
 
     def findings(self, folder: Path) -> list[Finding]:
+        """Return what the entries name, and what of it is missing. `folder` is the session's."""
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items()) or "none"
         found = [Finding("entries", kinds)]
         if self.unknown:
-            found.append(Finding("of kinds not known here", _counted(self.unknown)))
+            counts = [f"{n} {kind}" for kind, n in self.unknown.most_common(MAX_NAMED)]
+            found.append(Finding("of kinds not known here", ", ".join(counts)))
         if dangling := self.dangling():
-            found.append(Finding("referring to nothing", f"{_some(dangling)}; ignored"))
+            names = f"{listed(dangling, MAX_NAMED)}; ignored"
+            found.append(Finding("references to missing entries", names))
         found += [
             Finding("summary", f"#{s.seq} keeps from #{s.keep_from} on, which is behind it", False)
-            for s in self.beyond()
+            for s in self.impossible_summaries()
         ]
         calls = [f"{call} ({id[:40]})" for id, call in self.calls.items()]
-        told = f"{_some(calls)}; the model is told that the outcome is unknown"
-        found.append(Finding("calls without a result", told if calls else "none"))
+        unanswered = f"{listed(calls, MAX_NAMED)}; the model is told that the outcome is unknown"
+        found.append(Finding("calls without a result", unanswered if calls else "none"))
         if self.orphans:
-            told = f"{_some(self.orphans)}; not sent"
-            found.append(Finding("results without a call", told))
-        return found + self._of_files(folder)
+            names = f"{listed(self.orphans, MAX_NAMED)}; not sent"
+            found.append(Finding("results without a call", names))
+        return found + self._file_findings(folder)
 
-    def _of_files(self, folder: Path) -> list[Finding]:
-        missing = [f"#{seq} {path}" for seq, path in self.missing(folder).items()]
-        told = (
-            f"missing or empty: {_some(missing)}; of those only the beginning and the end are left"
-        )
+    def _file_findings(self, folder: Path) -> list[Finding]:
+        rows = (
+            ("offloaded texts", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
+             "missing or empty: {}; only the beginning and the end of these texts are left"),
+            ("checkpoints", {f"{number}": path for number, path in self.checkpoints.items()},
+             "no file for {}: there is no way back to it, but what was said is in the log"),
+            ("subagents", self.agents,
+             "no log of {}: the answer is in this log, but the work cannot be shown"),
+        )  # fmt: skip
         found = []
-        if self.offloaded:
-            there = f"{len(self.offloaded)} there"
-            found.append(Finding("offloaded texts", told if missing else there, not missing))
-        gone = [f"{n}" for n, path in self.checkpoints.items() if not _is_there(folder, path)]
-        if self.checkpoints:
-            told = f"no file for {_some(gone)}: no way back to it, but what was said is in the log"
-            there = f"{len(self.checkpoints)} there"
-            found.append(Finding("checkpoints", told if gone else there))
-        gone = [id for id, log in self.agents.items() if not _is_there(folder, log)]
-        if self.agents:
-            told = f"no log of {_some(gone)}: its answer is in this one, its work cannot be seen"
-            found.append(Finding("subagents", told if gone else f"{len(self.agents)} there"))
+        for what, files, lost in rows:
+            gone = [name for name, path in files.items() if not _is_there(folder, path)]
+            text = lost.format(listed(gone, MAX_NAMED)) if gone else f"{len(files)} there"
+            if files:
+                found.append(Finding(what, text, not gone or what != "offloaded texts"))
         return found
 
 
 def _names(entry: Entry) -> set[int]:
-    """The numbers of entries that an entry names."""
+    """Return the seqs of the entries that an entry names."""
     if isinstance(entry, Mask):
         return {t["seq"] for t in entry.targets if isinstance(t.get("seq"), int)}
     if isinstance(entry, Summary):
@@ -144,12 +144,3 @@ def _is_there(folder: Path, path: str) -> bool:
         return (folder / path).stat().st_size > 0
     except (OSError, ValueError):  # a garbled log may name anything
         return False
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{n} {what}" for what, n in counts.most_common(NAMED))
-
-
-def _some(things: list[str]) -> str:
-    more = f" and {len(things) - NAMED:,} more" if len(things) > NAMED else ""
-    return ", ".join(things[:NAMED]) + more

@@ -1,4 +1,4 @@
-"""One session: what is wrong with it, what a repair would do, and the repair.
+"""Checks one session: what is wrong with it, what a repair would do, and the repair.
 
 A repair writes the log that the rows make to a new file and puts that in the log's place; the log
 as it was stays beside it, byte for byte. A log that is whole is not written at all, so a second
@@ -6,53 +6,50 @@ repair finds nothing to do.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from ...tools.system.files import copy_private, replacing
+from ..context.request import build_messages
 from ..context.view import fold
-from ..context.wire import messages
 from ..errors import SessionError
-from ..record.entries import Entry, Note, Revert, ToolResult, User
-from ..record.lock import acquire, unwritable
-from ..record.log import NAME, line_of, parse
-from ..record.private import copy
-from ..record.sessions import AGENTS
-from . import place
+from ..session.entries import Entry, Note, Revert, ToolResult, User
+from ..session.lock import acquire_lock, unwritable
+from ..session.log import LOG_NAME, encode_line, parse_entry, timestamp
+from ..session.store import AGENTS
+from . import folder as folder_checks
 from .finding import Finding
-from .lines import lines
 from .references import References
-from .rows import Mending, Row, mend, take
+from .repair import LogRow, MendedLog, add_line, mend_rows
+from .salvage import read_lines
 
-MOST_SAID = 200  # things to do that are named one by one
-EMPTY = "the log is empty: nothing of the session is left, and who goes on with it begins anew"
+MAX_LISTED_REPAIRS = 200  # that are named one by one
+EMPTY_LOG = "the log is empty: nothing of the session is left, and who goes on with it begins anew"
 _CACHES = ("resume.json",)  # made from the log, and made anew from it
 
 
 def check_session(log: Path) -> list[Finding]:
-    """All that there is to say of a session, and what a repair would do. Changes nothing.
-
-    Raises SessionError when the log cannot be read.
-    """
-    folder, state = log.parent, place.lock(log)
-    with _examined(log, in_use=place.HELD in state.found) as found:
-        mending = found.mending
-        whole = f"{mending.broken:,} cannot be read" if mending.broken else "every one can be read"
+    """Return all that there is to say of a session, and what a repair would do; change nothing.
+    Raises SessionError when the log cannot be read."""
+    folder, state = log.parent, folder_checks.check_lock(log)
+    with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
+        mended, broken = examined.mended, examined.mended.broken_count
+        readable = f"{broken:,} cannot be read" if broken else "every one can be read"
         findings = [
             Finding("log", f"{log}, {log.stat().st_size:,} bytes"),
-            Finding("lines", f"{mending.count:,}; {whole}", not mending.broken),
-            *(Finding("to repair", told, False) for told in _some(found.to_do)),
+            Finding("lines", f"{mended.line_count:,}; {readable}", not broken),
+            *(Finding("to repair", change, False) for change in _first(examined.to_do)),
         ]
-        if mending.versions:
-            told = ", ".join(f"{n} of {v}" for v, n in mending.versions.items())
-            findings.append(Finding("of another version", f"{told}; read as far as it is known"))
-        findings += found.references.findings(folder)
-        findings.append(_next_request(found))
-        findings += [state, place.modes(folder), place.room(folder)]
+        if mended.other_versions:
+            counts = ", ".join(f"{n} of {v}" for v, n in mended.other_versions.items())
+            findings.append(Finding("of another version", f"{counts}; read as far as known here"))
+        findings += examined.references.findings(folder)
+        findings += [examined.next_request(), state]
+        findings += [folder_checks.check_modes(folder), folder_checks.check_disk_space(folder)]
     for agent in _agents(log):
         findings += [
             Finding(f"subagent {agent.parent.name}", f"{f.what}: {f.found}", ok=False)
@@ -65,11 +62,9 @@ def check_session(log: Path) -> list[Finding]:
 
 
 def repair(log: Path) -> list[str]:
-    """Mend what can be mended, in subagents' logs too; what was done, a line for each thing.
-
-    Raises SessionError when the session is in use, RecordError when nothing can be written.
-    """
-    lock = acquire(log, [])
+    """Mend what can be mended, in subagents' logs too, and return what was done, line by line.
+    Raises SessionError when the session is in use, RecordError when nothing can be written."""
+    lock = acquire_lock(log, [])
     try:
         return _repair(log)
     except OSError as error:
@@ -80,14 +75,14 @@ def repair(log: Path) -> list[str]:
 
 def _repair(log: Path) -> list[str]:
     done = []
-    if count := place.mend_modes(log.parent):
+    if count := folder_checks.mend_modes(log.parent):
         done.append(f"modes of {count:,} files and folders put right")
-    with _examined(log) as found:
-        if to_do := found.to_do:
-            kept = _write(log, found)
+    with _examined(log) as examined:
+        if to_do := examined.to_do:
+            kept = _write(log, examined)
             for name in _CACHES:
                 log.with_name(name).unlink(missing_ok=True)
-            done += [*_some(to_do), f"the log as it was is kept: {kept}"]
+            done += [*_first(to_do), f"the log as it was is kept: {kept}"]
     for agent in _agents(log):
         done += [f"subagent {agent.parent.name}: {told}" for told in repair(agent)]
     return done
@@ -95,134 +90,122 @@ def _repair(log: Path) -> list[str]:
 
 @dataclass(slots=True)
 class _Examined:
-    """A log that was read: what its rows are to be, what they refer to, and what there is to do."""
+    """A log that was read: its rows after a repair, what they name, and what there is to do."""
 
     file: BinaryIO
-    mending: Mending = field(default_factory=Mending)
+    mended: MendedLog = field(default_factory=MendedLog)
     references: References = field(default_factory=References)
-    more: list[Entry] = field(default_factory=list)  # to be appended
+    added: list[Entry] = field(default_factory=list)  # behind the rows
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries of the mended log."""
-        for row in self.mending.rows:
+        for row in self.mended.rows:
             yield self.load(row)
-        yield from self.more
+        yield from self.added
 
-    def load(self, row: Row) -> Entry:
-        return parse(self.raw(row)) if row.entry is None else row.entry
+    def load(self, row: LogRow) -> Entry:
+        return parse_entry(self.raw(row)) if row.entry is None else row.entry
 
-    def raw(self, row: Row) -> bytes:
+    def raw(self, row: LogRow) -> bytes:
         self.file.seek(row.offset)
         return self.file.read(row.length)
+
+    def drop_missing_texts(self, folder: Path) -> None:
+        """Make entries no longer name files that are gone."""
+        missing = self.references.missing_texts(folder)
+        for row in self.mended.rows if missing else ():
+            entry = self.load(row) if row.seq in missing else None
+            if isinstance(entry, ToolResult | User):
+                gone = entry.offloaded
+                details = {**entry.details, "lost": gone}
+                row.entry = replace(entry, offloaded=None, details=details)
+                self.to_do.append(f"#{row.seq}: it no longer names {gone}, which is gone")
+
+    def revert_impossible_summaries(self) -> None:
+        """Take summaries back that would leave nothing of what was said last."""
+        for summary in self.references.impossible_summaries():
+            reason = f"it keeps from #{summary.keep_from} on, which is behind it"
+            self.add(Revert(target=summary.seq, reason=reason))
+            self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry to the mended log."""
+        last = max([0, *(row.last for row in self.mended.rows), *(e.seq for e in self.added)])
+        self.added.append(replace(entry, seq=last + 1, at=timestamp()))
+
+    def next_request(self) -> Finding:
+        """Return how large the next request is, of the log as it would be after a repair."""
+        view = fold(self)
+        sent = build_messages(view.items)
+        size = f"{len(sent):,} messages, about {round(view.size * view.ratio):,} tokens"
+        return Finding("next request", size if view.items else "the log holds nothing to send")
 
 
 @contextmanager
 def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
-    """The log, read. While a process has it, its last line may be one that is being written."""
+    """Read a log. `in_use` by a process, its last line may be one that is being written."""
     try:
         file = log.open("rb")
     except OSError as error:
         raise SessionError(f"cannot read the log {log}: {error.strerror}") from error
     with file:
-        found = _Examined(file)
-        for line in lines(log):
+        examined = _Examined(file)
+        for line in read_lines(log):
             if line.raw.endswith(b"\n") or not in_use:
-                take(found.mending, line)
-        mend(found.mending, found.load, log.parent)
-        for row in found.mending.rows:
-            found.references.take(found.load(row))
-        found.to_do = [*found.mending.said] if os.fstat(file.fileno()).st_size else [EMPTY]
-        _give_up_texts(found, log.parent)
-        _take_back(found)
-        yield found
+                add_line(examined.mended, line)
+        mend_rows(examined.mended, examined.load, log.parent)
+        for row in examined.mended.rows:
+            examined.references.add(examined.load(row))
+        empty = not os.fstat(file.fileno()).st_size
+        examined.to_do = [EMPTY_LOG] if empty else [*examined.mended.changes]
+        examined.drop_missing_texts(log.parent)
+        examined.revert_impossible_summaries()
+        yield examined
 
 
-def _give_up_texts(found: _Examined, folder: Path) -> None:
-    """Entries no longer name files that are gone."""
-    missing = found.references.missing(folder)
-    for row in found.mending.rows if missing else ():
-        entry = found.load(row) if row.seq in missing else None
-        if isinstance(entry, ToolResult | User):
-            details = {**entry.details, "lost": entry.offloaded}
-            row.entry = replace(entry, offloaded=None, details=details)
-            found.to_do.append(f"#{row.seq}: it no longer names {entry.offloaded}, which is gone")
-
-
-def _take_back(found: _Examined) -> None:
-    """Summaries that would leave nothing of what was said last are taken back."""
-    end = max((row.last for row in found.mending.rows), default=0)
-    for count, summary in enumerate(found.references.beyond(), 1):
-        reason = f"it keeps from #{summary.keep_from} on, which is behind it"
-        found.more.append(Revert(seq=end + count, at=_now(), target=summary.seq, reason=reason))
-        found.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
-
-
-def _next_request(found: _Examined) -> Finding:
-    """Whether one can be made of what the log holds, as it would be when it is mended."""
-    view = fold(found)
-    sent = messages(view.items)
-    told = f"{len(sent):,} messages, about {round(view.size * view.ratio):,} tokens"
-    return Finding("next request", told if view.items else "the log holds nothing that is sent")
-
-
-def _write(log: Path, found: _Examined) -> Path:
-    """Put the mended log in place; the path of the original. Raises OSError."""
+def _write(log: Path, examined: _Examined) -> Path:
+    """Put the mended log in place and return the path of the original. Raises OSError."""
     now = datetime.now(UTC)
     kept = log.with_name(f"{log.name}.{now:%Y%m%d-%H%M%S}.bak")
     while kept.exists():
         kept = kept.with_name(f"{kept.stem}-2.bak")
-    descriptor, part = tempfile.mkstemp(dir=log.parent, prefix=f"{log.name}.", suffix=".part")
+    text = f"repaired by ctxagent doctor; the log as it was is {kept.name}"
+    data = {"repaired": _first(examined.to_do)}
+    examined.add(Note(topic="warning", text=text, data=data))
     try:
-        with os.fdopen(descriptor, "wb") as out:
-            for row in found.mending.rows:
-                out.write(found.raw(row) if row.entry is None else line_of(row.entry))
-            for entry in [*found.more, _account(found, kept.name)]:
-                out.write(line_of(entry))
-            out.flush()
-            os.fsync(out.fileno())
-        try:
-            os.link(log, kept)
-        except OSError:  # a file system without hard links
-            copy(log, kept)
-        Path(part).replace(log)
-    finally:
-        Path(part).unlink(missing_ok=True)
+        os.link(log, kept)
+    except OSError:  # a file system without hard links
+        copy_private(log, kept)
+    try:
+        with replacing(log) as out:
+            for row in examined.mended.rows:
+                out.write(examined.raw(row) if row.entry is None else encode_line(row.entry))
+            for entry in examined.added:
+                out.write(encode_line(entry))
+    except OSError:
+        kept.unlink(missing_ok=True)
+        raise
     return kept
 
 
-def _account(found: _Examined, kept: str) -> Note:
-    """What was done, for the log itself."""
-    rows = [row.last for row in found.mending.rows]
-    seq = max([0, *rows, *(entry.seq for entry in found.more)]) + 1
-    text = f"repaired by ctxagent doctor; the log as it was is {kept}"
-    return Note(
-        seq=seq, at=_now(), topic="warning", text=text, data={"repaired": _some(found.to_do)}
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _some(told: list[str]) -> list[str]:
-    more = [f"and {len(told) - MOST_SAID:,} more"] if len(told) > MOST_SAID else []
-    return told[:MOST_SAID] + more
+def _first(lines: list[str]) -> list[str]:
+    more = len(lines) - MAX_LISTED_REPAIRS
+    return [*lines[:MAX_LISTED_REPAIRS], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def _agents(log: Path) -> list[Path]:
-    return sorted((log.parent / AGENTS).glob(f"*/{NAME}"))
+    return sorted((log.parent / AGENTS).glob(f"*/{LOG_NAME}"))
 
 
 def _other_copies(folder: Path) -> list[Finding]:
-    """Where to look for what is lost."""
+    """Return where to look for what is lost."""
     there = {
         "conversation.md": "what summaries stand for, word for word",
         "summary.md": "the newest summary",
         "offloaded": "whole texts of large results",
         "checkpoints": "how the session stood",
     }
-    found: list[Any] = [f"{name} ({what})" for name, what in there.items()
-                        if (folder / name).exists()]  # fmt: skip
-    found += sorted(path.name for path in folder.glob(f"{NAME}.*.bak"))
+    found = [f"{name} ({what})" for name, what in there.items() if (folder / name).exists()]
+    found += sorted(path.name for path in folder.glob(f"{LOG_NAME}.*.bak"))
     return [Finding("what else is kept", ", ".join(found))] if found else []

@@ -1,23 +1,24 @@
-"""What the program needs, and what it can use."""
+"""Checks of what the program needs, and of what it can use."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from ...tools.programs import describe_program
-from ...tools.sandbox import probe
-from ..config import Loaded
+from ...tools.system.programs import describe_program
+from ..config.keys import SCRIPTED
+from ..config.load import LoadedSettings
+from ..config.settings import SandboxSettings
 from ..context import tokens
 from ..errors import conceal
-from ..settings.effects import SandboxSettings
+from ..security.sandbox import find_bubblewrap
 from .finding import Finding
 
-FETCHING = 60  # seconds for a download
+FETCH_TIMEOUT_S = 60
 
 
-def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
-    """What the program needs, and what it can use."""
+def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
+    """Return what the program needs and can use, and what of it there is."""
     key = next((n for n in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if os.environ.get(n)), "")
     settings, path = loaded.settings, os.environ.get("PATH")
     git, rg = describe_program("git", path), describe_program("rg", path)
@@ -28,41 +29,46 @@ def check_setup(loaded: Loaded, state: Path) -> list[Finding]:
         Finding(
             "credentials",
             key or "none: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or try `ctxagent demo`",
-            bool(key) or settings.model.id.startswith("scripted:"),
+            bool(key) or settings.model.id.startswith(SCRIPTED),
         ),
         _writable(state),
         _sandbox(settings.sandbox),
         Finding("git", git or "not found: no branch and status for the model"),
         Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
-            "tokenizer", str(tokens.vocabulary() or "word classes; --fetch-tokenizer gets one")
+            "tokenizer",
+            str(tokens.vocabulary_path() or "estimates; --fetch-tokenizer downloads one"),
         ),
         Finding("settings", ", ".join(loaded.notices) or "all in force"),
     ]
 
 
-def fetch() -> Finding:
-    """Let tiktoken download its vocabulary, in a process that is ended after a minute."""
-    if tokens.vocabulary() is None:
+def download_vocabulary() -> Finding:
+    """Let tiktoken download its vocabulary, in a process that is ended after FETCH_TIMEOUT_S."""
+    if tokens.vocabulary_path() is None:
         command = [sys.executable, "-c", "import tiktoken; tiktoken.get_encoding('cl100k_base')"]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=FETCHING, stdin=subprocess.DEVNULL
+                command,
+                capture_output=True,
+                text=True,
+                timeout=FETCH_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            return Finding("tokenizer", f"not fetched: no answer in {FETCHING} s", False)
-        if done.returncode or tokens.vocabulary() is None:
+            return Finding("tokenizer", f"not fetched: no answer in {FETCH_TIMEOUT_S} s", False)
+        if done.returncode or tokens.vocabulary_path() is None:
             why = done.stderr.strip().splitlines()[-1:] or ["unknown reason"]
             return Finding("tokenizer", f"not fetched: {why[0][:200]}", False)
-    return Finding("tokenizer", f"{tokens.vocabulary()}")
+    return Finding("tokenizer", f"{tokens.vocabulary_path()}")
 
 
 def _sandbox(chosen: SandboxSettings) -> Finding:
-    """Whether commands are confined, and what keeps them from being so."""
+    """Return whether commands are confined, and what prevents it if not."""
     if chosen.mode == "off":
-        return Finding("sandbox", "off: commands run with all that you may do")
+        return Finding("sandbox", "off: commands may do all that you may do")
     network = "with the network" if chosen.network else "without a network"
-    found = probe(str(Path.cwd()), chosen.network)
+    found = find_bubblewrap(str(Path.cwd()), chosen.network)
     if found.absent:
         return Finding("sandbox", f"none: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.path}, {network}")

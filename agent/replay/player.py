@@ -1,9 +1,9 @@
-"""Playing a recording: its words, replies and results, with our engine deciding what stays.
+"""The player of a recording: its words, replies and results, in a context that our engine keeps.
 
-Everything the recorded agent and its person said and got is taken as it was; the context is ours.
-Each request is made as the loop makes it, and priced as a caching server would. What a replay
-cannot have is what the model would have done with another context: `needs` shows where it would
-have missed something.
+Everything that the recorded agent and its person said and got is taken as it was. Each request is
+built as the agent builds it, and priced as a caching server would. A replay cannot know what the
+model would have done with another context; `ReplayRun.needs` shows where it would have missed
+something.
 """
 
 import asyncio
@@ -18,58 +18,58 @@ from pathlib import Path
 from secrets import randbelow
 from typing import Any
 
-from ..compaction.engine import Engine
-from ..compaction.filling import fill
-from ..compaction.moving import moved, words
+from ..compaction.breakdown import break_down
+from ..compaction.engine import CompactionEngine
+from ..compaction.layers.demote import demote_to_file, demote_words
 from ..compaction.policy import Policy
 from ..context import tokens
-from ..context.view import shown
-from ..context.wire import Request, wire
+from ..context.request import Request, build_request
+from ..context.view import shown_blocks
 from ..errors import LimitReached
 from ..events import Compacted
-from ..model.base import Model, Usage, cost
-from ..model.body import body
-from ..record.entries import Assistant, Session, ToolResult, User
-from ..record.sessions import plain
-from .naming import Known, known
-from .needs import Needs
-from .outcome import Act, Fill, Need, Priced, Run, Share
-from .prices import Bill
-from .recording import Call, Recording, Reply, Words
-from .recording import Compacted as ThenCompacted
-from .stage import Stage
+from ..models.base import Model
+from ..models.catalog import cost
+from ..models.request_body import body
+from ..session.entries import Assistant, Session, ToolResult, Usage, User
+from ..session.store import content_text
+from .cache_prices import CacheBill
+from .host import ReplayHost
+from .misses import NeedDetector
+from .recording import RecordedCall, RecordedCompaction, RecordedReply, RecordedWords, Recording
+from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
+from .tool_names import TranslatedCall, translate
 
-OUTPUT = 32_000  # tokens of reply that each request leaves room for, as the loop does
-FILLS = 48  # points at which what fills the window is looked at, at most
-ERROR_LINES = 2  # of a failed result that are looked for in the end
-ERROR_CHARS = 120
-ROUND = 60  # tokens of output that one more call takes
+MAX_REPLY_TOKENS = 32_000  # of a reply, for which each request leaves room, as the agent does
+MAX_FILLS = 48  # samples of what fills the window, in one run
+ERROR_LINES_PER_RESULT = 2  # of a failed result, looked for in the last context
+MAX_ERROR_LINE_CHARS = 120
+EXTRA_CALL_TOKENS = 60  # of output, for one more call
 
-_TELLING = re.compile(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
+_ERROR_LINE = re.compile(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under what a recording is played: a `label` for people, the policy, the model whose prices
-    and window count, and what stands before its messages. `writer` writes the summaries; without
-    one they are made from the ledger, and priced as if a model had written them."""
+    """The settings under which a recording is played."""
 
-    label: str
+    label: str  # for people
     policy: Policy
-    model: str
-    window: int
-    system: str
-    tools: tuple[dict[str, Any], ...]
+    model: str  # whose prices count
+    window: int  # tokens
+    system: str  # the prompt where the recording has none
+    tools: tuple[dict[str, Any], ...]  # schemas
+    # Writes the summaries. Without a writer they are made from the ledger, and priced as if a
+    # model had written them.
     writer: Model | None = None
-    fills: int = FILLS
+    fills: int = MAX_FILLS
 
 
-def play(recording: Recording, terms: Terms, place: Path | None = None) -> Run:
-    """Play a recording to its end, or to where nothing makes the context fit any more. What is
-    written meanwhile is in the folder `place`, which is gone in the end."""
+def play(recording: Recording, terms: Terms, place: Path | None = None) -> ReplayRun:
+    """Play a recording to its end, or until nothing makes the context fit any more. The session's
+    files are written to the folder `place`, which is deleted in the end."""
     if place is None:
-        with own_folder() as folder:
-            return play(recording, terms, numbered(folder, 0))
+        with scratch_folder() as folder:
+            return play(recording, terms, play_folder(folder, 0))
     try:
         return asyncio.run(Player(recording, terms, place).run())
     finally:
@@ -77,9 +77,9 @@ def play(recording: Recording, terms: Terms, place: Path | None = None) -> Run:
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
-    """A folder for what is written meanwhile, gone in the end. What stands for a text in a file
-    tells its path, which is of digits, so that it weighs the same each time."""
+def scratch_folder() -> Iterator[Path]:
+    """Make a temporary folder and delete it in the end. Its path stands in the references to
+    offloaded texts, so its random part is of digits: it takes the same tokens each time."""
     folder = Path(tempfile.gettempdir()) / f"ctxagent-replay-{randbelow(10**12):012}"
     folder.mkdir(mode=0o700)
     try:
@@ -88,49 +88,51 @@ def own_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def numbered(folder: Path, number: int) -> Path:
-    """The place of one play of many."""
+def play_folder(folder: Path, number: int) -> Path:
+    """Return the folder of one play of many."""
     return folder / f"{number:06}"
 
 
 @dataclass
 class Player:
-    """One recording under one set of terms, in a folder of its own."""
+    """Plays one recording under one set of terms, in a folder of its own."""
 
     recording: Recording
     terms: Terms
     folder: Path
-    _priced: list[Priced] = field(default_factory=list)
-    _acts: list[Act] = field(default_factory=list)
+    _priced: list[PricedCall] = field(default_factory=list)
+    _acts: list[ReplayAct] = field(default_factory=list)
     _needs: list[Need] = field(default_factory=list)
     _fills: list[Fill] = field(default_factory=list)
     _results: dict[int, str] = field(default_factory=dict)  # whole texts, by entry
     _errors: list[str] = field(default_factory=list)
-    _seen: Needs = field(default_factory=Needs)
+    _detector: NeedDetector = field(default_factory=NeedDetector)
 
     def __post_init__(self) -> None:
         terms = self.terms
         path = self.folder / "session" / "log.jsonl"
-        self.stage = Stage(path, terms.model, terms.window, terms.writer)
-        self.engine = Engine(self.stage, terms.policy)
-        self._every = ceil(max(1, self.recording.replies) / terms.fills) if terms.fills else 0
+        self.host = ReplayHost(path, terms.model, terms.window, terms.writer)
+        self.engine = CompactionEngine(self.host, terms.policy)
+        self._calls_per_fill = (
+            ceil(max(1, self.recording.replies) / terms.fills) if terms.fills else 0
+        )
 
-    async def run(self) -> Run:
-        """Raises ModelError from the model that writes the summaries."""
+    async def run(self) -> ReplayRun:
+        """Play the recording. Raises ModelError from the model that writes the summaries."""
         stopped = ""
         try:
-            self._open()
-            await self._steps()
+            self._open_session()
+            await self._play_steps()
         except LimitReached as error:
             stopped = error.message
         finally:
             await self.engine.close()
         context = self.context()
-        paths = list(self.stage.ledger.files)
+        paths = list(self.host.ledger.files)
         errors = list(dict.fromkeys(self._errors))
-        whole = sum(self.stage.recall(seq) == text for seq, text in self._results.items())
-        self.stage.log.close()
-        return Run(
+        whole = sum(self.host.recall(seq) == text for seq, text in self._results.items())
+        self.host.log.close()
+        return ReplayRun(
             name=self.recording.name,
             format=self.recording.format,
             label=self.terms.label,
@@ -147,63 +149,57 @@ class Player:
             stopped=stopped,
         )
 
-    def _open(self) -> None:
-        """The session begins with the recording's own system prompt, where it has one."""
-        self.stage.record(
-            Session(
-                id="replay",
-                cwd="/",
-                version="",
-                model=self.terms.model,
-                system=self.recording.system or self.terms.system,
-                tools=list(self.terms.tools),
-            )
+    def _open_session(self) -> None:
+        system, tools = self.recording.system or self.terms.system, list(self.terms.tools)
+        model = self.terms.model
+        self.host.record(
+            Session(id="replay", cwd="/", version="", model=model, system=system, tools=tools)
         )
 
-    async def _steps(self) -> None:
+    async def _play_steps(self) -> None:
         start = True
         for step in self.recording.steps:
-            if isinstance(step, Words):
-                self._pass(step.at)
+            if isinstance(step, RecordedWords):
+                self._advance_clock(step.at)
                 start = True
-                self._say(step.text)
-            elif isinstance(step, Reply):
-                await self._reply(step, start=start)
+                self._add_words(step.text)
+            elif isinstance(step, RecordedReply):
+                await self._play_reply(step, start=start)
                 start = False
             else:
-                assert isinstance(step, ThenCompacted)  # what they did then is not ours
+                assert isinstance(step, RecordedCompaction)  # our engine decides anew
 
-    def _pass(self, at: float | None) -> None:
+    def _advance_clock(self, at: float | None) -> None:
         if at is not None:
-            self.stage.clock = max(self.stage.clock or at, at)
+            self.host.clock = max(self.host.clock or at, at)
 
-    def _say(self, text: str) -> None:
-        stage = self.stage
-        given = words(
+    def _add_words(self, text: str) -> None:
+        host = self.host
+        given = demote_words(
             text,
-            size=stage.size,
-            seq=stage.log.last_seq + 1,
-            folder=stage.folder,
+            size=host.window_tokens,
+            seq=host.log.last_seq + 1,
+            folder=host.folder,
             policy=self.terms.policy,
         )
-        stage.record(User(content=given))
+        host.record(User(content=given))
 
-    async def _reply(self, reply: Reply, *, start: bool) -> None:
-        """One call of the model as the loop makes it, then its tool calls."""
-        if self.stage.clock is None:
-            self._pass(reply.at)
+    async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
+        """Make one call of the model as the agent does, then add the results of its tool calls."""
+        if self.host.clock is None:
+            self._advance_clock(reply.at)
         await self.engine.before_call(turn_start=start)
-        await asyncio.sleep(0)  # for what is written in the background
+        await asyncio.sleep(0)  # lets summaries be written in the background
         self._take_acts()
         request = self.request()
-        calls = [(call, known(call)) for call in reply.calls]
+        calls = [(call, translate(call)) for call in reply.calls]
         content = list(_blocks(reply, calls))
-        bill = self.stage.cache.charge(body(request), self.stage.clock)
-        usage = bill.usage(tokens.of_content(content))
-        self._pay("turn", bill, usage)
+        bill = self.host.cache.charge(body(request), self.host.clock)
+        usage = bill.usage(tokens.estimate_content(content))
+        self._add_call("turn", bill, usage)
         for call, ours in calls:
-            self._miss(ours, call.text, bill)
-        self.stage.record(
+            self._check_need(ours, call.text, bill)
+        self.host.record(
             Assistant(
                 content=content,
                 usage=usage.to_json(),
@@ -211,38 +207,38 @@ class Player:
                 model=self.terms.model,
             )
         )
-        self._pass(reply.at)
+        self._advance_clock(reply.at)
         for call, ours in calls:
-            self._result(call, ours)
-        if self._every and len(self._priced) % self._every == 0:
-            self._look()
+            self._add_result(call, ours)
+        if self._calls_per_fill and len(self._priced) % self._calls_per_fill == 0:
+            self._sample_fill()
 
     def request(self) -> Request:
-        """The next request, as the loop makes it."""
-        return wire(
-            self.stage.view,
+        """Return the next request, as the agent builds it."""
+        return build_request(
+            self.host.view,
             model=self.terms.model,
-            max_tokens=self.stage.measured().output(OUTPUT),
-            settled=self.engine.settled(),
+            max_tokens=self.host.current_window().max_output(MAX_REPLY_TOKENS),
+            stable_before=self.engine.stable_before(),
         )
 
-    def _result(self, call: Call, ours: Known) -> None:
-        stage, text = self.stage, call.text or "[empty]"
+    def _add_result(self, call: RecordedCall, ours: TranslatedCall) -> None:
+        host, text = self.host, call.text or "[empty]"
         details, content, offloaded = dict(ours.details), text, None
         seen = details.get("seen")
         if isinstance(seen, dict):
-            stage.disk[seen["path"]] = seen["sha256"]
-        found = moved(
+            host.file_digests[seen["path"]] = seen["sha256"]
+        found = demote_to_file(
             text,
             tool=ours.name,
-            seq=stage.log.last_seq + 1,
-            folder=stage.folder,
+            seq=host.log.last_seq + 1,
+            folder=host.folder,
             policy=self.terms.policy,
         )
         if found is not None:
             plan, offloaded = found
             content, details["tokens_saved"] = plan.reference, plan.saved
-        recorded = stage.record(
+        recorded = host.record(
             ToolResult(
                 tool_use_id=call.id,
                 content=content,
@@ -251,85 +247,86 @@ class Player:
                 offloaded=offloaded,
             )
         )
-        self._pass(call.at)
+        self._advance_clock(call.at)
         self._results[recorded.seq] = text
         if offloaded:
-            after = stage.measured().tokens
+            after = host.current_window().tokens
             number = len(self._priced) + 1
-            self._acts.append(Act(number, "demote", "HOOK-CTX-001", 1, after + plan.saved, after))
+            self._acts.append(
+                ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + plan.saved, after)
+            )
         if ours.is_error:
-            telling = (line.strip() for line in text.splitlines() if _TELLING.search(line))
-            lines = [line[:ERROR_CHARS] for line in telling if line]
-            self._errors += lines[-ERROR_LINES:]
-        self._seen.add(recorded.seq, ours, text)
+            matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
+            lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]
+            self._errors += lines[-ERROR_LINES_PER_RESULT:]
+        self._detector.add(recorded.seq, ours, text)
 
-    def _miss(self, ours: Known, text: str, bill: Bill) -> None:
-        """What this call needs that the context no longer has."""
-        found = self._seen.missed(ours, text, self._gone, self.context)
+    def _check_need(self, ours: TranslatedCall, text: str, bill: CacheBill) -> None:
+        """Record what a call needs though the context no longer has it."""
+        found = self._detector.find(ours, text, self._is_gone, self.context)
         if found is None:
             return
-        size = tokens.estimate(found.text)
-        extra = Usage(cache_read=bill.prompt, cache_creation=size, output=ROUND)
+        size, number = tokens.estimate(found.text), len(self._priced)
+        extra = Usage(cache_read=bill.prompt, cache_creation=size, output=EXTRA_CALL_TOKENS)
         dollars = cost(self.terms.model, extra) or 0.0
-        self._needs.append(
-            Need(
-                number=len(self._priced),
-                how="used" if found.how == "used" else "asked again",
-                what=_title(ours),
-                ref=found.ref,
-                tokens=size,
-                dollars=dollars,
+        self._needs.append(Need(number, found.how, _title(ours), found.ref, size, dollars))
+
+    def _is_gone(self, seq: int) -> bool:
+        """Return whether the text of a result has left the context."""
+        place = self.host.view.position(seq)
+        if place is None:
+            return True
+        item = self.host.view.items[place]
+        return bool(item.stubs) or self.host.view.facts(item)[1] is not None
+
+    def context(self) -> str:
+        """Return all text that the next request would have."""
+        return "\n".join(
+            text for item in self.host.view.items for b in shown_blocks(item) for text in _texts(b)
+        )
+
+    def _add_call(self, purpose: str, bill: CacheBill, usage: Usage) -> None:
+        self._priced.append(
+            PricedCall(
+                number=len(self._priced) + 1,
+                purpose=purpose,
+                read=bill.read,
+                written=bill.written,
+                plain=bill.plain,
+                output=usage.output,
+                dollars=cost(self.terms.model, usage) or 0.0,
+                at=self.host.clock,
+                cold=bool(bill.cold),
             )
         )
 
-    def _gone(self, seq: int) -> bool:
-        """Whether the text of a result has left the context."""
-        place = self.stage.view.position(seq)
-        if place is None:
-            return True
-        item = self.stage.view.items[place]
-        return bool(item.stubs) or self.stage.view.facts(item)[1] is not None
-
-    def context(self) -> str:
-        """All text that the next request would have."""
-        return "\n".join(
-            text for item in self.stage.view.items for b in shown(item) for text in _texts(b)
-        )
-
-    def _pay(self, purpose: str, bill: Bill, usage: Usage) -> None:
-        number = len(self._priced) + 1
-        dollars = cost(self.terms.model, usage) or 0.0
-        read, written, plain_, at = bill.read, bill.written, bill.plain, self.stage.clock
-        cold, output = bool(bill.cold), usage.output
-        self._priced.append(
-            Priced(number, purpose, read, written, plain_, output, dollars, at, cold)
-        )
-
     def _take_acts(self) -> None:
-        """What the engine did before this call, and the calls it made for that."""
-        for bill, usage in self.stage.asked:
-            self._pay("summary", bill, usage)
-        self.stage.asked.clear()
+        """Take over what the engine did before this call, and the calls it made for that."""
+        for bill, usage in self.host.engine_calls:
+            self._add_call("summary", bill, usage)
+        self.host.engine_calls.clear()
         number = len(self._priced) + 1
-        self._acts += [_act(number, act) for act in self.stage.acts]
-        self.stage.acts.clear()
+        self._acts += [_act(number, act) for act in self.host.acts]
+        self.host.acts.clear()
 
-    def _look(self) -> None:
-        room = self.stage.measured().output(OUTPUT)
-        filling = fill(self.stage.view, self.stage.measured(), room)
+    def _sample_fill(self) -> None:
+        room = self.host.current_window().max_output(MAX_REPLY_TOKENS)
+        filling = break_down(self.host.view, self.host.current_window(), room)
         parts: dict[str, int] = {}
         for part in filling.parts:
             parts[part.kind] = parts.get(part.kind, 0) + part.tokens
         self._fills.append(Fill(len(self._priced), tuple(parts.items())))
 
 
-def _act(number: int, act: Compacted) -> Act:
+def _act(number: int, act: Compacted) -> ReplayAct:
     layer = act.layer
     assert layer in ("demote", "microcompact", "truncate", "summary")
-    return Act(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
+    return ReplayAct(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
 
 
-def _blocks(reply: Reply, calls: Sequence[tuple[Call, Known]]) -> Iterator[dict[str, Any]]:
+def _blocks(
+    reply: RecordedReply, calls: Sequence[tuple[RecordedCall, TranslatedCall]]
+) -> Iterator[dict[str, Any]]:
     if reply.text.strip() or not calls:
         yield {"type": "text", "text": reply.text.strip() or "[nothing]"}
     for call, ours in calls:
@@ -338,19 +335,18 @@ def _blocks(reply: Reply, calls: Sequence[tuple[Call, Known]]) -> Iterator[dict[
 
 def _texts(block: dict[str, Any]) -> Iterator[str]:
     yield str(block.get("text", ""))
-    given = block.get("input")
-    if isinstance(given, dict):
-        yield from (str(value) for value in given.values())
+    if isinstance(input := block.get("input"), dict):
+        yield from map(str, input.values())
     if "content" in block:
-        yield plain(block["content"])
+        yield content_text(block["content"])
 
 
-def _title(ours: Known) -> str:
-    given = (ours.input.get(name) for name in ("command", "path", "pattern"))
-    told = " ".join(next((text for text in given if isinstance(text, str)), "").split())
-    return f"{ours.name} {told}".strip()
+def _title(ours: TranslatedCall) -> str:
+    values = (ours.input.get(name) for name in ("command", "path", "pattern"))
+    subject = next((value for value in values if isinstance(value, str)), "")
+    return " ".join([ours.name, *subject.split()])
 
 
 def _peak(recording: Recording) -> int | None:
-    prompts = [step.prompt for step in recording.steps if isinstance(step, Reply) and step.prompt]
-    return max(prompts, default=None)
+    replies = (step for step in recording.steps if isinstance(step, RecordedReply))
+    return max((reply.prompt for reply in replies if reply.prompt), default=None)

@@ -1,8 +1,9 @@
-"""The sweep: settings that cost least on recorded sessions, within a bound on what is missed.
+"""The sweep: a search for the settings that cost least on recorded sessions, within a bound on the
+results that are missed.
 
-Each key is varied in turn with the others as they are best so far, until nothing gets cheaper:
-what a full grid would try in the product of their values, this tries in a few times their sum, and
-nothing twice. Where values cost the same, the present one stays.
+Each key is varied in turn, with the others at their best values so far, until nothing gets cheaper.
+That takes a few times the sum of the numbers of values, where a full grid takes their product, and
+tries nothing twice. Among values that cost the same, the present one stays.
 """
 
 import re
@@ -10,51 +11,51 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .outcome import Sums
+from .results import Sums
 
-MOST = 12  # values of one key
-ROUNDS = 4  # through all keys
-WORTH = 0.002  # of the dollars: a smaller gain is none
+MAX_AXIS_VALUES = 12
+MAX_ROUNDS = 4  # each goes through all keys
+MIN_RELATIVE_GAIN = 0.002  # of the dollars; a smaller gain counts as none
 
 _SPAN = re.compile(r"(?P<low>[\d.]+%?)\.\.(?P<high>[\d.]+%?)(?:/(?P<count>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A key and the values that are tried, as they would stand in a file of settings."""
+    """A key and the values to try, as they would stand in a settings file."""
 
     key: str
     values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """Settings that were tried, by key, and what they came to. `within` says that they keep to the
-    bound, and that no session ended early which goes on as things stand."""
+class Trial:
+    """Settings that were tried, and their sums."""
 
-    values: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, str], ...]  # by key
     sums: Sums
-    within: bool
+    within: bool  # the bound is kept, and no more sessions ended early than with settings as now
 
     @property
     def missed(self) -> float:
-        """Results that were needed after they were gone, as a share of all."""
+        """The share of all results that were needed after they had left the context."""
         return _missed(self.sums)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a sweep found: `now` are the settings as they are, `best` the cheapest within the bound;
-    None where none is. `tried` are all, in their order."""
+class SweepResult:
+    """The outcome of a sweep."""
 
-    now: Tried
-    best: Tried | None
-    tried: tuple[Tried, ...]
+    now: Trial  # the settings as they are
+    best: Trial | None  # the cheapest within the bound
+    tried: tuple[Trial, ...]  # in their order
 
 
-def axis(text: str) -> Axis:
-    """An axis from `KEY=LOW..HIGH`, `KEY=LOW..HIGH/COUNT` or `KEY=A,B,C`. Without a count, whole
-    numbers go by ones and shares by 0.05 where that gives at most MOST values. Raises UsageError.
+def parse_axis(text: str) -> Axis:
+    """Return the axis of `KEY=LOW..HIGH`, `KEY=LOW..HIGH/COUNT` or `KEY=A,B,C`.
+
+    Without a count, whole numbers go by ones and shares by 0.05; where that gives more than
+    MAX_AXIS_VALUES values, that many are spread evenly. Raises UsageError.
     """
     key, equals, given = (part.strip() for part in text.partition("="))
     if not key or not equals or not given:
@@ -62,8 +63,8 @@ def axis(text: str) -> Axis:
     span = _SPAN.fullmatch(given)
     values = _spread(text, *span.group("low", "high", "count")) if span else given.split(",")
     unique = tuple(dict.fromkeys(value.strip() for value in values))
-    if not all(unique) or len(unique) > MOST:
-        raise UsageError(f"--sweep {text}: from 1 to {MOST} values", hint=_HINT)
+    if not all(unique) or len(unique) > MAX_AXIS_VALUES:
+        raise UsageError(f"--sweep {text}: from 1 to {MAX_AXIS_VALUES} values", hint=_HINT)
     return Axis(key, unique)
 
 
@@ -81,7 +82,7 @@ def _spread(text: str, low: str, high: str, count: str | None) -> list[str]:
     if first >= last:
         raise UsageError(f"--sweep {text}: {low} is not less than {high}", hint=_HINT)
     step = 1.0 if whole else 0.05
-    steps = int(count) - 1 if count else min(MOST - 1, round((last - first) / step))
+    steps = int(count) - 1 if count else min(MAX_AXIS_VALUES - 1, round((last - first) / step))
     places = [first + (last - first) * n / max(1, steps) for n in range(max(1, steps) + 1)]
     return [str(round(each)) if whole else f"{each:.4g}" for each in places]
 
@@ -90,54 +91,56 @@ def sweep(
     axes: Sequence[Axis],
     evaluate: Callable[[Mapping[str, str]], Sums],
     bound: float | None,
-    meant: Callable[[Mapping[str, str]], Hashable],
-    tell: Callable[[Mapping[str, str]], None] = lambda values: None,
-) -> Found:
-    """Go through the axes. `evaluate` gives the sums over all sessions with these settings beside
-    those that stand, which is what {} means; `bound` is the share of results that may be missed,
-    None for no more than now. Settings for which `meant` gives the same are the same, however they
-    are written."""
-    known: dict[Hashable, Tried] = {}
+    effect: Callable[[Mapping[str, str]], Hashable],
+    on_trial: Callable[[Mapping[str, str]], None] = lambda values: None,
+) -> SweepResult:
+    """Find the cheapest values on the axes.
 
-    def tried(values: Mapping[str, str]) -> Tried:
-        same = meant(values)
-        if same not in known:
-            tell(values)
+    `evaluate` returns the sums over all sessions with these values in place of the present ones;
+    {} means the present settings. `bound` is the share of results that may be missed, None for no
+    more than now. Values with the same `effect` are the same, however they are written. `on_trial`
+    is called before each trial.
+    """
+    trials: dict[Hashable, Trial] = {}
+
+    def trial(values: Mapping[str, str]) -> Trial:
+        key = effect(values)
+        if key not in trials:
+            on_trial(values)
             sums = evaluate(values)
-            first = next((each.sums for each in known.values()), sums)
-            most = _missed(first) if bound is None else bound
-            within = sums.stopped <= first.stopped and _missed(sums) <= most
-            known[same] = Tried(tuple(sorted(values.items())), sums, within)
-        return known[same]
+            now = next((each.sums for each in trials.values()), sums)
+            max_missed = _missed(now) if bound is None else bound
+            within = sums.stopped <= now.stopped and _missed(sums) <= max_missed
+            trials[key] = Trial(tuple(sorted(values.items())), sums, within)
+        return trials[key]
 
-    now = best = tried({})
-    for _ in range(ROUNDS):
+    now = best = trial({})
+    for _ in range(MAX_ROUNDS):
         before = best
         for each in axes:
             for value in each.values:
-                candidate = tried({**dict(best.values), each.key: value})
-                if _better(candidate, best):
+                candidate = trial({**dict(best.values), each.key: value})
+                if _is_better(candidate, best):
                     best = candidate
         if best is before:
             break
-    return Found(now, best if best.within else None, tuple(known.values()))
+    return SweepResult(now, best if best.within else None, tuple(trials.values()))
 
 
 def _missed(sums: Sums) -> float:
     return sums.missed / max(1, sums.recovered.whole)
 
 
-def _better(candidate: Tried, best: Tried) -> bool:
+def _is_better(candidate: Trial, best: Trial) -> bool:
     if candidate.within != best.within:
         return candidate.within
     if not candidate.within:
         return (candidate.sums.stopped, candidate.missed) < (best.sums.stopped, best.missed)
-    return candidate.sums.dollars < best.sums.dollars * (1 - WORTH)
+    return candidate.sums.dollars < best.sums.dollars * (1 - MIN_RELATIVE_GAIN)
 
 
-def lines(found: Tried, show: Callable[[str, str], str]) -> str:
-    """The lines for a file of settings, sections in the order of their names; `show` writes the
-    value of a key as it stands there."""
+def settings_lines(found: Trial, show: Callable[[str, str], str]) -> str:
+    """Return the lines for a settings file; `show` writes the value of a key as it stands there."""
     sections: dict[str, list[str]] = {}
     for key, value in found.values:
         section, _, name = key.partition(".")

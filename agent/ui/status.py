@@ -1,44 +1,43 @@
 """The status line: model and effort, mode, branch, how full the context is, cost, what runs beside.
-Made of plain values, and made to fit: the least important parts go first."""
+The least important parts go first where there is no room."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prompt_toolkit.utils import get_cwidth
 
-from .visible import clean
+from ...tools.system.unicode import clean
+from .cells import cut_to_cells
 
 Fragment = tuple[str, str]  # a style of prompt_toolkit, and text
 
-BAR = 8  # cells of the context bar
-LONGEST = 32  # cells of a branch
+BAR_CELLS = 8  # cells of the context bar
+MAX_BRANCH_CELLS = 32  # cells of a branch
 SEPARATOR = " · "
 BYPASS = "bypass"
-OPEN = "no sandbox"
-# Which part stays longest, first of all that nothing is asked; the rest goes from the end.
-_STAYING = (
-    BYPASS, OPEN, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort", "bar",
-    "branch",
+NO_SANDBOX = "no sandbox"
+# The part that stays longest first: that nothing is asked must never be cut off.
+_PRIORITIES = (
+    BYPASS, NO_SANDBOX, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort",
+    "bar", "branch",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What the line shows. `share` is that of the window, None while no session is open; with
-    `preparing` a summary is being written in the background, `unconfined` are commands that should
-    run in a sandbox and cannot."""
+class StatusLine:
+    """The facts of the status line."""
 
     model: str
     mode: str = ""
     branch: str = ""
-    share: float | None = None
+    share: float | None = None  # of the window that is used; None while no session is open
     level: str = "GREEN"
     cost_usd: float | None = None
     agents: int = 0
     jobs: int = 0
     effort: str = ""
-    preparing: bool = False
-    unconfined: bool = False
+    preparing: bool = False  # a summary is being written in the background
+    unconfined: bool = False  # commands should run in a sandbox and cannot
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +45,20 @@ class _Part:
     name: str
     fragments: list[Fragment] = field(default_factory=list)
 
-    @property
-    def before(self) -> str:
-        """What parts it from the one to its left."""
-        return " " if self.name == "effort" else SEPARATOR
 
-
-def line(status: Status, width: int) -> list[Fragment]:
-    """The line in at most `width` columns."""
+def fit_line(status: StatusLine, width: int) -> list[Fragment]:
+    """Return the line in at most `width` columns."""
     parts = _parts(status)
     while len(parts) > 1 and _width(_joined(parts)) > width:
-        parts.remove(max(parts, key=lambda part: _STAYING.index(part.name)))
+        parts.remove(max(parts, key=lambda part: _PRIORITIES.index(part.name)))
     out = _joined(parts)
     if len(parts) == 1:
         style, text = out[0]
-        out[0] = style, _cut(text, width)
+        out[0] = style, cut_to_cells(text, width)
     return out
 
 
-def _parts(status: Status) -> list[_Part]:
+def _parts(status: StatusLine) -> list[_Part]:
     level, share = f"class:level.{status.level.lower()}", status.share or 0.0
     parts = [_Part("model", [("", model_name(status.model))])]
     if status.effort:
@@ -73,12 +67,12 @@ def _parts(status: Status) -> list[_Part]:
         name = BYPASS if status.mode == BYPASS else "mode"
         parts.append(_Part(name, [(f"class:mode.{status.mode}", status.mode)]))
     if status.unconfined:
-        parts.append(_Part(OPEN, [("class:mode.bypass", OPEN)]))
+        parts.append(_Part(NO_SANDBOX, [("class:mode.bypass", NO_SANDBOX)]))
     if status.branch:
-        parts.append(_Part("branch", [("", _cut(clean(status.branch), LONGEST))]))
+        parts.append(_Part("branch", [("", cut_to_cells(clean(status.branch), MAX_BRANCH_CELLS))]))
     if status.share is not None:
-        filled = min(BAR, round(share * BAR))
-        parts.append(_Part("bar", [(level, "▰" * filled), ("", "▱" * (BAR - filled))]))
+        filled = min(BAR_CELLS, round(share * BAR_CELLS))
+        parts.append(_Part("bar", [(level, "▰" * filled), ("", "▱" * (BAR_CELLS - filled))]))
         parts.append(_Part("level", [(level, f"{share:.0%} {status.level}")]))
     if status.preparing:
         parts.append(_Part("summary", [("", "summary ▸")]))
@@ -93,7 +87,8 @@ def _parts(status: Status) -> list[_Part]:
 def _joined(parts: list[_Part]) -> list[Fragment]:
     out: list[Fragment] = []
     for part in parts:
-        out += [("", part.before), *part.fragments] if out else part.fragments
+        separator = " " if part.name == "effort" else SEPARATOR
+        out += [("", separator), *part.fragments] if out else part.fragments
     return out
 
 
@@ -101,22 +96,13 @@ def _width(fragments: list[Fragment]) -> int:
     return sum(get_cwidth(text) for _, text in fragments)
 
 
-def _cut(text: str, width: int) -> str:
-    """The text in at most `width` cells."""
-    if get_cwidth(text) <= width:
-        return text
-    while text and get_cwidth(text) >= width:
-        text = text[:-1]
-    return f"{text}…" if width else ""
-
-
 def model_name(id: str) -> str:
-    """A model as people call it; a scripted one says so."""
+    """Return the name that people use for a model; a scripted one says so."""
     return "scripted model" if id.startswith("scripted") else id.removeprefix("claude-")
 
 
-def short(path: Path) -> str:
-    """A path as people write it, with `~`."""
+def short_path(path: Path) -> str:
+    """Return a path as people write it, with `~`."""
     try:
         return f"~/{path.relative_to(Path.home())}".rstrip("/.")
     except (ValueError, RuntimeError):

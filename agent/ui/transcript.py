@@ -1,51 +1,118 @@
-"""From events to what is seen. What is finished is printed once, in order; what is not stands in
-`live()`, a few lines that are painted again and again until they are finished too.
-"""
+"""From events to what is seen. Finished things are printed once, in order; the others are in
+`live()`, a few lines that are painted again and again until they are finished too."""
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..events import (
-    Accepted,
-    AgentFinished,
-    AgentProgress,
-    AgentStarted,
-    CallFinished,
-    CallStarted,
-    Compacted,
-    Event,
-    Notice,
-    Question,
-    Retrying,
-    SessionOpened,
-    TextDelta,
-    ThinkingDelta,
-    ToolDraft,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
-    TurnFinished,
-    UserSaid,
-    Waiting,
-)
-from .folds import Fold, Folds, ends
-from .look import calls, render
-from .look.blocks import Blocks, Piece
-from .look.lines import Tail
-from .look.markdown import Prose
-from .subagents import Subagent, Subagents
-from .visible import clean
-from .waits import Waits
+from ...tools.system.unicode import clean
+from .. import events
+from .render import render, tool_calls
+from .render.markdown import Prose
+from .render.markdown_stream import Blocks, Piece
+from .render.render import LastRows
+from .subagent_progress import Subagent, SubagentEvent, Subagents
 
-TEXT, THOUGHT = 16, 3  # rows of unfinished text, and of unfinished thinking
-OUTPUT = 5  # lines of a running tool's output
-TASK = "Task"  # the tool that subagents are started with
+MAX_FOLDS = 50  # that can be unfolded
+MAX_HELD_CHARS = 20_000  # a longer text is read from the log again
+MAX_WHOLE_LINES = 2_000  # a longer text is cut when it is unfolded
+END_LINES = 400  # of each end of such a text
+SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
+TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
+OUTPUT_LINES = 5  # of a running tool
+TASK_TOOL = "Task"  # starts subagents
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """An output of which only a part was printed."""
+
+    title: str  # one line
+    text: str  # all of it; "" where entry `ref` of the log has it
+    kind: Literal["output", "thought", "diff"]
+    ref: int = 0
+
+
+class FoldedOutputs:
+    """The newest folds."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Fold] = deque(maxlen=MAX_FOLDS)
+        self._shown = 0  # how many of them `next` has returned
+
+    def add(self, fold: Fold) -> None:
+        if fold.ref and len(fold.text) > MAX_HELD_CHARS and fold.kind != "diff":
+            fold = replace(fold, text="")
+        self._kept.append(fold)
+        self._shown = 0
+
+    def next(self) -> Fold | None:
+        """Return the newest fold not yet returned; None after all, then begin anew."""
+        if self._shown >= len(self._kept):
+            self._shown = 0
+            return None
+        self._shown += 1
+        return self._kept[-self._shown]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def shorten_to_ends(text: str, where: str) -> list[str]:
+    """Return the lines of a text; of a very long one its two ends, and where the whole is."""
+    lines = text.strip("\n").split("\n")
+    if len(lines) <= MAX_WHOLE_LINES:
+        return lines
+    left = len(lines) - 2 * END_LINES
+    return [*lines[:END_LINES], f"… {left:,} lines are left out here: {where}", *lines[-END_LINES:]]
+
+
+class WaitLine:
+    """The line that says what is waited for, and for how long. `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._what = ""
+        self._more = ""
+        self._why = ""  # may be long: it comes last, where a line is cut
+        self._since = self._heard = clock()
+        self._streams = False
+        self._retry_at: float | None = None
+
+    def enter(self, what: str, more: str = "", *, streams: bool = False) -> None:
+        """Wait for `what` from now on, "" for nothing. `more` may change while `what` is the same.
+        With `streams` each call is a sign of life of the model."""
+        what = " ".join(what.split())  # the model, or its server, may have put a line break there
+        self._heard = self._clock()
+        if what != self._what or self._retry_at is not None:
+            self._since = self._heard
+        self._what, self._more, self._streams, self._retry_at = what, more, streams, None
+        self._why = ""
+
+    def retry(self, what: str, why: str, seconds: float) -> None:
+        """Wait for the next attempt, which begins in so many seconds."""
+        self.enter(what)
+        self._why = " ".join(why.split())
+        self._retry_at = self._clock() + seconds
+
+    def line(self) -> str:
+        """Return what is waited for, and for how long; "" for nothing."""
+        if not self._what:
+            return ""
+        now = self._clock()
+        what, since = self._what + self._more, now - self._since
+        if self._streams and now - self._heard >= SILENCE_S:
+            what, since = "the model is silent", now - self._heard
+        if self._retry_at is not None and self._retry_at > now:
+            return f"again in {self._retry_at - now:.0f} s · esc to stop · {what}: {self._why}"
+        parts = [what, f"{since:.0f} s" if since >= 1 else "", "esc to stop", self._why]
+        return " · ".join(filter(None, parts))
 
 
 @dataclass
@@ -53,7 +120,7 @@ class _Running:
     name: str
     title: str
     started: float
-    output: deque[str] = field(default_factory=lambda: deque([""], maxlen=OUTPUT + 1))
+    output: deque[str] = field(default_factory=lambda: deque([""], maxlen=OUTPUT_LINES + 1))
 
     def take(self, text: str) -> None:
         first, *more = text.split("\n")
@@ -61,19 +128,19 @@ class _Running:
         self.output.extend(more)
 
     def tail(self) -> list[str]:
-        return [line for line in self.output if line.strip()][-OUTPUT:]
+        return [line for line in self.output if line.strip()][-OUTPUT_LINES:]
 
 
 @dataclass
 class _Spent:
-    """What the turn has taken so far."""
+    """The time, tokens and money that the turn has used so far."""
 
     started: float
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = 0.0
     tools: int = 0
 
-    def add(self, some: CallFinished | AgentFinished) -> None:
+    def add(self, some: events.CallFinished | events.AgentFinished) -> None:
         for name, tokens in some.usage.items():
             self.usage[name] = self.usage.get(name, 0) + tokens
         if self.cost_usd is not None:
@@ -81,10 +148,13 @@ class _Spent:
 
 
 class Transcript:
-    """`out` prints a finished renderable; `echo` says whether the person's words are printed (not
-    where the terminal itself has shown them), `paints` whether anybody sees what is live: what
-    begins is printed otherwise, where it may take long, and where it `speaks` in any case. `share`
-    gives how full the context is, None where that is not known. `clock` gives seconds."""
+    """Shows the events of a conversation.
+
+    `out` prints a finished renderable. `echo` says whether to print the person's words, `paints`
+    whether `live` is seen (if not, subagents are announced when they start), `speaks` whether to
+    announce every tool that starts. `share` gives how full the context is, None if not known.
+    `clock` gives seconds.
+    """
 
     def __init__(
         self,
@@ -97,68 +167,64 @@ class Transcript:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._out = out
-        self._echo = echo
-        self._paints, self._speaks = paints, speaks
-        self._share = share
-        self._clock = clock
-        self._way = " (ctrl-o)" if paints else " (/unfold)"
+        self._echo, self._paints, self._speaks = echo, paints, speaks
+        self._share, self._clock = share, clock
+        self._unfold_hint = " (ctrl-o)" if paints else " (/unfold)"
         self._blocks, self._prose = Blocks(), Prose()
-        self._said = False  # whether text of this attempt is printed already
+        self._said = False  # whether text of this attempt is printed
         self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._running: dict[str, _Running] = {}
-        self._ended: dict[str, Subagent] = {}  # of which the call has no result yet
+        self._ended: dict[str, Subagent] = {}  # whose calls have no result yet
         self.subagents = Subagents()
-        self._folds = Folds()
+        self._folds = FoldedOutputs()
         self._spent = _Spent(clock())
-        self._waits = Waits(clock)
-        self._between = ""  # what stands there between two waits
+        self._wait_line = WaitLine(clock)
+        self._activity = ""  # shown between two waits
         self._last = ""  # the kind of thing printed last, for the spacing
 
-    def show(self, event: Event) -> None:
+    def show(self, event: events.Event) -> None:
         match event:
-            case SessionOpened():
+            case events.SessionOpened():
                 self._opened(event)
-            case UserSaid():
+            case events.UserSaid():
                 self._begin(event.text)
-            case CallStarted():
+            case events.CallStarted():
                 self._said = False
-                self._waits.enter("waiting for the model")
-            case Waiting():
-                self._waits.enter(event.what or self._between)
-            case TextDelta() | ThinkingDelta() | ToolDraft():
+                self._wait_line.enter("waiting for the model")
+            case events.Waiting():
+                self._wait_line.enter(event.what or self._activity)
+            case events.TextDelta() | events.ThinkingDelta() | events.ToolDraft():
                 self._delta(event)
-            case Retrying():
+            case events.Retrying():
                 self._retry(event)
-            case CallFinished():
+            case events.CallFinished():
                 self._settle()
                 self._spent.add(event)
-                self._waits.enter(self._between)
-            case ToolStarted():
+                self._wait_line.enter(self._activity)
+            case events.ToolStarted():
                 self._running[event.id] = _Running(event.name, event.title, self._clock())
                 if self._speaks:
-                    self.put("tool", calls.starting(event.name, event.title))
-            case ToolOutput():
+                    self.put("tool", tool_calls.started(event.name, event.title))
+            case events.ToolOutput():
                 if event.id in self._running:
                     self._running[event.id].take(event.text)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._result(event)
-            case AgentStarted() | AgentProgress() | AgentFinished():
+            case events.AgentStarted() | events.AgentProgress() | events.AgentFinished():
                 self._follow(event)
-            case Notice():
+            case events.Notice():
                 who = f"{self.subagents.name(event.agent)}: " if event.agent else ""
                 self.put("notice", render.notice(event.level, who + event.text))
-            case Compacted():
-                self.put("notice", render.compacted(event, self.subagents.name(event.agent)))
-            case TurnFinished():
+            case events.Compacted():
+                receipt = render.compaction_receipt(event, self.subagents.name(event.agent))
+                self.put("notice", receipt)
+            case events.TurnFinished():
                 self._finish(event)
-            case Accepted():
-                pass
 
     def put(self, kind: str, *renderables: RenderableType, joined: bool = False) -> None:
-        """Print something finished. Things of one kind stand together, kinds a blank line apart;
-        each `text` stands apart from everything unless it is `joined` to the one before, a receipt
-        never."""
+        """Print something finished. A blank line goes before another kind of thing, and before each
+        `text` unless it is `joined` to the one before; never before a receipt."""
         apart = kind != self._last or (kind == "text" and not joined)
         if self._last and apart and kind != "receipt":
             self._out("")
@@ -166,19 +232,19 @@ class Transcript:
             self._out(renderable)
         self._last = kind
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: events.Question) -> None:
         """Print what permission is asked for, and which subagent asks."""
-        self._waits.enter("")
-        self.put("question", calls.question(question, self.subagents.name(question.agent)))
+        self._wait_line.enter("")
+        self.put("question", tool_calls.question(question, self.subagents.name(question.agent)))
 
     def doing(self, text: str) -> None:
-        """Say in the live region what a command waits for; "" when it is over."""
-        self._between = text
-        self._waits.enter(text)
+        """Show in the live region what a command does; "" when it is over."""
+        self._activity = text
+        self._wait_line.enter(text)
 
     async def unfold(self, whole: Callable[[int], str | None]) -> None:
-        """Print the newest thing that was folded, in full; asked for again, the one before it.
-        `whole` gives the text of an entry of the log."""
+        """Print the newest fold in full; called again, the one before it. `whole` reads an entry's
+        text."""
         fold = self._folds.next()
         if fold is None:
             more = " else" if len(self._folds) else ""
@@ -190,37 +256,37 @@ class Transcript:
         self.put("text", self._unfolded(fold, text or "the log does not have it"))
 
     def live(self) -> list[RenderableType]:
-        """What is not finished, to be painted below everything printed. It begins with a blank
-        line, unless it goes on with what was printed last."""
+        """Return what is not finished, to be painted below everything printed. It begins with a
+        blank line unless it continues what was printed last."""
         now = self._clock()
         parts: list[list[RenderableType]] = []
         joined = False
         if self._thinking:
             text = clean("".join(self._thinking[-200:])).strip()
-            parts.append([Tail(Text(text, style="thought"), THOUGHT)])
+            parts.append([LastRows(Text(text, style="thought"), THOUGHT_ROWS)])
         if pieces := self._blocks.tail():
             joined = self._last == "text" and pieces[0].gap != "" and not self._thinking
-            parts.append([Tail(self._prose.preview(pieces), TEXT)])
+            parts.append([LastRows(self._prose.preview(pieces), TEXT_ROWS)])
         parts.append(
-            self._tools(now) or [render.doing(line) for line in [self._waits.line()] if line]
+            self._tools(now) or [render.activity(line) for line in [self._wait_line.line()] if line]
         )
         out = [line for part in parts if part for line in ("", *part)]
         return out[1:] if joined else out
 
     def _tools(self, now: float) -> list[RenderableType]:
-        """The calls that run."""
         lines: list[RenderableType] = []
         for tool in self._running.values():
-            if tool.name != TASK:
-                lines.append(calls.running(tool.name, tool.title, now - tool.started, tool.tail()))
-        if tasks := [tool for tool in self._running.values() if tool.name == TASK]:
+            if tool.name != TASK_TOOL:
+                since = now - tool.started
+                lines.append(tool_calls.running(tool.name, tool.title, since, tool.tail()))
+        if tasks := [tool for tool in self._running.values() if tool.name == TASK_TOOL]:
             agents = self.subagents.running()
             since = now - min(task.started for task in tasks)
-            lines.append(calls.delegating([task.title for task in tasks], agents, since))
+            lines.append(tool_calls.tasks([task.title for task in tasks], agents, since))
         return lines
 
-    def _opened(self, event: SessionOpened) -> None:
-        self._folds.clear()
+    def _opened(self, event: events.SessionOpened) -> None:
+        self._folds = FoldedOutputs()
         if event.resumed:
             text = f"session {event.session_id} goes on, with {event.resumed:,} entries so far"
             self.put("notice", render.notice("info", text))
@@ -229,42 +295,42 @@ class Transcript:
             self.put("notice", render.notice("info", text))
 
     def _begin(self, words: str) -> None:
-        self._spent, self._between = _Spent(self._clock()), "working"
-        self._waits.enter("starting")
+        self._spent, self._activity = _Spent(self._clock()), "working"
+        self._wait_line.enter("starting")
         if self._echo:
             self.put("words", render.words(words))
 
-    def _delta(self, event: TextDelta | ThinkingDelta | ToolDraft) -> None:
-        if isinstance(event, ThinkingDelta):
+    def _delta(self, event: events.TextDelta | events.ThinkingDelta | events.ToolDraft) -> None:
+        if isinstance(event, events.ThinkingDelta):
             if not self._thinking:
                 self._thinking_since = self._clock()
-            self._waits.enter("thinking", streams=True)
+            self._wait_line.enter("thinking", streams=True)
             self._thinking.append(event.text)
             return
         self._fold_thinking()
-        if isinstance(event, ToolDraft):
+        if isinstance(event, events.ToolDraft):
             self._print_text(self._blocks.finish())
             size = f", {event.size:,} characters"
-            self._waits.enter(f"writing a call of {event.name}", size, streams=True)
+            self._wait_line.enter(f"writing a call of {event.name}", size, streams=True)
         else:
-            self._waits.enter("answering", streams=True)
+            self._wait_line.enter("answering", streams=True)
             self._print_text(self._blocks.feed(clean(event.text)))
 
-    def _retry(self, event: Retrying) -> None:
+    def _retry(self, event: events.Retrying) -> None:
         self._blocks, self._prose, self._thinking = Blocks(), Prose(), []
         if self._said:
             self.put("notice", render.notice("info", "the reply was cut off; it starts again"))
             self._said = False
         failed = f"attempt {event.attempt} of {event.of} failed"
-        self._waits.again(failed, event.reason, event.seconds)
+        self._wait_line.retry(failed, event.reason, event.seconds)
 
-    def _result(self, event: ToolFinished) -> None:
+    def _result(self, event: events.ToolFinished) -> None:
         self._running.pop(event.id, None)
         self._spent.tools += 1
-        shown = calls.result(event, way=self._way)
+        shown = tool_calls.result(event, unfold_hint=self._unfold_hint)
         parts = shown.parts
         if agent := self._ended.pop(str(event.details.get("agent")), None):
-            parts.insert(1, calls.delegated(agent))
+            parts.insert(1, tool_calls.finished_subagent(agent))
         self.put("text" if len(parts) > 1 else "tool", *parts)
         if shown.folded:
             title = f"{event.name}  {event.title}"
@@ -275,37 +341,35 @@ class Transcript:
                 offloaded = event.ref and event.details.get("tokens_saved")
                 text = "" if offloaded else event.text
                 self._folds.add(Fold(title, text, "output", event.ref))
-        self._waits.enter(self._between)
+        self._wait_line.enter(self._activity)
 
     def _unfolded(self, fold: Fold, text: str) -> RenderableType:
         if fold.kind == "diff":
-            return calls.unfolded_diff(fold.title, text, fold.title.partition("  ")[2])
-        where = (
-            f"/log #{fold.ref} has all of it" if fold.ref else "there is more than a screen's worth"
-        )
+            return tool_calls.unfolded_diff(fold.title, text, fold.title.partition("  ")[2])
+        where = f"/log #{fold.ref} has all of it" if fold.ref else "there is too much to show"
         style = "thought" if fold.kind == "thought" else ""
-        return calls.unfolded(fold.title, ends(clean(text), where), style)
+        return tool_calls.unfolded(fold.title, shorten_to_ends(clean(text), where), style)
 
-    def _follow(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
-        about = self.subagents.follow(event)
-        if isinstance(event, AgentStarted) and not self._paints:
-            self.put("tool", render.dim(f"  {about.name} · started"))
-        elif isinstance(event, AgentFinished):
-            self._ended[event.id] = about
+    def _follow(self, event: SubagentEvent) -> None:
+        subagent = self.subagents.follow(event)
+        if isinstance(event, events.AgentStarted) and not self._paints:
+            self.put("tool", render.dim(f"  {subagent.name} · started"))
+        elif isinstance(event, events.AgentFinished):
+            self._ended[event.id] = subagent
             self._spent.add(event)
-            self._spent.tools += about.tools
+            self._spent.tools += subagent.tools
 
     def abandon(self) -> None:
-        """Nothing of the turn runs any more; what stood in the live region is finished."""
+        """Print what the live region shows as finished: nothing of the turn runs any more."""
         self._settle()
         self._running.clear()
         for agent in self._ended.values():
-            self.put("tool", calls.delegated(agent, named=True))
+            self.put("tool", tool_calls.finished_subagent(agent, named=True))
         self._ended.clear()
-        self._between = ""
-        self._waits.enter("")
+        self._activity = ""
+        self._wait_line.enter("")
 
-    def _finish(self, event: TurnFinished) -> None:
+    def _finish(self, event: events.TurnFinished) -> None:
         self.abandon()
         if event.error:
             message, _, hint = event.error.get("message", "").partition("\n")
@@ -315,20 +379,19 @@ class Transcript:
         spent = self._spent
         if spent.usage:
             seconds = self._clock() - spent.started
-            took = render.receipt(
-                spent.usage, spent.cost_usd, spent.tools, seconds, share=self._share()
-            )
-            self.put("receipt", took)
+            share = self._share()
+            receipt = render.receipt(spent.usage, spent.cost_usd, spent.tools, seconds, share=share)
+            self.put("receipt", receipt)
 
     def _settle(self) -> None:
-        """The model has stopped writing: what stood in the live region is finished."""
+        """Print what the model has written as finished: it has stopped writing."""
         self._fold_thinking()
         self._print_text(self._blocks.finish())
 
     def _fold_thinking(self) -> None:
         if text := "".join(self._thinking).strip():
             seconds = self._clock() - self._thinking_since
-            self.put("thought", render.thought(text, seconds, self._way))
+            self.put("thought", render.thought(text, seconds, self._unfold_hint))
             self._folds.add(Fold(f"thought for {render.duration(seconds)}", text, "thought"))
         self._thinking = []
 

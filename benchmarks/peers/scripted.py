@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxagent.agent.compaction.summarize import is_question
-from ctxagent.agent.replay.prices import Bill, Cache
-from ctxagent.tests.support.server import Fail, Say, Server, Step
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
+from ctxagent.tests.support.server.loopback import Fail, Say, Server, Step
 
 Body = dict[str, Any]
 TASK = "Run the commands, one after another."
@@ -60,8 +60,8 @@ class Script:
     too_long: int = 0
     first: int = 0
     peak: int = 0
-    bill: Bill = field(default_factory=Bill)
-    _cache: Cache = field(default_factory=Cache)
+    bill: CacheBill = field(default_factory=CacheBill)
+    _cache: PromptCache = field(default_factory=PromptCache)
 
     def __call__(self, body: Body) -> Step:
         bill = self._cache.charge(body)
@@ -75,7 +75,7 @@ class Script:
             return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
         shell = next((t["name"] for t in body.get("tools", []) if _is_shell(t)), None)
         newest = body["messages"][-1]["content"]
-        if shell is None or is_question(newest[-1].get("text", "")):
+        if shell is None or is_summary_question(newest[-1].get("text", "")):
             self.summaries += 1
             return Say(SUMMARY)
         results = [block for block in newest if block["type"] == "tool_result"]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import starter
+
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
 PATIENCE = 400.0  # seconds, a bound for what never ends; nothing is measured with it
 SOON = 30.0  # the same for what was killed: shorter than anything here would run by itself
@@ -50,10 +52,13 @@ class Place:
         self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run the command to its end. Without `stdin` there is none to read from."""
+        env = self.environ() if env is None else env
+        if stdin is None and starter.starts(env):
+            return starter.run([COMMAND, *arguments], self.project, env, PATIENCE)
         return subprocess.run(
             [COMMAND, *arguments],
             cwd=self.project,
-            env=env or self.environ(),
+            env=env,
             text=True,
             capture_output=True,
             timeout=PATIENCE,

@@ -17,29 +17,30 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.compaction.summarize import BEGINS
+from ctxagent.agent.compaction.summary.request import QUESTION_START
 from ctxagent.agent.context import tokens
-from ctxagent.agent.context.wire import Request
+from ctxagent.agent.context.request import Request
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
-from ctxagent.agent.model.base import Limits, Reply
-from ctxagent.agent.model.scripted import Step
-from ctxagent.agent.prompt import opening
-from ctxagent.agent.record.entries import Mask, Pin, Summary, ToolResult, Usage
-from ctxagent.agent.record.log import Log
-from ctxagent.agent.ui.input.pasted import Pasted
-from ctxagent.agent.ui.look import render
-from ctxagent.agent.ui.look.render import ink
+from ctxagent.agent.loop.prompt import first_entries
+from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
+from ctxagent.agent.session.log import Log
+from ctxagent.agent.ui.input.pasted import PastedTexts
+from ctxagent.agent.ui.render import render
+from ctxagent.agent.ui.render.render import render_text
+from ctxagent.agent.ui.repl.input_queue import InputQueue
 from ctxagent.agent.ui.transcript import Transcript
-from ctxagent.agent.ui.waiting import Waiting
 from ctxagent.tools.base import Context, Output, Tool
-from ctxagent.tools.bash import Bash
-from ctxagent.tools.edit import Edit
-from ctxagent.tools.glob import Glob
-from ctxagent.tools.grep import Grep
-from ctxagent.tools.read import Read
+from ctxagent.tools.bash import BashTool
+from ctxagent.tools.edit import EditTool
+from ctxagent.tools.glob import GlobTool
+from ctxagent.tools.grep import GrepTool
+from ctxagent.tools.read import ReadTool
 
-from .conversation import Conversation
+from .sessions.conversation import Conversation
 
 MB = 1 << 20
 RECORD = """## Session Intent
@@ -87,7 +88,7 @@ def run_tool(tool: Tool[Any], folder: Path, **given: Any) -> Output:
 def answer(request: Request) -> str:
     """What a model would say: a summary where one is asked for."""
     asked = request.messages[-1]["content"][-1].get("text", "")
-    return RECORD if BEGINS in str(asked) else "Well."
+    return RECORD if QUESTION_START in str(asked) else "Well."
 
 
 class Reader:
@@ -101,8 +102,8 @@ class Reader:
         self.marks: list[tuple[float, float]] = []
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        size = tokens.of_content([b for m in request.messages for b in m["content"]])
-        size += tokens.of_content([*request.system, *request.tools])
+        size = tokens.estimate_content([b for m in request.messages for b in m["content"]])
+        size += tokens.estimate_content([*request.system, *request.tools])
         self.peak = max(self.peak, size)
         usage = Usage(input=size, output=30)
         yield Accepted(usage.to_json())
@@ -119,11 +120,11 @@ class Reader:
                 "input": {"path": f"f{self.done % 50}.txt"}}  # fmt: skip
         yield Reply([call], "tool_use", usage, "scripted")
 
-    def supposed(self) -> Limits:
+    def assumed_limits(self) -> Limits:
         return Limits(self.window, 4_000, "setting")
 
     async def limits(self) -> Limits:
-        return self.supposed()
+        return self.assumed_limits()
 
     async def close(self) -> None:
         pass
@@ -135,12 +136,12 @@ def session(folder: Path, size: int) -> Figures:
     for n in range(50):
         (folder / f"f{n}.txt").write_text(f"{n}: the quick brown fox\n" * 400)
     model = Reader(size, 16_000)
-    talk = Conversation(folder, model=model, tools=[Read()])
+    talk = Conversation(folder, model=model, tools=[ReadTool()])
     counts = {"events": 0}
-    talk.loop.emit = lambda event: counts.update(events=counts["events"] + 1)
+    talk.agent.emit = lambda event: counts.update(events=counts["events"] + 1)
     finished = talk.say("read them all")
     assert finished.text == "done", finished
-    path = talk.loop.log.path
+    path = talk.agent.log.path
     answered = len(talk.of(ToolResult))
     (half, half_at), (end, end_at) = model.marks[len(model.marks) // 2], model.marks[-1]
     first_half = half_at - model.marks[0][1]
@@ -168,12 +169,12 @@ def calls(folder: Path, size: int) -> Figures:
         {"type": "tool_use", "id": f"c{n}", "name": kinds[n % 3][0], "input": kinds[n % 3][1]}
         for n in range(size)
     ]  # fmt: skip
-    talk = Conversation(folder, tools=[Read(), Glob(), Grep()])
+    talk = Conversation(folder, tools=[ReadTool(), GlobTool(), GrepTool()])
     most = 0
 
     async def run() -> None:
         nonlocal most
-        done = asyncio.create_task(talk.loop.execution().run(blocks, {}, cut=False))
+        done = asyncio.create_task(talk.agent.tool_runner().run(blocks, {}, cut=False))
         while not done.done():
             most = max(most, sum(1 for _ in os.scandir("/proc/self/fd")))
             await asyncio.sleep(0)
@@ -194,12 +195,12 @@ def pins(folder: Path, size: int) -> Figures:
     for n in range(4):
         talk.say(f"hello {n} " + "and more " * 9_000)
     for n in range(size):
-        talk.loop.record(Pin(text=f"pin {n}: keep that"))
+        talk.agent.record(Pin(text=f"pin {n}: keep that"))
 
     def work() -> Figures:
-        asyncio.run(talk.loop.engine.compact())
+        asyncio.run(talk.agent.engine.compact())
         finished = talk.say("go on")
-        return {"status": finished.status, "tokens": talk.loop.measured().tokens}
+        return {"status": finished.status, "tokens": talk.agent.current_window().tokens}
 
     return timed(work)
 
@@ -216,10 +217,12 @@ def argument(folder: Path, size: int) -> Figures:
 
     def work() -> Figures:
         finished = talk.say("write it")
-        shown = sum(len(ink(printed([each]), width=100, depth="color")) for each in talk.events)
+        shown = sum(
+            len(render_text(printed([each]), width=100, depth="color")) for each in talk.events
+        )
         return {
             "status": finished.status,
-            "tokens": talk.loop.measured().tokens,
+            "tokens": talk.agent.current_window().tokens,
             "shown_kb": shown / 1024,
             "written_mb": (folder / "big.txt").stat().st_size / MB,
         }
@@ -244,7 +247,7 @@ def streamed(folder: Path, size: int) -> Figures:
         for n in range(size * MB // len(piece)):
             transcript.show(TextDelta(piece))
             if n % 10 == 0:
-                live = max(live, len(ink(transcript.live(), width=100, depth="color")))
+                live = max(live, len(render_text(transcript.live(), width=100, depth="color")))
         return {"live_kb": live / 1024}
 
     return timed(work)
@@ -256,7 +259,7 @@ def pasted(folder: Path, size: int) -> Figures:
     text = "pasted " * (size * MB // 7)
 
     def work() -> Figures:
-        kept = Pasted()
+        kept = PastedTexts()
         mark = kept.paste(text)
         return {"mark": mark, "whole": kept.unfold(f"see {mark}!") == f"see {text}!",
                 "again": kept.fold(text) == mark}  # fmt: skip
@@ -269,11 +272,13 @@ def waiting(folder: Path, size: int) -> Figures:
     """What a person said while a turn was running, painted once for each."""
 
     async def run() -> Figures:
-        queue, most = Waiting(), 0
+        queue, most = InputQueue(), 0
         for n in range(size):
             queue.add(f"and then number {n}")
             if n % 100 == 0 or n < 100:
-                most = max(most, ink(render.queue([*queue]), width=100, depth="color").count("\n"))
+                most = max(
+                    most, render_text(render.queue([*queue]), width=100, depth="color").count("\n")
+                )
         served = [await queue.next() for _ in range(size)]
         return {"lines": most, "in_order": served == [f"and then number {n}" for n in range(size)]}
 
@@ -299,7 +304,7 @@ def output(folder: Path, command: str) -> Figures:
         shown["chars"] += len(text)
 
     context = Context(cwd=folder, env={"PATH": "/usr/bin:/bin"}, progress=tell)
-    done = asyncio.run(Bash().run(Bash.Params(command=command), context))
+    done = asyncio.run(BashTool().run(BashTool.Params(command=command), context))
     notice = next((line for line in done.text.split("\n") if "left out" in line), "")
     return {
         "kept_mb": len(done.text) / MB,
@@ -351,32 +356,32 @@ def told(output: Output) -> Figures:
 @case("files for Glob")
 def glob(folder: Path, size: int) -> Figures:
     tree(folder, size, 50)
-    return timed(lambda: told(run_tool(Glob(), folder, pattern="**/*.py")))
+    return timed(lambda: told(run_tool(GlobTool(), folder, pattern="**/*.py")))
 
 
 @case("files for Glob in a work tree")
 def glob_git(folder: Path, size: int) -> Figures:
     tree(folder, size, 50)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    return timed(lambda: told(run_tool(Glob(), folder, pattern="**/*.py")))
+    return timed(lambda: told(run_tool(GlobTool(), folder, pattern="**/*.py")))
 
 
 @case("files in one folder for Glob")
 def one_folder(folder: Path, size: int) -> Figures:
     tree(folder, size, size)
-    return timed(lambda: told(run_tool(Glob(), folder, pattern="*.py")))
+    return timed(lambda: told(run_tool(GlobTool(), folder, pattern="*.py")))
 
 
 @case("files for Grep")
 def grep(folder: Path, size: int) -> Figures:
     tree(folder, size, 50)
-    return timed(lambda: told(run_tool(Grep(), folder, pattern="needle|hay")))
+    return timed(lambda: told(run_tool(GrepTool(), folder, pattern="needle|hay")))
 
 
 @case("files for Grep without ripgrep")
 def grep_python(folder: Path, size: int) -> Figures:
     tree(folder, size, 50)
-    return timed(lambda: told(run_tool(Grep("python"), folder, pattern="needle|hay")))
+    return timed(lambda: told(run_tool(GrepTool("python"), folder, pattern="needle|hay")))
 
 
 @case("folders within folders")
@@ -395,8 +400,10 @@ def deep(folder: Path, size: int) -> Figures:
     os.close(here)
 
     def look() -> Figures:
-        found = [run_tool(Glob(), folder, pattern="*.py")]
-        found += [run_tool(Grep(engine), folder, pattern="needle") for engine in (None, "python")]
+        found = [run_tool(GlobTool(), folder, pattern="*.py")]
+        found += [
+            run_tool(GrepTool(engine), folder, pattern="needle") for engine in (None, "python")
+        ]
         return {"said": [output.text[-150:] for output in found]}
 
     figures = timed(look)
@@ -413,11 +420,13 @@ def long_line(folder: Path, size: int) -> Figures:
     path.write_text("x" * (size * MB // 2) + "needle" + "y" * (size * MB // 2) + "\n")
 
     def work() -> Figures:
-        read = run_tool(Read(), folder, path="long.txt")
-        grep = run_tool(Grep(), folder, pattern="needle", output_mode="content")
-        slow = run_tool(Grep("python"), folder, pattern="needle", output_mode="content")
-        edit = run_tool(Edit(), folder, path="long.txt", old_string="needle", new_string="thread")
-        bash = run_tool(Bash(), folder, command="cat long.txt")
+        read = run_tool(ReadTool(), folder, path="long.txt")
+        grep = run_tool(GrepTool(), folder, pattern="needle", output_mode="content")
+        slow = run_tool(GrepTool("python"), folder, pattern="needle", output_mode="content")
+        edit = run_tool(
+            EditTool(), folder, path="long.txt", old_string="needle", new_string="thread"
+        )
+        bash = run_tool(BashTool(), folder, command="cat long.txt")
         texts = {"read": read, "grep": grep, "grep_python": slow, "edit": edit, "bash": bash}
         return {f"{name}_kb": len(output.text) / 1024 for name, output in texts.items()} | {
             "diff_kb": len(edit.details["diff"]) / 1024,
@@ -429,7 +438,7 @@ def long_line(folder: Path, size: int) -> Figures:
 @case("MB of instructions")
 def instructions(folder: Path, size: int) -> Figures:
     (folder / "AGENTS.md").write_text("Be good to everybody.\n" * (size * MB // 22))
-    entries = timed(lambda: {"entries": opening(folder, folder / "home", {"PATH": ""})})
+    entries = timed(lambda: {"entries": first_entries(folder, folder / "home", {"PATH": ""})})
     words = [e.content for e in entries["entries"] if e.source == "instructions"]
     return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": words[0][-80:]}
 
@@ -438,7 +447,7 @@ def instructions(folder: Path, size: int) -> Figures:
 def repaired(folder: Path, size: int) -> Figures:
     """Doctor looks at it, repairs it, and looks again."""
     folder.chmod(0o700)
-    log = Log.create(folder / "s" / "log.jsonl")
+    log = Log(folder / "s" / "log.jsonl")
     log.append(ToolResult(tool_use_id="c", content="x"))
     for n in range(size * 50):
         log.append(ToolResult(tool_use_id=f"c{n}", content=f"{n} " * 3_500))

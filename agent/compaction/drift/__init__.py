@@ -1,31 +1,9 @@
-"""Drift (S0, S1 "Goal Drift Detection"): after a summary the agent's replies are watched for signs
-that it has lost its way. `watch` has the indicators, `constraints` and `decisions` what they are
-held against, `signs` what the words of a reply and the arguments of a call tell."""
+"""Watches the agent's replies after a summary for signs that it has lost its way.
 
-from .watch import (
-    NOTICE,
-    RECOMMENDATION,
-    SEVERITY,
-    TURNS,
-    Drift,
-    Indicator,
-    Severity,
-    Watch,
-    reading,
-    realignment,
-    warning,
-)
+`detector` has the indicators, `constraints` and `decisions` what replies are held against, and
+`monitor` tells the person and the model what was found.
+"""
 
-__all__ = [
-    "NOTICE",
-    "RECOMMENDATION",
-    "SEVERITY",
-    "TURNS",
-    "Drift",
-    "Indicator",
-    "Severity",
-    "Watch",
-    "reading",
-    "realignment",
-    "warning",
-]
+from .detector import WATCHED_TURNS, DriftDetector, prepare_reading
+
+__all__ = ["WATCHED_TURNS", "DriftDetector", "prepare_reading"]

@@ -2,7 +2,7 @@
 
 A sentence is read into paths that must stay as they are, a command that must not run, or a call
 that was not authorised. Only plain forms are read: a sentence with a condition in it, or one that
-names neither path nor command, says nothing here.
+names neither path nor command, is no constraint here.
 """
 
 import re
@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
-from ...record.entries import Block
-from .signs import LONGEST, given_to, path_of, sentences
+from ...session.entries import Block
+from ..language.signs import MAX_TEXT_CHARS, arguments_of, path_argument, sentences
 
-WRITTEN = 20_000  # characters of what a call writes
-MOST_KEPT = 128  # texts whose constraints are kept at hand: each summary asks again
+MAX_WRITTEN_CHARS = 20_000  # of what a call writes
+MAX_CACHED_TEXTS = 128  # with their constraints: each summary asks for them again
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _HEREDOC = re.compile(r"((?<!<)<<-?\s*['\"\\]?\w[^\n]*)\n.*", re.DOTALL)
@@ -94,30 +94,30 @@ _PREFIXES = {"sudo", "time", "nohup", "command", "then", "do", "else", "!", "env
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """`names` are paths, folders and patterns (keep, only), one command with what must stand in it
-    (command), or the tool and title of a call that was not authorised (call). One that waits for a
-    word of the person ("until I say so") is `open`."""
+    """Something that must not be done."""
 
     kind: Literal["keep", "only", "command", "call"]
+    # keep, only: paths, folders and patterns; command: the command and what must stand in it;
+    # call: the tool and the title of a call that was not authorised.
     names: tuple[str, ...]
     said: str
-    open: bool = False
+    open: bool = False  # waits for a word of the person ("until I say so")
 
 
-def constraints(text: str) -> list[Constraint]:
-    """What a text says must not be done. A record of what was not authorised is one sentence,
-    whatever the call in it looks like."""
+def constraints_in(text: str) -> list[Constraint]:
+    """Return what a text says must not be done. A record of what was not authorised is one
+    sentence, whatever the call in it looks like."""
     if _UNAUTHORISED.match(text):
-        return _refused(text)
-    return list(_stated(text[:LONGEST]))
+        return _unauthorised_call(text)
+    return list(_stated(text[:MAX_TEXT_CHARS]))
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MAX_CACHED_TEXTS)
 def _stated(text: str) -> tuple[Constraint, ...]:
     return tuple(found for sentence in sentences(text) for found in _read(sentence))
 
 
-def _refused(text: str) -> list[Constraint]:
+def _unauthorised_call(text: str) -> list[Constraint]:
     rest = _UNAUTHORISED.sub("", text)
     tool, _, title = rest.partition(" ")
     if tool in ("Bash", "Edit", "Write") and title:
@@ -155,7 +155,7 @@ def _read(sentence: str) -> list[Constraint]:
 
 
 def _named(verb: str, to: str | None) -> tuple[str, ...]:
-    """The command that a verb stands for, and what must stand in it."""
+    """Return the command that a verb stands for, and what must stand in it."""
     verb = {"merg": "merge", "rebas": "rebase"}.get(verb.lower(), verb.lower())
     verb = verb.replace("force-push", "push --force")
     command = verb if verb in ("deploy", "publish") else f"git {verb}"
@@ -172,12 +172,13 @@ def _commands(text: str) -> list[str]:
 
 
 def breaks(constraint: Constraint, call: Block, shown: Callable[[str], str]) -> bool:
-    """Whether a call does what a constraint forbids; `shown` gives a path as the session has it."""
-    tool, given = str(call.get("name")), given_to(call)
-    command = str(given.get("command", "")) if tool == "Bash" else ""
+    """Return whether a call does what a constraint forbids. `shown` gives a path as the session has
+    it."""
+    tool, arguments = str(call.get("name")), arguments_of(call)
+    command = str(arguments.get("command", "")) if tool == "Bash" else ""
     names = constraint.names
     if constraint.kind == "call":
-        subject = command.strip() or path_of(given)
+        subject = command.strip() or path_argument(arguments)
         title = names[1].removesuffix(" …")
         return tool == names[0] and (
             subject == title or (title != names[1] and subject.startswith(f"{title}\n"))
@@ -188,7 +189,7 @@ def breaks(constraint: Constraint, call: Block, shown: Callable[[str], str]) -> 
             _starts(words, forbidden) and all(n in " ".join(words) for n in names[1:])
             for words in commands_in(command)
         )
-    written = [path_of(given)] if tool in ("Edit", "Write") else _written(command)
+    written = [path_argument(arguments)] if tool in ("Edit", "Write") else _written(command)
     paths = [shown(path) for path in written if path]
     if constraint.kind == "only":
         inside = [path for path in paths if not path.startswith("/")]
@@ -196,8 +197,8 @@ def breaks(constraint: Constraint, call: Block, shown: Callable[[str], str]) -> 
     return any(_under(path, names) for path in paths)
 
 
-def lifted(constraint: Constraint, later: Sequence[str]) -> bool:
-    """Whether the person's newer words took a constraint back: they ask for the very thing."""
+def is_lifted(constraint: Constraint, later: Sequence[str]) -> bool:
+    """Return whether the person's newer words take a constraint back: they ask for what it bars."""
     if constraint.kind == "only" and later:
         return True
     for sentence in (s for text in later for s in sentences(text)):
@@ -232,7 +233,7 @@ def _under(path: str, names: Sequence[str]) -> bool:
 
 
 def commands_in(command: str) -> list[list[str]]:
-    """The words of each simple command, roughly."""
+    """Return the words of each simple command, roughly."""
     found = []
     for piece in re.split(r"[;&|\n()]+", _bare(command)):
         words = piece.split()
@@ -249,16 +250,16 @@ def commands_in(command: str) -> list[list[str]]:
 
 
 def _bare(command: str) -> str:
-    """A command up to the body of a here-document, a quoted text of several words as one."""
-    head = _HEREDOC.sub(r"\1", command[:WRITTEN])
+    """Return a command without here-document bodies, quoted texts of several words as one word."""
+    head = _HEREDOC.sub(r"\1", command[:MAX_WRITTEN_CHARS])
     return _QUOTED.sub(lambda q: "_" if re.search(r"\s", q[0]) else q[0][1:-1], head)
 
 
 def _starts(words: Sequence[str], forbidden: Sequence[str]) -> bool:
     if forbidden in (["deploy"], ["publish"]):
         script = words[0].rpartition("/")[2].partition(".")[0]
-        looks = words[0] in ("git", "cd", "ls", "cat", "echo", "grep")
-        return not looks and forbidden[0] in (script, *words[1:3])
+        only_looks = words[0] in ("git", "cd", "ls", "cat", "echo", "grep")
+        return not only_looks and forbidden[0] in (script, *words[1:3])
     plain = [words[0].rpartition("/")[2], *words[1:]]
     size = len(forbidden)
     flags = [word for word in forbidden if word.startswith("-")]
@@ -268,7 +269,7 @@ def _starts(words: Sequence[str], forbidden: Sequence[str]) -> bool:
 
 
 def _written(command: str) -> list[str]:
-    """The paths that a command plainly writes to."""
+    """Return the paths that a command plainly writes to."""
     redirected = _REDIRECTED.findall(_bare(command))
     found = [path for path in redirected if not path.startswith(("&", "/dev/"))]
     for words in commands_in(command):

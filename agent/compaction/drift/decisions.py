@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...record.entries import Block
-from .constraints import WRITTEN, commands_in
-from .signs import given_to, path_of, sentences
+from ...session.entries import Block
+from ..language.signs import arguments_of, path_argument, sentences
+from .constraints import MAX_WRITTEN_CHARS, commands_in
 
 _ENDS = (
     r"(?=\W*$|\s*[.,;:!?()—–]|\s+(?:for|because|since|as|in|on|to|so|and|or|which|when|due|at|here"
@@ -59,14 +59,14 @@ _INSTALL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a decision ruled out, by its name."""
+    """Something that a decision ruled out."""
 
     name: str
-    said: str
+    said: str  # the decision
 
 
-def rejections(decisions: Sequence[str]) -> list[Rejection]:
-    """What decisions ruled out, less what another decision took up after all."""
+def rejections_in(decisions: Sequence[str]) -> list[Rejection]:
+    """Return what decisions ruled out, less what another decision took up after all."""
     found = []
     for said in decisions:
         for sentence in sentences(said.removeprefix("The person said: ")):
@@ -87,19 +87,19 @@ def _takes_up(name: str, sentence: str) -> bool:
     return match is not None and _AGAINST.search(sentence) is None
 
 
-def taken_up(rejection: Rejection, blocks: Sequence[Block]) -> str | None:
-    """The words or the call by which a reply goes for what was ruled out; None when it does not."""
+def adoption_evidence(rejection: Rejection, blocks: Sequence[Block]) -> str | None:
+    """Return the words or the call by which a reply takes up what was ruled out, or None."""
     for block in blocks:
         if block.get("type") == "text":
             for sentence in sentences(str(block.get("text", ""))):
                 if _PLAN.search(sentence) and _takes_up(rejection.name, sentence):
                     return sentence
         elif block.get("type") == "tool_use" and " " not in rejection.name:
-            given = given_to(block)
-            for words in commands_in(str(given.get("command", ""))):
+            arguments = arguments_of(block)
+            for words in commands_in(str(arguments.get("command", ""))):
                 if _installs(words, rejection.name):
                     return " ".join(words)
-            if line := _imports(given, rejection.name):
+            if line := _imports(arguments, rejection.name):
                 return line
     return None
 
@@ -113,10 +113,10 @@ def _installs(words: Sequence[str], name: str) -> bool:
     return any(re.split(r"[<>=~^\[]|(?<=.)@", w.lower())[0] == name for w in words[2:])
 
 
-def _imports(given: Mapping[str, Any], name: str) -> str | None:
-    """The line of an import in what a call writes, when it was not there before."""
-    new = str(given.get("content") or given.get("new_string") or "")[:WRITTEN]
-    if path_of(given).endswith((".md", ".txt", ".rst")):
+def _imports(arguments: Mapping[str, Any], name: str) -> str | None:
+    """Return the line of an import that a call newly writes, or None."""
+    new = str(arguments.get("content") or arguments.get("new_string") or "")[:MAX_WRITTEN_CHARS]
+    if path_argument(arguments).endswith((".md", ".txt", ".rst")):
         return None
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     pattern = (
@@ -124,5 +124,5 @@ def _imports(given: Mapping[str, Any], name: str) -> str | None:
         rf"|use\s[^\n;]*{word}[^\n;]*;|[^\n#]*\brequire\(['\"]{word})"
     )
     match = re.search(pattern, new, re.I | re.MULTILINE)
-    old = str(given.get("old_string") or "").lower()
+    old = str(arguments.get("old_string") or "").lower()
     return match[0].strip() if match and match[0].strip().lower() not in old else None

@@ -1,20 +1,18 @@
-"""Verification: a summary is checked against the facts, and what it misses is put back (S2
-"Validate with Probes"). `probe` says what is asked and whether a text answers it, from what
-`evidence` finds in the texts; `expansion` adds what was missed; `quality` puts the same questions
-to a model."""
+"""Checks a summary against the facts, and puts back what it misses.
 
-from .expansion import KINDS, Tally, expanded, facts_of, tally
-from .probe import Kind, Probe, answered, probes, reading
+`probes` chooses what is asked and decides whether a text answers it, `repair` adds what was
+missed, `exam` puts the same questions to a model.
+"""
+
+from .probes import Probe, choose_probes, prepare_reading
+from .repair import ProbeTally, add_missed_facts, probed_facts_test, tally_probes
 
 __all__ = [
-    "KINDS",
-    "Kind",
     "Probe",
-    "Tally",
-    "answered",
-    "expanded",
-    "facts_of",
-    "probes",
-    "reading",
-    "tally",
+    "ProbeTally",
+    "add_missed_facts",
+    "choose_probes",
+    "prepare_reading",
+    "probed_facts_test",
+    "tally_probes",
 ]

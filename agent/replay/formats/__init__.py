@@ -1,7 +1,5 @@
-"""Recorded sessions, read: which agent wrote a file is told from what it holds, not from its name.
-
-`load` gives the `Recording` of a file, plain or gzip, of JSON lines or one JSON object, or raises
-UsageError. A file that can be read at all never fails for one bad line or item: those are counted.
+"""Readers of recorded sessions. The agent that wrote a file is recognized by the content, not by
+the name.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,14 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 from ...errors import UsageError
-from ...record.log import NAME
+from ...session.log import LOG_NAME
 from ..recording import Recording
 from . import claude, codex, copilot, ctxagent, gemini, opencode, pi, sweagent
-from .parts import Row
-from .source import Source
-from .transcript import Transcript
+from .builder import TranscriptBuilder
+from .fields import JsonObject
+from .reader import RecordingFile
 
-# A row is asked for in this order; no two of these recognise the same one.
+# No two of these recognize the same row.
 _READERS: dict[str, ModuleType] = {
     "claude-code": claude,
     "codex": codex,
@@ -30,40 +28,44 @@ _READERS: dict[str, ModuleType] = {
     "ctxagent": ctxagent,
 }
 FORMATS = tuple(_READERS)
-_MOST_NAMED = 8  # keys or kinds of a file that is none of these
-_MOST_SHOWN = 40  # characters of one of them
+_MAX_LISTED = 8  # keys or kinds of a file that is none of these
+_MAX_LISTED_CHARS = 40  # of one of them
 
 
-def load(path: Path) -> Recording:
-    """The session that a file holds. Raises UsageError, saying what was found instead, for a file
-    that cannot be read or is none of FORMATS."""
-    source = Source(path)
-    others = _Others()
+def load_recording(path: Path) -> Recording:
+    """Read the session in a file, plain or gzip, of JSON lines or one JSON object.
+
+    A bad line or item is counted and skipped. Raises UsageError, which says what was found instead,
+    for a file that cannot be read or is none of FORMATS.
+    """
+    source = RecordingFile(path)
+    unknown = _UnknownRows()
     for rows in (source.lines(), source.document()):
         for row in rows:
             if format := _format(row):
                 return _read(source, format, chain([row], rows))
-            others.add(row)
+            unknown.add(row)
     raise UsageError(
-        f"{path} is no recorded session that is known here: {others.told() or source.found}",
-        hint=f"Those of {', '.join(FORMATS[:-1])} and {FORMATS[-1]} can be read: the file that the "
-        "agent itself wrote, plain or gzip, no export to Markdown or HTML.",
+        f"{path} is no recorded session that is known here: {unknown.text() or source.found}",
+        hint=f"Give a file that one of these agents wrote itself, plain or gzip, and no export to "
+        f"Markdown or HTML: {', '.join(FORMATS)}.",
     )
 
 
-def _format(row: Row) -> str:
-    """The format whose reader takes a row, "" for none."""
-    return next((format for format, reader in _READERS.items() if reader.recognises(row)), "")
+def _format(row: JsonObject) -> str:
+    """Return the format whose reader recognizes a row, "" for none."""
+    return next((format for format, reader in _READERS.items() if reader.recognizes(row)), "")
 
 
-def _read(source: Source, format: str, rows: Iterable[Row]) -> Recording:
-    read: Callable[[Iterable[Row]], Transcript] = _READERS[format].read
+def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject]) -> Recording:
+    read: Callable[[Iterable[JsonObject]], TranscriptBuilder] = _READERS[format].read
     if format == "ctxagent":
         read = partial(ctxagent.read, folder=source.path.parent)
     transcript = read(rows)
-    ours = source.path.name == NAME  # the name of all of them; the folder's is the session's
-    name = source.path.absolute().parent.name if ours else source.path.name
-    recording = transcript.recording(name, format, source.skipped)
+    # All our logs have the same file name; their folder is named after the session.
+    is_ours = source.path.name == LOG_NAME
+    name = source.path.absolute().parent.name if is_ours else source.path.name
+    recording = transcript.build(name, format, source.skipped)
     if recording.steps:
         return recording
     raise UsageError(
@@ -72,20 +74,20 @@ def _read(source: Source, format: str, rows: Iterable[Row]) -> Recording:
     )
 
 
-class _Others:
-    """Rows that nobody recognises: their keys and kinds."""
+class _UnknownRows:
+    """The keys and kinds of rows that no reader recognizes."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, None] = {}
         self._keys: dict[str, None] = {}
 
-    def add(self, row: Row) -> None:
-        if isinstance(kind := row.get("type"), str) and len(self._kinds) < _MOST_NAMED:
-            self._kinds.setdefault(kind[:_MOST_SHOWN])
-        for key in list(row)[: _MOST_NAMED - len(self._keys)]:
-            self._keys.setdefault(key[:_MOST_SHOWN])
+    def add(self, row: JsonObject) -> None:
+        if isinstance(kind := row.get("type"), str) and len(self._kinds) < _MAX_LISTED:
+            self._kinds.setdefault(kind[:_MAX_LISTED_CHARS])
+        for key in list(row)[: _MAX_LISTED - len(self._keys)]:
+            self._keys.setdefault(key[:_MAX_LISTED_CHARS])
 
-    def told(self) -> str:
+    def text(self) -> str:
         kinds, keys = (", ".join(map(repr, names)) for names in (self._kinds, self._keys))
         if not keys:
             return ""

@@ -1,81 +1,83 @@
-"""Claude Code's transcripts: JSON lines, of which those of the types user and assistant count.
+"""The reader of Claude Code's transcripts: JSON lines, of which the types user and assistant count.
 
-A reply is spread over several lines of one message id, and lines stand in the order they were
-written, which the chain of parents does not always give. Side chains are subagents' and left out;
-a file that begins with one is that subagent's own. What the agent said in the person's place
-(`isMeta`, summaries of compactions) did reach the model and stays.
+A reply is spread over several lines of one message id. Lines are taken in the order of the file, as
+the chain of parents does not always give the order in which they were written. Side chains belong
+to subagents and are left out; a file that begins with one is that subagent's own. Words of the
+agent in the person's place (`isMeta`, summaries of compactions) did reach the model and are kept.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from .parts import Row, count, mapping, plain, seconds, words
-from .transcript import Draft, Result, Transcript
+from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
+from .fields import JsonObject, as_count, as_object, as_seconds, as_text, plain_text
 
 _SYNTHETIC = "<synthetic>"  # the model of replies that the agent wrote itself
-_USED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def recognises(row: Row) -> bool:
+def recognizes(row: JsonObject) -> bool:
     return row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)
 
 
-def read(rows: Iterable[Row]) -> Transcript:
-    transcript, seen = Transcript(), set[str]()
-    side: bool | None = None
+def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
+    transcript, seen = TranscriptBuilder(), set[str]()
+    is_side: bool | None = None
     for row in rows:
         boundary = row.get("type") == "system" and row.get("subtype") == "compact_boundary"
         if not boundary and row.get("type") not in ("user", "assistant"):
             continue
-        side = bool(row.get("isSidechain")) if side is None else side
-        uuid = words(row.get("uuid"))
-        if bool(row.get("isSidechain")) != side or (uuid and uuid in seen):
+        is_side = bool(row.get("isSidechain")) if is_side is None else is_side
+        uuid = as_text(row.get("uuid"))
+        if bool(row.get("isSidechain")) != is_side or (uuid and uuid in seen):
             continue
         seen.add(uuid)
         if boundary:
-            transcript.compact(seconds(row.get("timestamp")))
+            transcript.add_compaction(as_seconds(row.get("timestamp")))
         elif not isinstance(row.get("message"), dict):
             transcript.skipped += 1
         elif row["type"] == "user":
-            _said(transcript, row)
+            _add_user(transcript, row)
         elif row["message"].get("model") != _SYNTHETIC:
-            _replied(transcript, row)
+            _add_reply(transcript, row)
     return transcript
 
 
-def _said(transcript: Transcript, row: Row) -> None:
-    at, told = seconds(row.get("timestamp")), []
+def _add_user(transcript: TranscriptBuilder, row: JsonObject) -> None:
+    at, told = as_seconds(row.get("timestamp")), []
     for block in _blocks(transcript, row["message"].get("content")):
         if block.get("type") == "tool_result":
-            result = Result(plain(block.get("content")), bool(block.get("is_error")), at)
-            transcript.answer(block.get("tool_use_id"), result)
+            result = RecordedResult(
+                plain_text(block.get("content")), bool(block.get("is_error")), at
+            )
+            transcript.add_result(block.get("tool_use_id"), result)
         else:
-            told.append(plain(block))
-    transcript.say("\n".join(told), at)
+            told.append(plain_text(block))
+    transcript.add_words("\n".join(told), at)
 
 
-def _replied(transcript: Transcript, row: Row) -> None:
+def _add_reply(transcript: TranscriptBuilder, row: JsonObject) -> None:
     message = row["message"]
-    key = words(message.get("id")) or words(row.get("uuid")) or object()
-    draft = transcript.reply(key, seconds(row.get("timestamp")), message.get("model"))
+    key = as_text(message.get("id")) or as_text(row.get("uuid")) or object()
+    draft = transcript.draft_reply(key, as_seconds(row.get("timestamp")), message.get("model"))
     _count(draft, message)
     for block in _blocks(transcript, message.get("content")):
         if block.get("type") == "text":
-            draft.say(words(block.get("text")))
+            draft.add_text(as_text(block.get("text")))
         elif block.get("type") == "tool_use":
-            given = mapping(block.get("input"))
-            transcript.ask(draft, block.get("id"), block.get("name"), given)
+            given = as_object(block.get("input"))
+            transcript.add_call(draft, block.get("id"), block.get("name"), given)
 
 
-def _count(draft: Draft, message: dict[str, Any]) -> None:
-    """The newest line's usage is the truest; what was written by then is all only at the end."""
-    usage = mapping(message.get("usage"))
-    draft.prompt = sum(count(usage.get(name)) for name in _USED) or draft.prompt
+def _count(draft: RecordedReplyDraft, message: JsonObject) -> None:
+    """Take the tokens from the newest line; the output is complete only in the last one."""
+    usage = as_object(message.get("usage"))
+    draft.prompt = sum(as_count(usage.get(name)) for name in _PROMPT_COUNTS) or draft.prompt
     if message.get("stop_reason"):
-        draft.output = count(usage.get("output_tokens"))
+        draft.output = as_count(usage.get("output_tokens"))
 
 
-def _blocks(transcript: Transcript, content: Any) -> list[dict[str, Any]]:
+def _blocks(transcript: TranscriptBuilder, content: Any) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return transcript.objects(content)

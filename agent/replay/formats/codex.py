@@ -1,92 +1,94 @@
-"""Codex's rollouts: JSON lines with a payload. Those of the kind response_item are the messages,
-calls and results; event_msg repeats them for the eye, but has the true tokens.
+"""The reader of Codex's rollouts: JSON lines with a payload. Lines of the type response_item hold
+the messages, calls and results; event_msg repeats them for display, but has the true tokens.
 
-A reply has no id here: another one begins with what comes after a result, words of the person, the
-count of its tokens or a compaction.
+A reply has no id here: a new one begins after a result, words of the person, a count of tokens or a
+compaction.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from .parts import Row, arguments, count, mapping, plain, seconds, words
-from .transcript import Draft, Result, Transcript
+from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
+from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
-def recognises(row: Row) -> bool:
+def recognizes(row: JsonObject) -> bool:
     return row.get("type") in _KINDS and isinstance(row.get("payload"), dict)
 
 
-def read(rows: Iterable[Row]) -> Transcript:
-    reading = _Reading()
+def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
+    rollout = _Rollout()
     for row in rows:
         payload = row.get("payload")
         if row.get("type") not in _KINDS:
             continue
         if isinstance(payload, dict):
-            reading.add(str(row["type"]), payload, seconds(row.get("timestamp")))
+            rollout.add(str(row["type"]), payload, as_seconds(row.get("timestamp")))
         else:
-            reading.transcript.skipped += 1
-    return reading.transcript
+            rollout.transcript.skipped += 1
+    return rollout.transcript
 
 
-class _Reading:
+class _Rollout:
     def __init__(self) -> None:
-        self.transcript = Transcript()
-        self._number = 0  # of the reply that is being read
-        self._last: Draft | None = None
+        self.transcript = TranscriptBuilder()
+        self._reply_number = 0  # of the reply that is being read
+        self._last: RecordedReplyDraft | None = None
         self._model: Any = None
-        self._counted: dict[str, Any] = {}  # the newest count
+        self._last_count: JsonObject = {}
 
-    def add(self, kind: str, payload: dict[str, Any], at: float | None) -> None:
+    def add(self, kind: str, payload: JsonObject, at: float | None) -> None:
         if kind == "session_meta":
-            told = mapping(payload.get("base_instructions")).get("text")
-            self.transcript.instruct(words(told) or words(payload.get("instructions")))
+            base = as_object(payload.get("base_instructions")).get("text")
+            self.transcript.set_system(as_text(base) or as_text(payload.get("instructions")))
         elif kind == "turn_context":
             self._model = payload.get("model")
         elif kind == "compacted":
-            self.transcript.compact(at, words(payload.get("message")))
-            self._number, self._last = self._number + 1, None
+            self.transcript.add_compaction(at, as_text(payload.get("message")))
+            self._reply_number, self._last = self._reply_number + 1, None
         elif kind == "response_item":
             self._item(payload, at)
         elif payload.get("type") == "token_count":
-            self._count(mapping(payload.get("info")))
+            self._count(as_object(payload.get("info")))
 
-    def _item(self, payload: dict[str, Any], at: float | None) -> None:
+    def _item(self, payload: JsonObject, at: float | None) -> None:
         kind = payload.get("type")
         if kind == "message" and payload.get("role") == "assistant":
-            self._reply(at).say(plain(payload.get("content")))
+            self._reply(at).add_text(plain_text(payload.get("content")))
         elif kind == "message":
-            self.transcript.say(plain(payload.get("content")), at)
-            self._number += 1
+            self.transcript.add_words(plain_text(payload.get("content")), at)
+            self._reply_number += 1
         elif kind in _CALLS:
             given = payload.get("arguments") or payload.get("input") or payload.get("action")
             name = payload.get("name") or kind
-            self.transcript.ask(self._reply(at), payload.get("call_id"), name, arguments(given))
+            self.transcript.add_call(
+                self._reply(at), payload.get("call_id"), name, as_arguments(given)
+            )
         elif kind in _RESULTS:
-            self.transcript.answer(payload.get("call_id"), _result(payload.get("output"), at))
-            self._number += 1
+            self.transcript.add_result(payload.get("call_id"), _result(payload.get("output"), at))
+            self._reply_number += 1
 
-    def _reply(self, at: float | None) -> Draft:
-        self._last = self.transcript.reply(self._number, at, self._model)
+    def _reply(self, at: float | None) -> RecordedReplyDraft:
+        self._last = self.transcript.draft_reply(self._reply_number, at, self._model)
         return self._last
 
-    def _count(self, info: dict[str, Any]) -> None:
-        """The tokens of the newest reply. The same count comes again when a limit is looked up, and
-        one of nothing after a compaction."""
-        if info == self._counted:
+    def _count(self, info: JsonObject) -> None:
+        """Take the tokens of the newest reply. The same count comes again when a limit is looked
+        up, and a count of nothing after a compaction."""
+        if info == self._last_count:
             return
-        self._counted = info
-        usage = mapping(info.get("last_token_usage"))
-        if self._last is not None and (prompt := count(usage.get("input_tokens"))):
-            self._last.prompt, self._last.output = prompt, count(usage.get("output_tokens"))
-            self._number += 1
+        self._last_count = info
+        usage = as_object(info.get("last_token_usage"))
+        if self._last is not None and (prompt := as_count(usage.get("input_tokens"))):
+            self._last.prompt, self._last.output = prompt, as_count(usage.get("output_tokens"))
+            self._reply_number += 1
 
 
-def _result(output: Any, at: float | None) -> Result:
+def _result(output: Any, at: float | None) -> RecordedResult:
     if isinstance(output, dict) and "content" in output:  # as older versions wrote it
-        return Result(plain(output["content"]), output.get("success") is False, at)
-    return Result(plain(output), False, at)
+        return RecordedResult(plain_text(output["content"]), output.get("success") is False, at)
+    return RecordedResult(plain_text(output), False, at)

@@ -1,55 +1,56 @@
-"""Copilot CLI's events: JSON lines of a type and its data. Those of subagents carry the agent's id,
-or that of the call that started it, and are left out.
+"""The reader of Copilot CLI's events: JSON lines of a type and its data. Events of subagents carry
+the agent's id, or that of the call that started it, and are left out.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-from .parts import Row, arguments, count, mapping, plain, seconds, words
-from .transcript import Result, Transcript
+from .builder import RecordedResult, TranscriptBuilder
+from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _ORIGINS = ("session", "system", "user", "assistant", "tool", "hook", "permission")
 
 
-def recognises(row: Row) -> bool:
-    origin, dot, _ = words(row.get("type")).partition(".")
+def recognizes(row: JsonObject) -> bool:
+    origin, dot, _ = as_text(row.get("type")).partition(".")
     return bool(dot) and origin in _ORIGINS and isinstance(row.get("data"), dict)
 
 
-def read(rows: Iterable[Row]) -> Transcript:
-    transcript = Transcript()
+def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
+    transcript = TranscriptBuilder()
     for row in rows:
         data = row.get("data")
         if not isinstance(data, dict):
             transcript.skipped += 1
         elif not row.get("agentId") and not data.get("parentToolCallId"):
-            _add(transcript, words(row.get("type")), data, seconds(row.get("timestamp")))
+            _add(transcript, as_text(row.get("type")), data, as_seconds(row.get("timestamp")))
     return transcript
 
 
-def _add(transcript: Transcript, kind: str, data: dict[str, Any], at: float | None) -> None:
+def _add(transcript: TranscriptBuilder, kind: str, data: JsonObject, at: float | None) -> None:
     if kind == "system.message" and data.get("role") == "system":
-        transcript.instruct(plain(data.get("content")))
+        transcript.set_system(plain_text(data.get("content")))
     elif kind in ("system.message", "system.notification"):
-        transcript.say(plain(data.get("content")), at)
+        transcript.add_words(plain_text(data.get("content")), at)
     elif kind == "user.message":
-        transcript.say(plain(data.get("transformedContent") or data.get("content")), at)
+        transcript.add_words(plain_text(data.get("transformedContent") or data.get("content")), at)
     elif kind == "assistant.message":
-        _replied(transcript, data, at)
+        _add_reply(transcript, data, at)
     elif kind == "tool.execution_complete":
-        told = data.get("result") or data.get("error")
-        parts = mapping(told)
-        text = plain(parts.get("content", parts.get("message", "")) if parts else told)
-        result = Result(text, data.get("success") is False, at)
-        transcript.answer(data.get("toolCallId"), result)
+        outcome = data.get("result") or data.get("error")
+        parts = as_object(outcome)
+        text = plain_text(parts.get("content", parts.get("message", "")) if parts else outcome)
+        result = RecordedResult(text, data.get("success") is False, at)
+        transcript.add_result(data.get("toolCallId"), result)
     elif kind == "session.compaction_complete" and data.get("success") is not False:
-        transcript.compact(at, words(data.get("summaryContent")))
+        transcript.add_compaction(at, as_text(data.get("summaryContent")))
 
 
-def _replied(transcript: Transcript, data: dict[str, Any], at: float | None) -> None:
-    draft = transcript.reply(words(data.get("messageId")) or object(), at, data.get("model"))
-    draft.output = count(data.get("outputTokens"))
-    draft.say(plain(data.get("content")))
-    for asked in transcript.objects(data.get("toolRequests")):
-        given = arguments(asked.get("arguments"))
-        transcript.ask(draft, asked.get("toolCallId"), asked.get("name"), given)
+def _add_reply(transcript: TranscriptBuilder, data: JsonObject, at: float | None) -> None:
+    draft = transcript.draft_reply(
+        as_text(data.get("messageId")) or object(), at, data.get("model")
+    )
+    draft.output = as_count(data.get("outputTokens"))
+    draft.add_text(plain_text(data.get("content")))
+    for call in transcript.objects(data.get("toolRequests")):
+        given = as_arguments(call.get("arguments"))
+        transcript.add_call(draft, call.get("toolCallId"), call.get("name"), given)

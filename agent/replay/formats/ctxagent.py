@@ -1,17 +1,19 @@
-"""Our own logs. Masks are what a replay decides anew, so they are left out; a result is its whole
-text, also of one that went to a file. A summary is a compaction, and what was said again right
-after it is left out as the view leaves it out when a summary is taken back: without the summary it
-is no news. A subagent's log is a file of its own.
+"""The reader of our own logs.
+
+A result is its whole text, even if that went to a file. Masks are left out, as a replay decides
+anew what to mask. A summary is a compaction; the entries that were reinserted right after it are
+left out, as the view leaves them out when a summary is reverted: without the summary they repeat
+what stands in the context. A subagent's log is a file of its own.
 """
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...context.view import REFUSED, RENEWED
-from ...context.wire import scrub
-from ...record.entries import (
-    SAID,
+from ...context.request import without_surrogates
+from ...context.view import REFUSAL, REINSERTED_SOURCES
+from ...session.entries import (
+    SHELL_OUTPUT_HEADING,
     Assistant,
     Entry,
     Session,
@@ -21,20 +23,20 @@ from ...record.entries import (
     User,
     decode,
 )
-from ...record.sessions import file_text, plain
-from .parts import Row, mapping, seconds, words
-from .transcript import Result, Transcript
+from ...session.store import content_text, read_kept_text
+from .builder import RecordedResult, TranscriptBuilder
+from .fields import JsonObject, as_object, as_seconds, as_text
 
-_HELD = re.compile(r"offloaded/[^/\0]+")  # a log from elsewhere may name anything
+_OFFLOADED = re.compile(r"offloaded/[^/\0]+")  # a log from elsewhere may name anything
 
 
-def recognises(row: Row) -> bool:
+def recognizes(row: JsonObject) -> bool:
     return {"v", "seq", "kind"} <= row.keys()
 
 
-def read(rows: Iterable[Row], folder: Path) -> Transcript:
-    """`folder` is the session's, with the files that its log names."""
-    reading = _Reading(folder)
+def read(rows: Iterable[JsonObject], folder: Path) -> TranscriptBuilder:
+    """Read a log; `folder` is the session's, with the files that the log names."""
+    reading = _LogReading(folder)
     for row in rows:
         try:
             entry = decode(row)
@@ -43,60 +45,61 @@ def read(rows: Iterable[Row], folder: Path) -> Transcript:
         else:
             reading.add(entry)
     if reading.gone:
-        told = f"{reading.gone} results are in files that are gone; their previews stand for them"
-        reading.transcript.notes.append(told)
+        note = f"{reading.gone} results are in files that are gone; their previews stand for them"
+        reading.transcript.notes.append(note)
     return reading.transcript
 
 
-class _Reading:
+class _LogReading:
     def __init__(self, folder: Path) -> None:
-        self.transcript = Transcript()
-        self.gone = 0  # files that are named and not there
+        self.transcript = TranscriptBuilder()
+        self.gone = 0  # files that the log names and that are missing
         self._folder = folder
-        self._renewing = False
+        self._reinserting = False
 
     def add(self, entry: Entry) -> None:
-        at = seconds(entry.at)
-        renewal = isinstance(entry, User) and entry.source in RENEWED
-        self._renewing = isinstance(entry, Summary) or (self._renewing and renewal)
+        at = as_seconds(entry.at)
+        is_reinserted = isinstance(entry, User) and entry.source in REINSERTED_SOURCES
+        self._reinserting = isinstance(entry, Summary) or (self._reinserting and is_reinserted)
         if isinstance(entry, Summary):
-            self.transcript.compact(at)
-        elif isinstance(entry, User) and not self._renewing:
-            self.transcript.say(self._said(entry), at)
+            self.transcript.add_compaction(at)
+        elif isinstance(entry, User) and not self._reinserting:
+            self.transcript.add_words(self._user_text(entry), at)
         elif isinstance(entry, ToolResult):
-            whole = self._whole(entry)
-            text = plain(entry.content) if whole is None else whole
-            self.transcript.answer(entry.tool_use_id, Result(text, entry.is_error, at))
+            whole = self._offloaded_text(entry)
+            text = content_text(entry.content) if whole is None else whole
+            self.transcript.add_result(entry.tool_use_id, RecordedResult(text, entry.is_error, at))
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
-            self._replied(entry, at)
+            self._add_reply(entry, at)
         elif isinstance(entry, Session):
-            self.transcript.instruct(entry.system or "")
+            self.transcript.set_system(entry.system or "")
 
-    def _replied(self, entry: Assistant, at: float | None) -> None:
-        if entry.stop_reason == REFUSED:
+    def _add_reply(self, entry: Assistant, at: float | None) -> None:
+        if entry.stop_reason == REFUSAL:
             return  # no later request has it
-        draft = self.transcript.reply(entry.seq, at, entry.model)
+        draft = self.transcript.draft_reply(entry.seq, at, entry.model)
         usage = Usage.from_json(entry.usage)
         draft.prompt, draft.output = usage.prompt, usage.output
         for block in entry.content:
             if block.get("type") == "text":
-                draft.say(words(block.get("text")))
+                draft.add_text(as_text(block.get("text")))
             elif block.get("type") == "tool_use":
-                given = mapping(block.get("input"))
-                self.transcript.ask(draft, block.get("id"), block.get("name"), given)
+                given = as_object(block.get("input"))
+                self.transcript.add_call(draft, block.get("id"), block.get("name"), given)
 
-    def _said(self, entry: User) -> str:
-        whole = self._whole(entry)
+    def _user_text(self, entry: User) -> str:
+        whole = self._offloaded_text(entry)
         if whole is None or isinstance(entry.content, str):
-            return plain(entry.content)
-        return "\n".join(filter(None, (plain(entry.content[:-1]), f"{SAID}{whole}")))
+            return content_text(entry.content)
+        parts = content_text(entry.content[:-1]), f"{SHELL_OUTPUT_HEADING}{whole}"
+        return "\n".join(filter(None, parts))
 
-    def _whole(self, entry: User | ToolResult) -> str | None:
-        """The text in the file of an entry; None where it has none, or that is gone."""
+    def _offloaded_text(self, entry: User | ToolResult) -> str | None:
+        """Return the text in an entry's file; None if it has no file or the file is missing."""
         if entry.offloaded is None:
             return None
         path = self._folder / entry.offloaded
-        held = _HELD.fullmatch(entry.offloaded) and path.is_file()
-        text: str | None = scrub(file_text(path) if held else None)
+        is_held = _OFFLOADED.fullmatch(entry.offloaded) and path.is_file()
+        text: str | None = without_surrogates(read_kept_text(path) if is_held else None)
         self.gone += text is None
         return text

@@ -1,91 +1,100 @@
-"""OpenCode's exports: one JSON object of messages in parts. A call and its result are one part, and
-a reply is what stands between two beginnings of a step.
+"""The reader of OpenCode's exports: one JSON object of messages in parts. A call and its result are
+one part; each `step-start` part begins a new reply.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from .parts import Row, arguments, count, items, mapping, plain, seconds, words
-from .transcript import Draft, Result, Transcript
+from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
+from .fields import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_list,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 
-_DONE = ("output", "error")
+_OUTCOMES = ("output", "error")
 
 
-def recognises(row: Row) -> bool:
-    messages = items(row.get("messages"))
-    return isinstance(row.get("info"), dict) and any("parts" in mapping(m) for m in messages)
+def recognizes(row: JsonObject) -> bool:
+    messages = as_list(row.get("messages"))
+    return isinstance(row.get("info"), dict) and any("parts" in as_object(m) for m in messages)
 
 
-def read(rows: Iterable[Row]) -> Transcript:
-    transcript = Transcript()
+def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
+    transcript = TranscriptBuilder()
     for row in rows:
         for message in transcript.objects(row.get("messages")):
-            info = mapping(message.get("info"))
+            info = as_object(message.get("info"))
             parts = [p for p in transcript.objects(message.get("parts")) if not p.get("ignored")]
             if info.get("role") == "assistant" and info.get("summary") is True:
-                transcript.say(_told(parts), _end(info))
+                transcript.add_words(_text(parts), _end(info))
             elif info.get("role") == "assistant":
-                _replied(transcript, info, parts)
+                _add_reply(transcript, info, parts)
             elif info.get("role") == "user":
-                _said(transcript, info, parts)
+                _add_user(transcript, info, parts)
             else:
                 transcript.skipped += 1
     return transcript
 
 
-def _told(parts: list[dict[str, Any]]) -> str:
-    """The texts and pictures among the parts; what else a file holds stands in a text beside it."""
+def _text(parts: list[JsonObject]) -> str:
+    """Return the texts and images among the parts; the text of other files stands beside them."""
     return "\n".join(
-        plain(part)
+        plain_text(part)
         for part in parts
-        if part.get("type") == "text" or "image" in words(part.get("mime"))
+        if part.get("type") == "text" or "image" in as_text(part.get("mime"))
     )
 
 
-def _said(transcript: Transcript, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+def _add_user(transcript: TranscriptBuilder, info: JsonObject, parts: list[JsonObject]) -> None:
     at = _end(info)
     if any(part.get("type") == "compaction" for part in parts):
-        transcript.compact(at)
-    transcript.say(_told(parts), at)
+        transcript.add_compaction(at)
+    transcript.add_words(_text(parts), at)
 
 
-def _replied(transcript: Transcript, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-    draft = _begun(transcript, info)
+def _add_reply(transcript: TranscriptBuilder, info: JsonObject, parts: list[JsonObject]) -> None:
+    draft = _new_draft(transcript, info)
     _count(draft, info.get("tokens"))
     for number, part in enumerate(parts):
         kind = part.get("type")
         if kind == "step-start" and number:
-            draft = _begun(transcript, info)
+            draft = _new_draft(transcript, info)
         elif kind == "text":
-            draft.say(words(part.get("text")))
+            draft.add_text(as_text(part.get("text")))
         elif kind == "tool":
-            state = mapping(part.get("state"))
-            given = arguments(state.get("input"))
-            transcript.ask(draft, part.get("callID"), part.get("tool"), given, _result(state))
+            state = as_object(part.get("state"))
+            given = as_arguments(state.get("input"))
+            transcript.add_call(draft, part.get("callID"), part.get("tool"), given, _result(state))
         elif kind == "step-finish":
             _count(draft, part.get("tokens"))
 
 
-def _begun(transcript: Transcript, info: dict[str, Any]) -> Draft:
-    return transcript.reply(object(), _end(info), info.get("modelID"))
+def _new_draft(transcript: TranscriptBuilder, info: JsonObject) -> RecordedReplyDraft:
+    return transcript.draft_reply(object(), _end(info), info.get("modelID"))
 
 
-def _end(info: dict[str, Any]) -> float | None:
-    time = mapping(info.get("time"))
-    return seconds(time.get("completed")) or seconds(time.get("created"))
+def _end(info: JsonObject) -> float | None:
+    time = as_object(info.get("time"))
+    return as_seconds(time.get("completed")) or as_seconds(time.get("created"))
 
 
-def _count(draft: Draft, tokens: Any) -> None:
-    """Thinking is counted beside the output, and what the cache had beside the input."""
-    used, cache = mapping(tokens), mapping(mapping(tokens).get("cache"))
+def _count(draft: RecordedReplyDraft, tokens: Any) -> None:
+    """Take the tokens of a reply; thinking is counted apart from the output, cache from input."""
+    used, cache = as_object(tokens), as_object(as_object(tokens).get("cache"))
     parts = used.get("input"), cache.get("read"), cache.get("write")
-    draft.prompt = sum(map(count, parts)) or draft.prompt
-    draft.output = count(used.get("output")) + count(used.get("reasoning")) or draft.output
+    draft.prompt = sum(map(as_count, parts)) or draft.prompt
+    draft.output = as_count(used.get("output")) + as_count(used.get("reasoning")) or draft.output
 
 
-def _result(state: dict[str, Any]) -> Result | None:
-    told = next((state[name] for name in _DONE if state.get(name) is not None), None)
-    if told is None:
+def _result(state: JsonObject) -> RecordedResult | None:
+    outcome = next((state[name] for name in _OUTCOMES if state.get(name) is not None), None)
+    if outcome is None:
         return None
-    end = seconds(mapping(state.get("time")).get("end"))
-    return Result(plain(told), state.get("status") == "error", end)
+    end = as_seconds(as_object(state.get("time")).get("end"))
+    return RecordedResult(plain_text(outcome), state.get("status") == "error", end)

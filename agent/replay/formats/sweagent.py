@@ -1,64 +1,66 @@
-"""SWE-agent's trajectories: one JSON object whose history is the conversation. `trajectory` repeats
-the whole prompt at every step. A demonstration is part of the prompt, so it is words here, and an
-action without a tool call is a call of the shell, answered by the observation after it.
+"""The reader of SWE-agent's trajectories: one JSON object whose `history` is the conversation (its
+`trajectory` repeats the whole prompt at every step). A demonstration is part of the prompt and is
+added as words. An action without a tool call becomes a call of the shell, answered by the
+observation after it.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-from .parts import Row, arguments, items, mapping, parse, plain, words
-from .transcript import Result, Transcript
-
-
-def recognises(row: Row) -> bool:
-    history = items(row.get("history"))
-    return "trajectory" in row and any("role" in mapping(message) for message in history)
+from .builder import RecordedResult, TranscriptBuilder
+from .fields import JsonObject, as_arguments, as_list, as_object, as_text, parse_json, plain_text
 
 
-def read(rows: Iterable[Row]) -> Transcript:
-    transcript = Transcript()
+def recognizes(row: JsonObject) -> bool:
+    history = as_list(row.get("history"))
+    return "trajectory" in row and any("role" in as_object(message) for message in history)
+
+
+def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
+    transcript = TranscriptBuilder()
     for row in rows:
-        model, acted = _model(row), ""
+        model, action_id = _model(row), ""
         for number, message in enumerate(transcript.objects(row.get("history"))):
             role = message.get("role")
             if message.get("is_demo"):
-                transcript.say(f"{role}: {plain(message.get('content'))}")
+                transcript.add_words(f"{role}: {plain_text(message.get('content'))}")
             elif role == "system":
-                transcript.instruct(plain(message.get("content")))
+                transcript.set_system(plain_text(message.get("content")))
             elif role == "assistant":
-                acted = _replied(transcript, message, f"action-{number}", model)
-            elif role == "tool" or (acted and message.get("message_type") == "observation"):
-                id = next(iter(items(message.get("tool_call_ids"))), acted)
-                transcript.answer(id, Result(plain(message.get("content"))))
-                acted = ""
+                action_id = _add_reply(transcript, message, f"action-{number}", model)
+            elif role == "tool" or (action_id and message.get("message_type") == "observation"):
+                id = next(iter(as_list(message.get("tool_call_ids"))), action_id)
+                transcript.add_result(id, RecordedResult(plain_text(message.get("content"))))
+                action_id = ""
             elif role == "user":
-                transcript.say(plain(message.get("content")))
+                transcript.add_words(plain_text(message.get("content")))
             else:
                 transcript.skipped += 1
     return transcript
 
 
-def _replied(transcript: Transcript, message: dict[str, Any], id: str, model: str) -> str:
-    """Adds the reply; the id of its action, "" where that is a tool call or there is none."""
-    draft = transcript.reply(object(), None, model)
+def _add_reply(transcript: TranscriptBuilder, message: JsonObject, id: str, model: str) -> str:
+    """Add a reply; return the id of its action, or "" if that is a tool call or there is none."""
+    draft = transcript.draft_reply(object(), None, model)
     calls = transcript.objects(message.get("tool_calls"))
-    action = words(message.get("action")).strip()
-    draft.say(words(message.get("thought")) or ("" if action else plain(message.get("content"))))
+    action = as_text(message.get("action")).strip()
+    draft.add_text(
+        as_text(message.get("thought")) or ("" if action else plain_text(message.get("content")))
+    )
     for call in calls:
-        function = mapping(call.get("function"))
-        given = arguments(function.get("arguments"))
-        transcript.ask(draft, call.get("id"), function.get("name"), given)
+        function = as_object(call.get("function"))
+        given = as_arguments(function.get("arguments"))
+        transcript.add_call(draft, call.get("id"), function.get("name"), given)
     if calls or not action:
         return ""
-    transcript.ask(draft, id, "shell", {"command": action})
+    transcript.add_call(draft, id, "shell", {"command": action})
     return id
 
 
-def _model(row: Row) -> str:
-    """The model's name, which stands in the text of the configuration, if anywhere."""
+def _model(row: JsonObject) -> str:
+    """Return the model's name, which stands in the JSON of the configuration, if anywhere."""
     try:
-        config = parse(words(row.get("replay_config")))
+        config = parse_json(as_text(row.get("replay_config")))
     except ValueError:
         return ""
-    agent = mapping(mapping(config).get("agent"))
-    return words(mapping(agent.get("model")).get("name"))
+    agent = as_object(as_object(config).get("agent"))
+    return as_text(as_object(agent.get("model")).get("name"))

@@ -1,3 +1,3 @@
-"""What a comparison tells: as a table and curves for a terminal, as a document for programs, and as
-one page of HTML. Everything here is a pure function of `outcome.Comparison`.
+"""Reports of a comparison: a table and curves for a terminal, a document for programs, and one page
+of HTML. Each is a pure function of `results.Comparison`.
 """

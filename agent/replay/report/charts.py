@@ -3,14 +3,119 @@ and what fills the window, an area for each kind of content. Nothing is told by 
 have dashes, acts have shapes, areas stand in the order of their legend.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, starmap
 
-from ...record.export.chart import short
-from ...record.export.markup import Html, element
-from ..outcome import Fill, Run
-from .drawing import AXIS, HEIGHT, TOP, Frame, Point, area, kept, path
-from .measures import counted, dollars, tokens
+from ...export.chart import short
+from ...export.html import Html, element
+from ..results import Fill, ReplayRun
+from .measures import count_of, format_dollars, format_tokens
+
+HEIGHT, TOP, AXIS = 190, 8, 36  # pixels: the plane, the room above it, and that of the axis below
+_LINES = 4  # across, about
+_LABELS = 5  # on the axis of calls
+_EACH = 4  # values that are kept of a stretch: first, least, largest, last
+
+Point = tuple[int, int]  # call, value
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """`calls` is what the width stands for, `top` what the height does. `said` writes a value."""
+
+    calls: int
+    top: int
+    said: Callable[[int], str]
+
+    def across(self, number: float) -> str:
+        """Where a call stands."""
+        return f"{100 * min(max(number - 0.5, 0), self.calls) / self.calls:.4g}%"
+
+    def up(self, value: float) -> str:
+        return f"{TOP + HEIGHT * (1 - min(value, self.top) / self.top):.4g}"
+
+    def drawing(
+        self,
+        told: str,
+        paths: Iterable[Html],
+        *,
+        over: Iterable[Html] = (),
+        below: Iterable[Html] = (),
+        more: int = 0,
+    ) -> Html:
+        """The whole drawing. `told` says in words what it shows; `over` lies over the plane,
+        `below` in the `more` pixels under the axis."""
+        flipped = element("g", *paths, transform=f"matrix(1 0 0 -1 0 {self.top})")
+        plane = element(
+            "svg",
+            flipped,
+            class_="plane",
+            y=TOP,
+            width="100%",
+            height=HEIGHT,
+            viewBox=f"0.5 0 {self.calls} {self.top}",
+            preserveAspectRatio="none",
+        )
+        height = TOP + HEIGHT + AXIS + more
+        inside = (*self._grid(), plane, *over, *self._axis(), *below)
+        return element(
+            "svg", *inside, role="img", aria_label=told, height=height, width="100%", class_="whole"
+        )
+
+    def _grid(self) -> Iterator[Html]:
+        step = rounded(self.top / _LINES)
+        for n in range(math.floor(self.top / step) + 1):
+            y = self.up(n * step)
+            kind = "grid" if n else "grid ground"
+            yield element("line", class_=kind, x1="0", x2="100%", y1=y, y2=y)
+            yield element("text", self.said(n * step), class_="tokens", x="-6", y=y, dy="4")
+
+    def _axis(self) -> Iterator[Html]:
+        few = self.calls <= 2 * _LABELS
+        step = max(1, rounded(self.calls / _LABELS))
+        numbers = range(1, self.calls + 1) if few else (1, *range(step, self.calls + 1, step))
+        y = TOP + HEIGHT + 16
+        for number in numbers:
+            yield element("text", f"{number:,}", class_="call", x=self.across(number), y=y)
+        yield element("text", "calls of the model", x="0", y=y + 17)
+
+
+def rounded(least: float) -> int:
+    """The least of 1, 2, 5, 10, 20, 50 … that is not below."""
+    power: int = 10 ** max(0, math.floor(math.log10(max(least, 1))))
+    return next(n * power for n in (1, 2, 5, 10) if n * power >= least)
+
+
+def kept(values: Sequence[int], most: int) -> list[int]:
+    """Which of the values to draw so that the line looks the same: about `most` places, every peak
+    among them."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    size = math.ceil(len(values) * _EACH / most)
+    places: set[int] = set()
+    for start in range(0, len(values), size):
+        stretch = range(start, min(start + size, len(values)))
+        places |= {stretch[0], stretch[-1]}
+        places |= {min(stretch, key=values.__getitem__), max(stretch, key=values.__getitem__)}
+    return sorted(places)
+
+
+def path(points: Sequence[Point]) -> str:
+    """A line through the points, as the data of a path."""
+    if len(points) == 1:  # a line of no length is a dot
+        points = [*points, *points]
+    return "M" + "L".join(f"{x} {y}" for x, y in points)
+
+
+def area(points: Sequence[Point]) -> str:
+    """What lies below the points."""
+    if len(points) == 1:  # as wide as a call
+        x, y = points[0]
+        return f"M{x - 0.5} 0V{y}H{x + 0.5}V0Z"
+    return f"M{points[0][0]} 0L{path(points)[1:]}V0Z"
+
 
 LAYERS = {
     "demote": "demoted",
@@ -59,15 +164,15 @@ def swatch(place: int) -> Html:
     return element("svg", line, class_="swatch", width="26", height="12", aria_hidden="true")
 
 
-def context(runs: Sequence[Run], places: Places) -> Html:
+def context(runs: Sequence[ReplayRun], places: Places) -> Html:
     """The context at each call, with the window, and below it what was done to keep it small."""
-    values = [f"{tokens(peak)} at most" for peak in _peaks(runs)]
+    values = [f"{format_tokens(peak)} at most" for peak in _peaks(runs)]
     shapes = element("ul", *starmap(_shape, happened(runs)), class_="keys marks")
     legend = [_legend(runs, places, values), *([shapes] if happened(runs) else [])]
     return _figure("Context", "tokens", context_drawing(runs, places), *legend)
 
 
-def context_drawing(runs: Sequence[Run], places: Places) -> Html:
+def context_drawing(runs: Sequence[ReplayRun], places: Places) -> Html:
     """The drawing of it, without its legend."""
     most, window, peaks = _calls(runs), max(run.window for run in runs), _peaks(runs)
     top = max(peaks)
@@ -77,9 +182,11 @@ def context_drawing(runs: Sequence[Run], places: Places) -> Html:
     drawn = [_line(_prompts(run), places[run.label]) for run in runs]
     lanes = [run for run in runs if run.acts or run.needs]
     below = [mark for n, run in enumerate(lanes) for mark in _lane(run, n, frame, places)]
-    told = ", ".join(f"{run.label} {tokens(p)} at most" for run, p in zip(runs, peaks, strict=True))
+    told = ", ".join(
+        f"{run.label} {format_tokens(p)} at most" for run, p in zip(runs, peaks, strict=True)
+    )
     return frame.drawing(
-        f"Context over {counted(most, 'call')}: {told}",
+        f"Context over {count_of(most, 'call')}: {told}",
         drawn,
         over=_window(window, frame),
         below=below,
@@ -87,41 +194,41 @@ def context_drawing(runs: Sequence[Run], places: Places) -> Html:
     )
 
 
-def happened(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def happened(runs: Sequence[ReplayRun]) -> list[tuple[str, str]]:
     """The kinds of marks that the drawing has, each with its name."""
     had = {act.layer for run in runs for act in run.acts} | {"need" for r in runs if r.needs}
     return [(kind, said) for kind, said in LAYERS.items() if kind in had]
 
 
-def cost(runs: Sequence[Run], places: Places) -> Html:
+def cost(runs: Sequence[ReplayRun], places: Places) -> Html:
     """What the session has cost up to each call."""
-    values = [f"${dollars(run.sums.dollars)}" for run in runs]
+    values = [f"${format_dollars(run.sums.dollars)}" for run in runs]
     return _figure("Cost", "money", cost_drawing(runs, places), _legend(runs, places, values))
 
 
-def cost_drawing(runs: Sequence[Run], places: Places) -> Html:
+def cost_drawing(runs: Sequence[ReplayRun], places: Places) -> Html:
     """The drawing of it, without its legend."""
     most = _calls(runs)
     sums = [_spent(run) for run in runs]
     frame = Frame(most, max(*(points[-1][1] for points in sums if points), 1), _money)
     drawn = [_line(points, places[r.label]) for r, points in zip(runs, sums, strict=True)]
-    told = ", ".join(f"{run.label} ${dollars(run.sums.dollars)}" for run in runs)
-    return frame.drawing(f"Cost over {counted(most, 'call')}: {told}", drawn)
+    told = ", ".join(f"{run.label} ${format_dollars(run.sums.dollars)}" for run in runs)
+    return frame.drawing(f"Cost over {count_of(most, 'call')}: {told}", drawn)
 
 
-def fillings(runs: Sequence[Run], places: Places) -> list[Html]:
+def fillings(runs: Sequence[ReplayRun], places: Places) -> list[Html]:
     """What fills the window under each setting, all to the same scale."""
     drawings = filling_drawings(runs)
     return [_filling(run, each, places) for run, each in zip(runs, drawings, strict=True)]
 
 
-def filling_drawings(runs: Sequence[Run]) -> list[Html]:
+def filling_drawings(runs: Sequence[ReplayRun]) -> list[Html]:
     """The drawings of that."""
     frame = Frame(_calls(runs), max(1, *(max(_sizes(run)) for run in runs)), short)
     return [_areas(run, frame) for run in runs]
 
 
-def _areas(run: Run, frame: Frame) -> Html:
+def _areas(run: ReplayRun, frame: Frame) -> Html:
     """One setting."""
     own = _sizes(run)
     shown = [run.fills[place] for place in kept(own, _SLICES)]
@@ -133,13 +240,13 @@ def _areas(run: Run, frame: Frame) -> Html:
             points = [(fill.number, high) for fill, high in zip(shown, heights, strict=True)]
             drawn.append(element("path", d=area(points), class_=f"area {group}", data_group=group))
         before = heights
-    told = f"What fills the window under {run.label}: {tokens(max(own))} at most"
+    told = f"What fills the window under {run.label}: {format_tokens(max(own))} at most"
     return frame.drawing(told, reversed(drawn))
 
 
-def _filling(run: Run, drawing: Html, places: Places) -> Html:
+def _filling(run: ReplayRun, drawing: Html, places: Places) -> Html:
     head = element("h4", swatch(places[run.label]), run.label, element("output", class_="at"))
-    rest = f"{tokens(max(_sizes(run)))} at most"
+    rest = f"{format_tokens(max(_sizes(run)))} at most"
     caption = element("figcaption", element("span", rest, class_="value", data_rest=rest))
     return element(
         "figure",
@@ -152,13 +259,13 @@ def _filling(run: Run, drawing: Html, places: Places) -> Html:
     )
 
 
-def groups(runs: Iterable[Run]) -> Html:
+def groups(runs: Iterable[ReplayRun]) -> Html:
     """The legend of the areas, from the bottom up."""
     keys = [element("li", element("i", class_=f"box {each}"), each) for each in filled(runs)]
     return element("ul", *keys, class_="keys")
 
 
-def filled(runs: Iterable[Run]) -> list[str]:
+def filled(runs: Iterable[ReplayRun]) -> list[str]:
     """The groups that the areas have, from the bottom up."""
     had = {group for run in runs for fill in run.fills for group, n in _grouped(fill).items() if n}
     return [group for group in GROUPS if group in had]
@@ -172,25 +279,25 @@ def _grouped(fill: Fill) -> dict[str, int]:
     return sums
 
 
-def _calls(runs: Sequence[Run]) -> int:
+def _calls(runs: Sequence[ReplayRun]) -> int:
     return max((call.number for run in runs for call in run.priced), default=1)
 
 
-def _peaks(runs: Sequence[Run]) -> list[int]:
+def _peaks(runs: Sequence[ReplayRun]) -> list[int]:
     """The largest prompt of each."""
     return [max((call.prompt for call in run.priced), default=0) for run in runs]
 
 
-def _sizes(run: Run) -> list[int]:
+def _sizes(run: ReplayRun) -> list[int]:
     """The tokens of each of its fills."""
     return [sum(size for _, size in fill.parts) for fill in run.fills]
 
 
-def _prompts(run: Run) -> list[Point]:
+def _prompts(run: ReplayRun) -> list[Point]:
     return [(call.number, call.prompt) for call in run.priced]
 
 
-def _spent(run: Run) -> list[Point]:
+def _spent(run: ReplayRun) -> list[Point]:
     """The dollars spent up to each call, in units; what was used when gone counts where it was."""
     extra: dict[int, float] = {}
     for need in run.needs:
@@ -204,7 +311,7 @@ def _spent(run: Run) -> list[Point]:
 def _money(units: float) -> str:
     """A place on the axis, which has little room."""
     amount = units / _MONEY
-    return f"${amount:,.0f}" if amount == round(amount) else f"${dollars(amount)}"
+    return f"${amount:,.0f}" if amount == round(amount) else f"${format_dollars(amount)}"
 
 
 def _line(points: Sequence[Point], place: int) -> Html:
@@ -222,13 +329,14 @@ def _window(window: int, frame: Frame) -> Iterator[Html]:
         yield element("text", said, class_="limit", x="100%", y=y, dy="13")
 
 
-def _lane(run: Run, number: int, frame: Frame, places: Places) -> Iterator[Html]:
+def _lane(run: ReplayRun, number: int, frame: Frame, places: Places) -> Iterator[Html]:
     """What was done under one setting, as marks in a row; those too close to tell are one."""
     y = TOP + HEIGHT + AXIS + _LANE * number + _LANE // 2
     place = places[run.label]
     marks: dict[tuple[int, str], list[tuple[int, str]]] = {}
     happened: list[tuple[int, str, str]] = [
-        (act.number, act.layer, f"{tokens(act.before)} to {tokens(act.after)}") for act in run.acts
+        (act.number, act.layer, f"{format_tokens(act.before)} to {format_tokens(act.after)}")
+        for act in run.acts
     ]
     happened += [(need.number, "need", need.how) for need in run.needs]
     for at, kind, said in sorted(happened, key=lambda each: (each[0], each[1])):
@@ -243,7 +351,7 @@ def _lane(run: Run, number: int, frame: Frame, places: Places) -> Iterator[Html]
     yield element("g", *row, data_label=str(place), class_="lane")
 
 
-def _legend(runs: Sequence[Run], places: Places, values: Sequence[str]) -> Html:
+def _legend(runs: Sequence[ReplayRun], places: Places, values: Sequence[str]) -> Html:
     """The lines, each with its value, in whose place the script puts that of a call."""
     keys = [
         element(

@@ -1,43 +1,58 @@
-"""What is told of a run or of several, and how each figure is written: the same measures stand in
-the terminal's table and in the page. Figures never look better than they are: a share is 100% only
-when nothing is missing.
+"""The measures of a run or of several, and how each figure is written, in the terminal's table and
+on the page. Figures never look better than they are: a share is 100% only when nothing is missing.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..outcome import Comparison, Run, Share, Sums, added
+from ..results import Comparison, ReplayRun, Sums, add_up
 
-NOTHING = "-"  # where a figure has no meaning
+
+def anonymized(comparison: Comparison) -> Comparison:
+    """Return the comparison without what the sessions were about: recordings are numbered instead
+    of named, and results that were needed are named by their entry alone."""
+    rows = (
+        tuple(_anonymized(run, f"session {number}") for run in row)
+        for number, row in enumerate(comparison.runs, 1)
+    )
+    return replace(comparison, runs=tuple(rows))
+
+
+def _anonymized(run: ReplayRun, name: str) -> ReplayRun:
+    needs = tuple(replace(need, what=f"result #{need.ref}") for need in run.needs)
+    stopped = "it could not go on" if run.stopped else ""  # a reason may name files
+    return replace(run, name=name, needs=needs, stopped=stopped)
+
+
+NO_FIGURE = "-"  # where a figure has no meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The sums of one setting, over one recording or several. `asked` and `used` split what was
-    missed; `ratio` is its dollars relative to the first setting."""
+    """The figures of one setting, over one recording or several."""
 
     label: str
     sums: Sums
-    asked: int
-    used: int
-    ratio: float | None
+    asked: int  # missed results that were asked for again
+    used: int  # missed results whose text was used
+    ratio: float | None  # of its dollars to those of the first setting
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`head` is for a narrow column, `name` for where there is room, `meaning` says it in full."""
+    """One kind of figure."""
 
-    head: str
-    name: str
+    head: str  # for a narrow column
+    name: str  # for where there is room
     meaning: str
     value: Callable[[Figures], str]
 
 
-def figures(labels: Sequence[str], runs: Sequence[Run]) -> list[Figures]:
-    """Those of each setting that any of the runs is under, in the order of the labels."""
+def figures_by_setting(labels: Sequence[str], runs: Sequence[ReplayRun]) -> list[Figures]:
+    """Return the figures of each setting that any of the runs is under, in the order of labels."""
     found = {label: [run for run in runs if run.label == label] for label in labels}
-    sums = {label: added(run.sums for run in under) for label, under in found.items()}
+    sums = {label: add_up(run.sums for run in under) for label, under in found.items()}
     first = sums[labels[0]].dollars if labels else 0.0
     return [
         Figures(
@@ -52,13 +67,13 @@ def figures(labels: Sequence[str], runs: Sequence[Run]) -> list[Figures]:
     ]
 
 
-def summed(comparison: Comparison) -> list[Figures]:
-    """Those over all recordings."""
-    return figures(comparison.labels, [run for row in comparison.runs for run in row])
+def total_figures(comparison: Comparison) -> list[Figures]:
+    """Return the figures of each setting over all recordings."""
+    return figures_by_setting(comparison.labels, [run for row in comparison.runs for run in row])
 
 
-def tokens(count: float) -> str:
-    """At most five characters: 812, 9.8k, 71k, 14.9M."""
+def format_tokens(count: float) -> str:
+    """Write a number of tokens in at most five characters: 812, 9.8k, 71k, 14.9M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= 0.9995 * size:
             value = count / size
@@ -66,14 +81,14 @@ def tokens(count: float) -> str:
     return f"{count:.0f}"
 
 
-def dollars(amount: float) -> str:
+def format_dollars(amount: float) -> str:
     return f"{amount:.4f}" if 0 < amount < 0.1 else f"{amount:,.2f}"
 
 
-def percent(value: float | None) -> str:
-    """A share, rounded down: what is not whole does not read as whole."""
+def format_percent(value: float | None) -> str:
+    """Write a share rounded down, so that only a whole reads as 100%."""
     if value is None:
-        return NOTHING
+        return NO_FIGURE
     if 0 < value < 0.01:
         return "<1%"
     if 0.99 < value < 1:
@@ -81,50 +96,46 @@ def percent(value: float | None) -> str:
     return f"{math.floor(value * 100 + 1e-9)}%"
 
 
-def relative(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.2f}"
+def format_ratio(ratio: float | None) -> str:
+    return NO_FIGURE if ratio is None else f"{ratio:.2f}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _of(share: Share) -> str:
-    return percent(share.value)
-
-
-COST = (
+COST_MEASURES = (
     Measure(
         "calls", "Calls of the model", "Those that write a summary are among them.",
         lambda f: f"{f.sums.calls:,}{'!' if f.sums.stopped else ''}",
     ),
     Measure(
         "peak", "Largest context", "Tokens of the largest prompt.",
-        lambda f: tokens(f.sums.peak),
+        lambda f: format_tokens(f.sums.peak),
     ),
     Measure(
         "mean", "Mean context", "Tokens of a prompt, over all calls.",
-        lambda f: tokens(f.sums.mean),
+        lambda f: format_tokens(f.sums.mean),
     ),
     Measure(
         "sent", "Tokens sent", "All prompts together.",
-        lambda f: tokens(f.sums.sent),
+        lambda f: format_tokens(f.sums.sent),
     ),
     Measure(
         "cached", "Read from the cache", "The share of the tokens sent that the cache had.",
-        lambda f: percent(f.sums.cached),
+        lambda f: format_percent(f.sums.cached),
     ),
     Measure(
         "dollars", "Cost in dollars",
         "At the model's prices, cache included, with what was missed and had to be read again.",
-        lambda f: dollars(f.sums.dollars),
+        lambda f: format_dollars(f.sums.dollars),
     ),
     Measure(
         "x", "Relative cost", "Dollars relative to the first setting.",
-        lambda f: relative(f.ratio),
+        lambda f: format_ratio(f.ratio),
     ),
 )  # fmt: skip
-KEPT = (
+KEPT_MEASURES = (
     Measure(
         "edits", "Edits of history", "Times that older results or inputs were replaced by stubs.",
         lambda f: f"{f.sums.edits:,}",
@@ -147,64 +158,69 @@ KEPT = (
     ),
     Measure(
         "cost", "Cost of those", "Dollars for asking again, among the cost above.",
-        lambda f: dollars(f.sums.missed_usd),
+        lambda f: format_dollars(f.sums.missed_usd),
     ),
     Measure(
         "paths", "Paths kept", "The share of the session's paths that the last context still has.",
-        lambda f: _of(f.sums.paths),
+        lambda f: format_percent(f.sums.paths.value),
     ),
     Measure(
         "errs", "Error lines kept",
         "The share of the session's error lines that the last context still has.",
-        lambda f: _of(f.sums.errors),
+        lambda f: format_percent(f.sums.errors.value),
     ),
     Measure(
         "exact", "Recovered exactly",
         "The share of all results whose text comes back by its ref, byte for byte.",
-        lambda f: _of(f.sums.recovered),
+        lambda f: format_percent(f.sums.recovered.value),
     ),
 )  # fmt: skip
 
 
 def headline(comparison: Comparison) -> str:
-    """The sentence that matters: what the cheapest setting costs of the first."""
-    sums = summed(comparison)
+    """Return the sentence that matters: what the cheapest setting costs, relative to the first."""
+    sums = total_figures(comparison)
     if not sums:
         return "No recording was played."
     first, best = sums[0], _cheapest(sums)
-    over, cost = counted(len(comparison.runs), "session"), f"${dollars(best.sums.dollars)}"
+    over, cost = count_of(len(comparison.runs), "session"), f"${format_dollars(best.sums.dollars)}"
     if best is first:
         return f"{best.label} costs {cost} over {over}."
-    said = f"{best.label} costs {relative(best.ratio)} of {first.label} over {over}"
-    said = f"{said}: {cost} instead of ${dollars(first.sums.dollars)}."
-    ended = not first.sums.stopped and not best.sums.stopped
-    return said if ended else f"{said} This is not of the same work."
+    sentence = (
+        f"{best.label} costs {format_ratio(best.ratio)} of {first.label} over {over}: {cost} "
+        f"instead of ${format_dollars(first.sums.dollars)}."
+    )
+    stopped = first.sums.stopped or best.sums.stopped
+    return f"{sentence} This is not of the same work." if stopped else sentence
 
 
-def price(comparison: Comparison) -> str:
-    """What that setting takes for it, and which sessions the sums lack; "" of nothing."""
-    sums = summed(comparison)
+def price_sentence(comparison: Comparison) -> str:
+    """Return what the cheapest setting gives up for its cost, and which sessions were not played to
+    the end; "" of nothing."""
+    sums = total_figures(comparison)
     if not sums:
         return ""
     best = _cheapest(sums).sums
     lost = best.recovered.whole - best.recovered.part
-    again = f"{counted(best.missed, 'result')} needed when gone"
-    said = f"Largest context {tokens(best.peak)}; {again}; {counted(lost, 'result')} lost."
-    told = [
-        f"{counted(each.sums.stopped, 'session')} of {each.label}"
+    again = f"{count_of(best.missed, 'result')} needed when gone"
+    sentence = (
+        f"Largest context {format_tokens(best.peak)}; {again}; {count_of(lost, 'result')} lost."
+    )
+    stopped = [
+        f"{count_of(each.sums.stopped, 'session')} of {each.label}"
         for each in sums
         if each.sums.stopped
     ]
-    return said + (f" Not played to the end: {', '.join(told)}." if told else "")
+    return sentence + (f" Not played to the end: {', '.join(stopped)}." if stopped else "")
 
 
-def whose(comparison: Comparison) -> str:
-    """Whose prices and window count; "" of nothing."""
+def model_sentence(comparison: Comparison) -> str:
+    """Return the model whose prices and window count; "" of nothing."""
     played = next((run for row in comparison.runs for run in row), None)
-    return f"As {played.model}, with a window of {tokens(played.window)}." if played else ""
+    return f"As {played.model}, with a window of {format_tokens(played.window)}." if played else ""
 
 
 def _cheapest(sums: Sequence[Figures]) -> Figures:
-    """Of those that are compared with the first; the first itself where there is none."""
+    """Return the cheapest setting after the first; the first itself where there is no other."""
     others = [each for each in sums[1:] if each.ratio is not None]
     return min(others, key=lambda each: each.sums.dollars, default=sums[0])

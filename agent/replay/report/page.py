@@ -6,26 +6,25 @@ of it is there to be read, with them recordings and settings can be chosen and v
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ...record.export.markup import Html, element, joined
-from ...record.export.sealed import part, sealed
-from ..outcome import Comparison, Run
-from . import grids
+from ...export.html import Html, element, joined, part, sealed
+from ..results import Comparison, ReplayRun
+from . import page_tables
 from .charts import Places, context, cost, fillings, groups, swatch, symbols
-from .measures import Figures, counted, headline, price, summed, tokens
+from .measures import Figures, count_of, format_tokens, headline, price_sentence, total_figures
 
 
 def page(comparison: Comparison) -> str:
     """The whole document."""
     places = {label: place for place, label in enumerate(comparison.labels)}
     title = headline(comparison)
-    total = summed(comparison)
+    total = total_figures(comparison)
     opening = [
         element("h1", title),
-        element("p", price(comparison), class_="price"),
+        element("p", price_sentence(comparison), class_="price"),
         element("p", _scope(comparison), class_="quiet"),
     ]
     if total:
-        opening += [grids.bars(total, places), _tables(comparison, total, places)]
+        opening += [page_tables.bars(total, places), _tables(comparison, total, places)]
     sections = [_section(n, row, places) for n, row in enumerate(comparison.runs, 1) if row]
     body = [
         symbols(),
@@ -44,11 +43,11 @@ def _scope(comparison: Comparison) -> str:
     models = sorted({run.model for run in runs})
     windows = sorted({run.window for run in runs})
     told = [
-        counted(len(comparison.runs), "recording"),
-        counted(len(comparison.labels), "setting"),
+        count_of(len(comparison.runs), "recording"),
+        count_of(len(comparison.labels), "setting"),
         ", ".join(formats),
         ", ".join(models),
-        "window " + ", ".join(map(tokens, windows)) if windows else "",
+        "window " + ", ".join(map(format_tokens, windows)) if windows else "",
         "tokens are estimates",
     ]
     return " · ".join(filter(None, told))
@@ -56,19 +55,23 @@ def _scope(comparison: Comparison) -> str:
 
 def _tables(comparison: Comparison, total: Sequence[Figures], places: Places) -> Html:
     """The sums, and what they are made of."""
-    tables = [element("div", element("h2", "In sum"), grids.sums(total, places), grids.meanings())]
+    tables = [
+        element(
+            "div", element("h2", "In sum"), page_tables.sums(total, places), page_tables.meanings()
+        )
+    ]
     if len(comparison.runs) > 1:
         head = element("h2", "Each recording")
-        tables.append(element("div", head, grids.recordings(comparison, places)))
+        tables.append(element("div", head, page_tables.recordings(comparison, places)))
     return element("div", *tables, class_="pair")
 
 
-def _section(number: int, runs: Sequence[Run], places: Places) -> Html:
+def _section(number: int, runs: Sequence[ReplayRun], places: Places) -> Html:
     """One recording."""
     first = runs[0]
     stopped = [
-        element("p", f"{run.label} stopped after {counted(len(run.priced), 'call')}: ",
-                grids.cut(run.stopped), class_="warning", data_label=str(places[run.label]))
+        element("p", f"{run.label} stopped after {count_of(len(run.priced), 'call')}: ",
+                page_tables.cut(run.stopped), class_="warning", data_label=str(places[run.label]))
         for run in runs if run.stopped
     ]  # fmt: skip
     played = [run for run in runs if run.priced]
@@ -80,27 +83,27 @@ def _section(number: int, runs: Sequence[Run], places: Places) -> Html:
         *stopped,
         *_lines(played, places),
         *_fills(filled, places),
-        grids.acts(runs, places),
-        grids.needs(runs, places),
+        page_tables.acts(runs, places),
+        page_tables.needs(runs, places),
         id=f"r{number}",
     )
 
 
-def _lines(runs: Sequence[Run], places: Places) -> Iterator[Html]:
+def _lines(runs: Sequence[ReplayRun], places: Places) -> Iterator[Html]:
     if not runs:
         yield element("p", "No call of the model.", class_="quiet")
     else:
         yield element("div", context(runs, places), cost(runs, places), class_="pair")
 
 
-def _fills(runs: Sequence[Run], places: Places) -> Iterator[Html]:
+def _fills(runs: Sequence[ReplayRun], places: Places) -> Iterator[Html]:
     if runs:
         yield element("h3", "What fills the window")
         yield groups(runs)
         yield element("div", *fillings(runs, places), class_="areas")
 
 
-def _facts(run: Run) -> Iterator[str]:
+def _facts(run: ReplayRun) -> Iterator[str]:
     yield f"{run.format} · {run.model} · window {run.window:,}"
     if run.peak_then is not None:
         yield f" · largest context as recorded {run.peak_then:,}"

@@ -1,31 +1,10 @@
 """Slash commands: what a person can do in the REPL besides talking to the agent."""
 
-from . import session, others, settings, context, cost, log, work, manual  # isort: skip  (in the order of /help)
-from . import agents, pins, preserve, recovery, rewind  # isort: skip
-from .offers import fitting
-from .registry import COMMANDS, Command, Desk, Offer, parse
-from .settings import MODES
+# Each module registers its commands. /help lists them in the order of these imports.
+from . import session, sessions, settings, context, cost, log  # noqa: F401, I001
+from . import intent, agents, pins, preserve, rewind  # noqa: F401
+from .command_context import CommandContext
+from .completions import completions_for
+from .registry import COMMANDS, Command, parse
 
-__all__ = [
-    "COMMANDS",
-    "MODES",
-    "Command",
-    "Desk",
-    "Offer",
-    "agents",
-    "context",
-    "cost",
-    "fitting",
-    "log",
-    "manual",
-    "offers",
-    "others",
-    "parse",
-    "pins",
-    "preserve",
-    "recovery",
-    "rewind",
-    "session",
-    "settings",
-    "work",
-]
+__all__ = ["COMMANDS", "Command", "CommandContext", "completions_for", "parse"]

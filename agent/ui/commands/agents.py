@@ -1,67 +1,66 @@
-"""The command about subagents: which types there are, which have worked here, and ending one."""
+"""/agents: the types of subagents, those that have worked in this session, and stopping one."""
 
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from . import offers
-from .registry import Desk, command
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
-    from ...record.entries import Agent
+    from ...session.entries import SubagentRun
 
 HEAD = ("subagent", "status", "calls", "tokens", "cost", "type: description")
 
 
 @command(
-    "the subagents; stop ends one that works",
+    "list the subagents, or stop one that works",
     argument="[stop ID]",
     anytime=True,
-    complete=offers.working,
+    complete=completions.running_subagents,
 )
-async def _agents(desk: Desk, argument: str) -> None:
-    from ..look import render
+async def _agents(repl: CommandContext, argument: str) -> None:
+    from ..render import render
 
     verb, _, id = argument.partition(" ")
     if verb == "stop":
-        _stop(desk, id.strip())
+        _stop(repl, id.strip())
         return
     if argument:
         raise UsageError(f"/agents does not take {argument!r}", hint="/agents or /agents stop ID")
-    if types := desk.loop.types:
+    if types := repl.agent.subagent_types:
         rows = [(each.name, each.source, each.description) for each in types]
-        desk.put(render.listing(rows, head=("type", "from", "")), "")
-    agents = desk.loop.ledger.agents.values()
-    if agents:
-        desk.put(render.listing([_row(desk, agent) for agent in agents], head=HEAD, wrap=False))
+        repl.put(render.listing(rows, head=("type", "from", "")), "")
+    if runs := repl.agent.ledger.agents.values():
+        repl.put(render.listing([_row(repl, run) for run in runs], head=HEAD, wrap=False))
     else:
-        desk.put(render.dim("no subagent has worked in this session"))
+        repl.say("no subagent has worked in this session")
 
 
-def _row(desk: Desk, agent: "Agent") -> tuple[str, ...]:
-    """One that works with its context as it is now, any other with what it has used in all."""
-    from ..look import render
+def _row(repl: CommandContext, run: "SubagentRun") -> tuple[str, ...]:
+    """Return the row of a subagent: at work with its context as it is now, else with its totals."""
+    from ..render import render
 
-    who = f"{agent.type}: {agent.description}"
-    if agent.id in desk.loop.context.agents:
-        now = desk.subagents.progress(agent.id)
+    who = f"{run.type}: {run.description}"
+    if run.id in repl.agent.context.agents:
+        now = repl.transcript().subagents.progress(run.id)
         size = f"{now.tokens:,} {now.level}" if now else ""
-        return agent.id, "running", f"{now.calls:,}" if now else "", size, "", who
-    used = desk.loop.totals.by_agent[agent.id]
-    status = "not finished" if agent.status == "running" else agent.status
+        return run.id, "running", f"{now.calls:,}" if now else "", size, "", who
+    used = repl.agent.totals.by_agent[run.id]
+    status = "not finished" if run.status == "running" else run.status
     price = render.price(used.cost_usd)
-    return agent.id, status, f"{used.calls:,}", f"{used.usage.total:,}", price, who
+    return run.id, status, f"{used.calls:,}", f"{used.usage.total:,}", price, who
 
 
-def _stop(desk: Desk, id: str) -> None:
-    """End the one that works under this id, or one that begins so; the others go on."""
-    from ..look import render
+def _stop(repl: CommandContext, id: str) -> None:
+    """Stop the subagent whose id is or begins with `id`. Raises UsageError unless it is one."""
 
-    working = desk.loop.context.agents
-    found = [id] if id in working else [each for each in working if each.startswith(id)]
-    if not working:
+    stop_calls = repl.agent.context.agents  # by the ids of the subagents at work
+    found = [id] if id in stop_calls else [each for each in stop_calls if each.startswith(id)]
+    if not stop_calls:
         raise UsageError("no subagent is at work")
     if len(found) != 1:
-        wrong = f"several subagents at work begin with {id!r}" if found else f"none is {id!r}"
-        raise UsageError(wrong, hint=f"At work: {', '.join(working)}")
-    working[found[0]]()
-    desk.put(render.dim(f"{found[0]} is stopped; the conversation gets what it has"))
+        problem = "several subagents at work begin with" if found else "no subagent at work is"
+        raise UsageError(f"{problem} {id!r}", hint=f"At work: {', '.join(stop_calls)}")
+    stop_calls[found[0]]()
+    repl.say(f"{found[0]} is stopped; the conversation gets what it has")

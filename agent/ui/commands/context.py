@@ -6,26 +6,27 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
-from . import offers
-from .registry import Desk, command
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
     from collections.abc import Reversible
 
     from rich.console import RenderableType
 
-    from ...compaction.acts import Act
-    from ...compaction.filling import Filling, Large, Part
+    from ...compaction.breakdown import Breakdown, LargeItem
+    from ...compaction.history import Act
     from ...context.window import Window
-    from ...loop import Loop
-    from ...record.entries import Entry
+    from ...loop.agent import Agent
+    from ...session.entries import Entry
 
-LISTED = 10  # items in a list
-SAID = 60  # characters of what an item says
+MAX_LIST_ITEMS = 10
+MAX_ITEM_CHARS = 60
 WRITING = "writing a summary"
 EXAMINING = "asking the model what it knows from the summary"
-CHOICES = "[y]es, apply it · [e]dit · [n]o"
-NAMES = {
+DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
+PART_NAMES = {
     "system": "system prompt",
     "words": "your words",
     "commands": "your commands",
@@ -34,9 +35,9 @@ NAMES = {
     "stubs": "masked results",
     "other": "other results",
 }
-BY_HAND = {"shell": "your command: ", "note": "your note: "}
-WHOSE = {"": "agent: ", "person": "you: ", "notice": "notice: ", **BY_HAND}
-STYLES = {  # roles of the theme
+TYPED = {"shell": "your command: ", "note": "your note: "}
+SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", **TYPED}
+STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(
         ("instructions", "environment", "preserved", "summary", "pinned", "notices"),
@@ -50,236 +51,229 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 
 
 @command(
-    "put a summary in the place of what is old",
+    "replace older messages by a summary",
     argument="[--dry-run|--show|…] [TEXT]",
-    complete=offers.among(("--dry-run", "--show", "--probe-model")),
+    complete=completions.fixed(("--dry-run", "--show", "--probe-model")),
 )
-async def _compact(desk: Desk, argument: str) -> None:
+async def _compact(repl: CommandContext, argument: str) -> None:
     flags = _FLAG.findall(argument)
     instructions = _FLAG.sub("", argument).strip()
     if instructions.startswith("--") or len(set(flags)) > 1:
         raise UsageError(
             f"/compact does not take {argument!r}",
-            hint="One of --dry-run, --show and --probe-model, or none.",
+            hint="Give one of --dry-run, --show and --probe-model, or none.",
         )
+    engine = repl.agent.engine
     if "--dry-run" in flags:
-        from .. import report
-        from ..look import render
+        from .. import compaction_report
 
-        planned, instead = desk.loop.engine.preview(), desk.loop.engine.instead()
-        desk.put(render.verbatim(report.preview(planned, instead=instead, limit=LISTED)))
+        freed = engine.tokens_freed_instead_of_summary()
+        planned = engine.preview()
+        repl.show(compaction_report.preview(planned, freed_by_clearing=freed, limit=MAX_LIST_ITEMS))
         return
-    desk.loop.log.check()
+    repl.agent.log.check_writable()
     if "--show" in flags:
-        await _compact_seen(desk, instructions)
-    else:
-        desk.doing(WRITING)
-        await desk.loop.window()
-        summary = await desk.loop.engine.compact(instructions)
-        if flags:
-            from ..look import render
-
-            desk.doing(EXAMINING)
-            desk.put(render.verbatim((await desk.loop.engine.examine(summary)).table()))
+        await _compact_reviewed(repl, instructions)
+        return
+    repl.doing(WRITING)
+    await repl.agent.window()
+    summary = await engine.compact(instructions)
+    if flags:
+        repl.doing(EXAMINING)
+        repl.show((await engine.examine(summary)).table())
 
 
-async def _compact_seen(desk: Desk, instructions: str) -> None:
-    """Write a summary, show it, and apply it as the person leaves it, or not at all."""
+async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
+    """Write a summary, show it, let the person edit it, and apply it if they agree."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
-    from ..look import render
+    from ..render import render
 
-    desk.doing(WRITING)
-    await desk.loop.window()
-    document, text = await desk.loop.engine.draft(instructions)
-    desk.doing("")
-    desk.put(render.verbatim(text))
-    while (answer := _word(await desk.choose(CHOICES, "yen"))) not in ("n", "no"):
+    repl.doing(WRITING)
+    await repl.agent.window()
+    document, text = await repl.agent.engine.draft_summary(instructions)
+    repl.doing("")
+    repl.show(text)
+    while True:
+        answer = _first_word(await repl.questions.choose(DRAFT_CHOICES, "yen"))
+        if answer in ("n", "no"):
+            repl.say("not applied; nothing has changed")
+            return
         if answer in ("y", "yes"):
-            await desk.loop.engine.compact(document=document)
+            await repl.agent.engine.compact(document=document)
             return
         if answer in ("e", "edit"):
             try:
-                document = parse(await _edited(desk, text_of(document)))
+                edited = await repl.screen.edit(text_of(document))
+                if not edited.strip():
+                    raise UsageError("the text is empty; the summary stays as it was")
+                document = parse(edited)
             except CtxagentError as error:
-                desk.put(render.failure(error.message, error.hint))
+                repl.put(render.failure(error.message, error.hint))
                 continue
-            desk.put(render.verbatim(text_of(document)))
-    desk.put(render.dim("not applied; nothing has changed"))
+            repl.show(text_of(document))
 
 
-async def _edited(desk: Desk, text: str) -> str:
-    edited = await desk.edit(text)
-    if not edited.strip():
-        raise UsageError("the text is empty; the summary stays as it was")
-    return edited
-
-
-def _word(answer: str) -> str:
+def _first_word(answer: str) -> str:
     first, _, _ = answer.strip().lower().partition(" ")
     return first.rstrip(",.:;!")
 
 
-@command("take the last compaction back")
-async def _uncompact(desk: Desk, argument: str) -> None:
-    """In place, or in a copy that ends where the compaction was, when later turns follow."""
-    from ...compaction.acts import describe, last_acts, later_turn
-    from ..look import render
+@command("take back the last compaction")
+async def _uncompact(repl: CommandContext, argument: str) -> None:
+    """Take back the last compaction; if turns followed it, in a copy that ends where it was."""
+    from ...compaction.history import describe, last_acts, person_spoke_since
 
-    entries, left = desk.loop.log.entries(), desk.session
+    entries, left = repl.agent.log.entries(), repl.session
     last = await asyncio.to_thread(last_acts, entries)
     if not last:
         raise CompactionFailed("there is no compaction to take back")
-    if await asyncio.to_thread(later_turn, entries, last[-1].seq):
-        await desk.reopen(resume=desk.copy(last[-1].seq))
-        entries = desk.loop.log.entries()
+    if await asyncio.to_thread(person_spoke_since, entries, last[-1].seq):
+        await repl.reopen(resume=repl.copy_session(last[-1].seq))
+        entries = repl.agent.log.entries()
         note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
-        desk.put(render.notice("info", note))
-    last = desk.loop.engine.uncompact(entries)
-    tokens = desk.loop.measured().tokens
-    said = f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again"
-    desk.put(render.dim(said))
+        repl.notify("info", note)
+    last = repl.agent.engine.uncompact(entries)
+    tokens = repl.agent.current_window().tokens
+    repl.say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
 
 
 @command(
-    "how full the context is, and of what",
+    "how full the context is, and what fills it",
     argument="[status]",
     anytime=True,
-    complete=offers.among(("status",)),
+    complete=completions.fixed(("status",)),
 )
-async def _context(desk: Desk, argument: str) -> None:
-    from ...compaction import filling
-    from ...compaction.acts import acts, marks
-    from .. import report
-    from ..look import markdown, render
+async def _context(repl: CommandContext, argument: str) -> None:
+    from ...compaction import breakdown
+    from ...compaction.history import acts, marks
+    from .. import compaction_report
+    from ..render import render
 
-    loop = desk.loop
+    agent = repl.agent
     if argument not in ("", "status"):
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
-    # What the turn that may be running changes is copied before the first await.
-    window, reply, view = loop.measured(), loop.reply_room(), filling.still(loop.view)
-    entries = loop.log.entries()
+    # A turn may be running: what it changes is copied before the first await.
+    window, reply = agent.current_window(), agent.reply_room()
+    view = breakdown.copy_of_view(agent.view)
+    entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
     if argument == "status":
-        counts, now = loop.totals.compaction, datetime.now(UTC)
+        counts, now = agent.totals.all.compaction, datetime.now(UTC)
         others = await asyncio.to_thread(marks, entries)
-        text = report.status(window, done, others, counts, now)
-        desk.put(render.inset(markdown.report(text)))
+        repl.show_report(compaction_report.status(window, done, others, counts, now))
         return
-    filled = await asyncio.to_thread(filling.fill, view, window, reply)
-    cached = await asyncio.to_thread(_cache, loop, entries)
-    facts = [*cached, *_outlook(loop, window)]
-    desk.put(*_picture(filled), *_largest(filled), *_saved(done), "", *map(render.dim, facts))
+    filled = await asyncio.to_thread(breakdown.break_down, view, window, reply)
+    cached = await asyncio.to_thread(_cache_lines, agent, entries)
+    facts = [*cached, *_next_compaction(agent, window)]
+    parts = [*_usage_bar(filled), *_largest_items(filled), *_savings_table(done)]
+    repl.put(*parts, "", *map(render.dim, facts))
 
 
-def _picture(filled: "Filling") -> "list[RenderableType]":
-    """How much of the window is used, as a line, a bar and a table."""
-    from ..look import bar, render
+def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
+    """Return how full the window is, as a line, a bar and its legend."""
+    from ..render import bar, render
 
     window, free = filled.window, filled.free
-    told = (
+    line = (
         f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
         f"{free:,} free"
     )
-    parts = [
-        bar.Segment(_name(part), part.tokens, STYLES[part.kind], part.count, part.saved)
-        for part in filled.parts
-    ]
-    parts += [
-        bar.Segment("free", free, "dim", fill="."),
-        bar.Segment("kept for the reply", filled.reply, "dim", fill="/"),
-    ]
-    return [render.dim(told), bar.Bar(parts), "", bar.Legend(parts)]
+    parts = []
+    for part in filled.parts:
+        name = f"results: {part.of}" if part.of else PART_NAMES.get(part.kind, part.kind)
+        parts.append(bar.Segment(name, part.tokens, STYLES[part.kind], part.count, part.saved))
+    parts.append(bar.Segment("free", free, "dim", fill="."))
+    parts.append(bar.Segment("kept for the reply", filled.reply, "dim", fill="/"))
+    return [render.dim(line), bar.Bar(parts), "", bar.Legend(parts)]
 
 
-def _name(part: "Part") -> str:
-    return f"results: {part.of}" if part.of else NAMES.get(part.kind, part.kind)
-
-
-def _largest(filled: "Filling") -> "list[RenderableType]":
-    from ..look import render
+def _largest_items(filled: "Breakdown") -> "list[RenderableType]":
+    from ..render import render
 
     if not filled.largest:
         return []
-    rows = [(f"#{each.item.seq}", f"{each.tokens:,}", _what(each)) for each in filled.largest]
+    rows = [(f"#{each.item.seq}", f"{each.tokens:,}", _describe(each)) for each in filled.largest]
     return ["", render.table(rows, head=("largest", "tokens", ""), wrap=False)]
 
 
-def _what(large: "Large") -> str:
-    """What a large item is, in a few words: of calls and results, the tool and its main argument,
-    of anything else how it begins."""
+def _describe(large: "LargeItem") -> str:
+    """Describe a large item: calls and results by tool and main argument, others by their text."""
     item = large.item
     notes = [" · masked"] * large.masked + [" · in a file"] * large.offloaded
     if large.calls:
         what = "result" if item.role == "user" else "calls" if len(large.calls) > 1 else "call"
-        named = ", ".join(f"{call.name} {call.argument[:SAID]}".rstrip() for call in large.calls)
-        return f"{what}: {named}{''.join(notes)}"
+        calls = [f"{call.name} {call.argument[:MAX_ITEM_CHARS]}".rstrip() for call in large.calls]
+        return f"{what}: {', '.join(calls)}{''.join(notes)}"
     texts = [str(b.get("text", "")) for b in item.blocks if b.get("type") == "text"]
-    if item.source in BY_HAND:  # the first line of such a text only says what it is
+    if item.source in TYPED:  # whose first line is a label
         texts = [text.partition("\n")[2] for text in texts]
-    said = " ".join(" ".join(text[:SAID] for text in texts).split())
-    return f"{WHOSE.get(item.source, '')}{said}{''.join(notes)}"
+    said = " ".join(" ".join(text[:MAX_ITEM_CHARS] for text in texts).split())
+    return f"{SPEAKERS.get(item.source, '')}{said}{''.join(notes)}"
 
 
-def _saved(done: "list[Act]") -> "list[RenderableType]":
-    from ...compaction.acts import savings
-    from ..look import render
+def _savings_table(done: "list[Act]") -> "list[RenderableType]":
+    from ...compaction.history import savings
+    from ..render import render
 
     rows = [(layer, f"{tokens:,}", f"in {count:,}") for layer, count, tokens in savings(done)]
     return ["", render.table(rows, head=("layer", "saved", "acts"))] if rows else []
 
 
-def _cache(loop: "Loop", entries: "Reversible[Entry]") -> list[str]:
-    """How much of the prompts came from the cache, and why one did not."""
-    from ...record.entries import Assistant, Usage
-    from .. import report
+def _cache_lines(agent: "Agent", entries: "Reversible[Entry]") -> list[str]:
+    """Return lines on how much of the prompts came from the cache, and why one did not."""
+    from ...session.entries import Assistant, Usage
+    from .. import compaction_report
 
-    usage, told = loop.totals.usage, []
+    usage, lines = agent.totals.all.usage, []
     if usage.prompt:
         turns = (e for e in reversed(entries) if isinstance(e, Assistant) and e.purpose == "turn")
         last = next((u for e in turns if (u := Usage.from_json(e.usage)).prompt), usage)
-        told.append(
+        lines.append(
             f"cache: {usage.cache_read / usage.prompt:.0%} of all prompts came from the cache, "
             f"{last.cache_read / last.prompt:.0%} of the last one"
         )
-    if miss := report.last_miss(entries):
-        told.append(f"last cache miss: {miss}")
-    return told
+    if miss := compaction_report.last_cache_miss_reason(entries):
+        lines.append(f"last cache miss: {miss}")
+    return lines
 
 
-def _outlook(loop: "Loop", window: "Window") -> list[str]:
-    """What the next compaction would do, and when it comes by itself."""
-    from .. import report
+def _next_compaction(agent: "Agent", window: "Window") -> list[str]:
+    """Return lines on what the next compaction would do, and when it comes by itself."""
+    from .. import compaction_report
 
     try:
-        would = report.outlook(loop.engine.preview())
+        would = compaction_report.preview_line(agent.engine.preview())
     except CompactionFailed as error:
         would = error.message
-    freed = loop.engine.instead()
+    freed = agent.engine.tokens_freed_instead_of_summary()
     if freed is None:
-        return [f"next compaction: {would}", _threshold(loop, window)]
-    told = report.clearing(window.tokens, freed)
-    when = _threshold(loop, window, cleared=True)
-    return [f"next compaction: {told}", when, f"/compact: {would}"]
+        return [f"next compaction: {would}", _threshold(agent, window)]
+    clearing = compaction_report.clearing_line(window.tokens, freed)
+    when = _threshold(agent, window, cleared=True)
+    return [f"next compaction: {clearing}", when, f"/compact: {would}"]
 
 
-def _threshold(loop: "Loop", window: "Window", *, cleared: bool = False) -> str:
-    """At which sizes what happens by itself; where what is old is then `cleared`, no summary is
-    begun."""
-    from ...compaction.policy import tokens_at
+def _threshold(agent: "Agent", window: "Window", *, cleared: bool = False) -> str:
+    """Return at which size the next compaction comes, or a reminder of it.
 
-    policy = loop.policy
-    at, start = tokens_at(policy.summarize_at, window), tokens_at(policy.prepare_at, window)
+    With `cleared`, old results are cleared then and no summary is begun.
+    """
+    from ...compaction.policy import threshold_tokens
+
+    policy = agent.policy
+    at = threshold_tokens(policy.summarize_at, window)
+    start = threshold_tokens(policy.prepare_at, window)
     if policy.mode == "off" or at is None:
         return "it does not come by itself: /compact"
     far = f"{at - window.tokens:,.0f} from here" if at > window.tokens else "which is reached"
-    told = f"at {at:,.0f} tokens ({at / window.size:.0%}), {far}"
+    text = f"at {at:,.0f} tokens ({at / window.size:.0%}), {far}"
     if policy.mode == "remind":
-        return f"you are reminded of it {told}"
+        return f"you are reminded of it {text}"
     if cleared:
-        told += ", or before that when it pays"
-    if loop.engine.preparing:
-        told += "; its summary is being written"
+        text += ", or before that when it pays"
+    if agent.engine.is_preparing:
+        text += "; its summary is being written"
     elif not cleared and start is not None and policy.summarizer == "model":
-        told += f"; its summary is written from {start:,.0f} ({start / window.size:.0%}) on"
-    return f"it comes {told}"
+        text += f"; its summary is written from {start:,.0f} ({start / window.size:.0%}) on"
+    return f"it comes {text}"

@@ -1,58 +1,88 @@
-"""The command about the log: its newest entries, one of them in full, and what compaction did."""
+"""/log and /recover: entries of the log, what compaction did, and what left the context."""
 
 import asyncio
 import json
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...errors import UsageError
-from . import offers
-from .registry import Desk, command
+from ...errors import CtxagentError, UsageError
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
-    from ...record.log import Log
+    from ...session.log import Log
 
-LOGGED = 20  # entries that are shown
+MAX_ENTRIES_SHOWN = 20
+
+
+@command(
+    "find what left the context, or show how the session stands",
+    argument="TOPIC|1|2|3",
+    anytime=True,
+)
+async def _recover(repl: CommandContext, argument: str) -> None:
+    if not argument:
+        raise UsageError("/recover needs a topic", hint="/recover TOPIC, or a level: 1, 2 or 3.")
+    if argument in ("1", "2", "3"):
+        from ...compaction.recovery import recover_session
+
+        entries = repl.agent.log.entries()
+        state = await asyncio.to_thread(recover_session, entries, int(argument), disk=True)
+        if state.failure:
+            repl.say(state.failure)
+        repl.show(state.text)
+        return
+    findings = await asyncio.to_thread(repl.agent.context.search, argument, "project")
+    if not findings.passages:
+        raise CtxagentError(f"nothing found: {argument}", hint=f"Searched: {findings.searched}.")
+    for passage in findings.passages:
+        head = f"{passage.ref} · {passage.what} · {passage.at}"
+        repl.say(head)
+        repl.show(passage.excerpt)
+    repl.say(f"searched: {findings.searched} · /log REF shows one of this session whole")
 
 
 @command(
     "the newest entries of the log, or one in full",
     argument="[REF|compaction|stats]",
     anytime=True,
-    complete=offers.among(("compaction", "stats"), also=offers.refs),
+    complete=completions.fixed(("compaction", "stats"), also=completions.refs),
 )
-async def _log(desk: Desk, argument: str) -> None:
-    from ...compaction import acts, metrics
-    from .. import report
-    from ..look import markdown, render
+async def _log(repl: CommandContext, argument: str) -> None:
+    from ...compaction import history, metrics
+    from .. import compaction_report
 
-    log = desk.loop.log
+    log = repl.agent.log
     if argument and argument not in ("compaction", "stats"):
-        desk.put(render.verbatim(await asyncio.to_thread(_whole, log, argument)))
+        repl.show(await asyncio.to_thread(_entry_text, log, argument))
         return
     entries = log.entries()
     if argument == "compaction":
-        done = await asyncio.to_thread(acts.acts, entries)
-        others = await asyncio.to_thread(acts.marks, entries)
-        text = report.events(done, others, limit=report.RECENT)
-        desk.put(render.inset(markdown.report(text)))
+        done = await asyncio.to_thread(history.acts, entries)
+        others = await asyncio.to_thread(history.marks, entries)
+        text = compaction_report.event_log(done, others, limit=compaction_report.MAX_SHOWN_ACTS)
+        repl.show_report(text)
     elif argument == "stats":
-        text = report.metrics(await asyncio.to_thread(metrics.measure, entries))
-        desk.put(render.inset(markdown.report(text)))
+        text = compaction_report.metrics(await asyncio.to_thread(metrics.session_metrics, entries))
+        repl.show_report(text)
     else:
-        newest = await asyncio.to_thread(lambda: [*islice(reversed(entries), LOGGED)])
-        rows = [(f"#{e.seq}", e.kind, report.line(e)) for e in newest[::-1]]
-        desk.put(render.table(rows, wrap=False), render.dim(str(log.path)))
+        newest = await asyncio.to_thread(lambda: [*islice(reversed(entries), MAX_ENTRIES_SHOWN)])
+        rows = [(f"#{e.seq}", e.kind, compaction_report.entry_line(e)) for e in newest[::-1]]
+        repl.show_table(rows, wrap=False)
+        repl.say(str(log.path))
 
 
-def _whole(log: "Log", ref: str) -> str:
-    """An entry in full: a summary as the model reads it, anything else as its line says. Raises
-    UsageError when there is no such entry."""
-    from ...record.entries import Summary, encode
-    from ...record.log import find
+def _entry_text(log: "Log", ref: str) -> str:
+    """Return an entry in full: a summary as the model reads it, another entry as its JSON.
+
+    Raises UsageError when there is no such entry.
+    """
+    from ...session.entries import Summary, encode
+    from ...session.log import find_entry
 
     number = ref.removeprefix("#")
-    found = find(log.path, int(number)) if number.isdecimal() else None
+    found = find_entry(log.path, int(number)) if number.isdecimal() else None
     if found is None:
         raise UsageError(
             f"there is no entry {ref}",

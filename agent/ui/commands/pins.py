@@ -1,86 +1,97 @@
-"""Commands about pins: what stands verbatim in every summary."""
+"""Additions of the person to the conversation: shell commands, and pins for every summary."""
 
 import re
 from typing import TYPE_CHECKING
 
+from ....tools.system.shorten import one_line
 from ...errors import UsageError
-from . import offers
-from .registry import Desk, command
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
-    from ...loop import Loop
+    from ...loop.agent import Agent
 
-MOST = 0.10  # of the window: what pins may fill
-SHOWN = 80  # characters of a pinned text in a list
+MAX_PINS_SHARE = 0.10  # of the window
+MAX_SHOWN_CHARS = 80  # of a pinned text in a list
 _REF = re.compile(r"#?(-?\d+)")
+_CD = re.compile(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
+
+
+@command("run a shell command yourself: !COMMAND", argument="COMMAND")
+async def _shell(repl: CommandContext, argument: str) -> None:
+    from ...loop import user_commands
+
+    if not argument:
+        raise UsageError(
+            "no command was given",
+            hint="!COMMAND runs it here without a question; the agent sees the command and its "
+            "output with your next words.",
+        )
+    await user_commands.run_shell_command(repl.agent, argument)
+    if _CD.fullmatch(argument):
+        repl.say("a cd lasts for one command: the next one runs in the project again")
 
 
 @command(
     "keep an entry, or #WORDS, verbatim in every summary",
     argument="[REF|WORDS]",
-    complete=offers.refs,
+    complete=completions.refs,
 )
-async def _pin(desk: Desk, argument: str) -> None:
-    from ...manual import note
-    from ...record.entries import Pin
-    from ...record.sessions import whole_text
-    from ..look import render
+async def _pin(repl: CommandContext, argument: str) -> None:
+    from ...loop.user_commands import pin_note
+    from ...session.entries import Pin
+    from ...session.store import full_text
 
     if not argument:
-        _list(desk)
+        _list(repl)
         return
-    loop = desk.loop
+    agent = repl.agent
     if found := _REF.fullmatch(argument):
         ref = int(found[1])
-        text = whole_text(loop.log.path, ref)
+        text = full_text(agent.log.path, ref)
         if not (text and text.strip()):
             raise UsageError(f"there is no entry #{ref} with text", hint="/log lists the newest.")
-        _check_room(loop, text)
-        loop.record(Pin(ref=ref, text=text))
+        _check_room(agent, text)
+        agent.record(Pin(ref=ref, text=text))
     else:
         text = argument
-        _check_room(loop, text)
-        ref = await note(loop, text)
-    desk.put(render.dim(f"pinned as #{ref}: {_start(text)} · /unpin {ref} takes it back"))
+        _check_room(agent, text)
+        ref = await pin_note(agent, text)
+    shown = one_line(text, MAX_SHOWN_CHARS)
+    repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} takes it back")
 
 
-@command("no longer keep it", argument="REF", complete=offers.pinned)
-async def _unpin(desk: Desk, argument: str) -> None:
-    from ...manual import unpin
-    from ..look import render
+@command("stop keeping a pinned entry", argument="REF", complete=completions.pinned)
+async def _unpin(repl: CommandContext, argument: str) -> None:
+    from ...loop.user_commands import unpin
 
     if not argument:
         raise UsageError("say which: /unpin REF", hint="/pin lists what is pinned.")
     found = _REF.fullmatch(argument)
-    if found is None or int(found[1]) not in desk.loop.ledger.pins:
+    if found is None or int(found[1]) not in repl.agent.ledger.pins:
         raise UsageError(f"{argument} is not pinned", hint="/pin lists what is.")
-    unpin(desk.loop, int(found[1]))
-    desk.put(render.dim(f"#{found[1]} is no longer pinned"))
+    unpin(repl.agent, int(found[1]))
+    repl.say(f"#{found[1]} is no longer pinned")
 
 
-def _check_room(loop: "Loop", text: str) -> None:
-    """Raises UsageError when one more pin would leave a summary no room to make things smaller."""
-    from ...compaction.summarize import pinned
+def _check_room(agent: "Agent", text: str) -> None:
+    """Raise UsageError when one more pin would leave a summary no room to save anything."""
+    from ...compaction.summary.request import pinned_section
     from ...context import tokens
 
-    most = int(MOST * loop.measured().size)
-    if tokens.estimate(pinned({**loop.ledger.pins, 0: text})) > most:
+    room = int(MAX_PINS_SHARE * agent.current_window().size)
+    if tokens.estimate(pinned_section({**agent.ledger.pins, 0: text})) > room:
         raise UsageError(
-            f"pins may hold {most:,} tokens together, a tenth of the window",
+            f"pins may hold {room:,} tokens together, a tenth of the window",
             hint="/unpin one first; /pin lists them.",
         )
 
 
-def _list(desk: Desk) -> None:
-    from ..look import render
-
-    rows = [(f"#{ref}", _start(text)) for ref, text in desk.loop.ledger.pins.items()]
+def _list(repl: CommandContext) -> None:
+    pins = repl.agent.ledger.pins.items()
+    rows = [(f"#{ref}", one_line(text, MAX_SHOWN_CHARS)) for ref, text in pins]
     if rows:
-        desk.put(render.table(rows, wrap=False))
+        repl.show_table(rows, wrap=False)
     else:
-        desk.put(render.dim("nothing is pinned: /pin REF, or #WORDS"))
-
-
-def _start(text: str) -> str:
-    line = " ".join(text[: 4 * SHOWN].split())
-    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+        repl.say("nothing is pinned: /pin REF, or #WORDS")

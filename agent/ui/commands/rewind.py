@@ -1,6 +1,8 @@
-"""Commands about going back: taking a checkpoint, and taking the conversation, the files, or both,
-back to a turn or a checkpoint. The log is never cut: an earlier conversation goes on in a copy. The
-files as they are now are kept before they are touched."""
+"""/checkpoint and /rewind: take the conversation, the files or both back to a turn or a checkpoint.
+
+The log is never cut: an earlier conversation goes on in a copy of the session. The files as they
+are now are kept before they are touched.
+"""
 
 import asyncio
 from collections.abc import Coroutine, Reversible, Sequence
@@ -10,338 +12,344 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
-from ..screen.menu import Menu, Option
-from . import offers
-from .registry import Desk, command
+from ..menu import Menu, Option
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
-    from ...loop import Loop
-    from ...record.checkpoints import Difference, Point
-    from ...record.entries import Entry
-    from ...record.worktree import Change
+    from ...loop.agent import Agent
+    from ...session.checkpoints import RewindDifference, RewindPoint
+    from ...session.entries import Entry
+    from ...worktree import TreeChange
 
-LOOK = 0.1  # seconds between two looks at whether an interrupt can be passed on
-NAMED = 20  # files that are named one by one
-TOLD = 100  # files that the model is told of
-SHOWN = 60  # characters of words in a list
-WAYS = ("conversation", "files", "both")
+CANCEL_RETRY_S = 0.1  # between two looks at whether an interrupt can be passed on
+MAX_LISTED_FILES = 20
+MAX_LISTED_FILES_FOR_MODEL = 100
+MAX_WORDS_CHARS = 60  # of a turn's words in a list
+CHOICES = ("conversation", "files", "both")
 LOOKING = "looking at the files"
 UNTOUCHED = "Ignored files and those over 10 MB are not kept and never touched."
 
 
 @command("keep how things stand now, to come back to", argument="[WORDS]")
-async def _checkpoint(desk: Desk, argument: str) -> None:
-    from ..look import render
-
-    loop = desk.loop
-    if not loop.log.last_seq:
+async def _checkpoint(repl: CommandContext, argument: str) -> None:
+    agent = repl.agent
+    if not agent.log.last_seq:
         raise UsageError("there is nothing to keep yet: this session is empty")
-    loop.log.check()
+    agent.log.check_writable()
     words = " ".join(argument.split())
-    desk.doing(LOOKING)
+    repl.doing(LOOKING)
     try:
-        taken = await loop.checkpoint(f"by hand: {words}" if words else "by hand")
+        taken = await agent.engine.host.take_checkpoint(f"by hand: {words}" if words else "by hand")
     finally:
-        desk.doing("")
+        repl.doing("")
     if taken is None:
         raise CtxagentError("no checkpoint was taken")
-    lines = [f"checkpoint {taken.number}: {loop.folder / taken.path}"]
-    if limits := loop.checkpoints.limits:
+    lines = [f"checkpoint {taken.number}: {agent.folder / taken.path}"]
+    if limits := agent.checkpoints.limits:
         lines.append(f"{'not all' if taken.snapshot else 'without the'} files: {limits}")
     lines.append(f"/rewind {taken.number} comes back to it. {UNTOUCHED}")
-    desk.put(render.dim("\n".join(lines)))
+    repl.say("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """What going back to a point would do. `turns` counts those that would go; `talk` and `files`
-    say why one cannot go back, "" where it can, and then `difference` is what would change."""
+class _RewindPlan:
+    """The effects of going back to a point."""
 
-    point: "Point"
-    turns: int
-    talk: str
-    files: str
-    difference: "Difference | None" = None
+    point: "RewindPoint"
+    turns: int  # that would go
+    no_conversation: str  # why the conversation cannot go back, "" if it can
+    no_files: str  # why the files cannot go back, "" if they can
+    difference: "RewindDifference | None" = None  # of the files, if that is known
 
-    def fault(self, wish: str) -> str:
-        """Why a wish cannot be met, "" when it can."""
-        needed = {"conversation": (self.talk,), "files": (self.files,)}
-        return next(filter(None, needed.get(wish, (self.talk, self.files))), "")
+    def objection(self, choice: str) -> str:
+        """Return why a choice is impossible, "" if it is possible."""
+        no_conversation = "" if choice == "files" else self.no_conversation
+        no_files = "" if choice == "conversation" else self.no_files
+        return no_conversation or no_files
 
-    def wishes(self) -> list[str]:
-        return [wish for wish in WAYS if not self.fault(wish)]
+    def choices(self) -> list[str]:
+        """Return the choices that are possible."""
+        return [choice for choice in CHOICES if not self.objection(choice)]
 
 
 @command(
     "go back: conversation, files, or both",
     argument="[N [WHAT]]",
-    complete=offers.points,
+    complete=completions.points,
 )
-async def _rewind(desk: Desk, argument: str) -> None:
-    from ...record.checkpoints import points
-    from ..look import render
+async def _rewind(repl: CommandContext, argument: str) -> None:
+    from ...session.checkpoints import rewind_points
 
-    desk.loop.log.check()
-    found = await asyncio.to_thread(points, desk.loop.log.entries())
+    repl.agent.log.check_writable()
+    found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
     if not found and not argument:
-        desk.put(render.dim("there is nothing to go back to yet: this session is empty"))
+        repl.say("there is nothing to go back to yet: this session is empty")
         return
     if not argument:
-        chosen_point = await desk.pick(_menu(found))
-        if chosen_point is None:
+        option = await repl.screen.pick(_menu(found))
+        if option is None:
             return
-        argument = chosen_point.key
-    point, wish = _named(argument, found)
-    desk.doing(LOOKING)
+        argument = option.key
+    point, choice = _parse(argument, found)
+    repl.doing(LOOKING)
     try:
-        way = await _way(desk.loop, point, found)
+        plan = await _plan(repl.agent, point, found)
     finally:
-        desk.doing("")
-    if wish and (fault := way.fault(wish)):
-        raise UsageError(fault, hint="/rewind lists the points and what they hold.")
-    _show(desk, way)
-    chosen = await _chosen(desk, way, wish)
-    if not chosen:
-        desk.put(render.dim("nothing has changed"))
+        repl.doing("")
+    if choice and (objection := plan.objection(choice)):
+        raise UsageError(objection, hint="/rewind lists the points and what they hold.")
+    _show(repl, plan)
+    confirmed = await _confirm(repl, plan, choice)
+    if not confirmed:
+        repl.say("nothing has changed")
         return
-    desk.doing("going back")
+
+    async def go_back() -> None:
+        if confirmed != "conversation":
+            await _restore_files(repl, plan.point)
+        if confirmed != "files":
+            await _rewind_conversation(repl, plan, files_too=confirmed == "both")
+
+    repl.doing("going back")
     try:
-        await _to_its_end(desk, _back(desk, way, chosen))
+        await _finish_despite_interrupt(repl, go_back())
     finally:
-        desk.doing("")
+        repl.doing("")
 
 
-def _named(argument: str, found: "Sequence[Point]") -> "tuple[Point, str]":
-    """The point and the wish that the words name; "" for no wish."""
+def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint, str]":
+    """Return the point and the choice that the argument names; "" for no choice."""
     number, _, rest = argument.partition(" ")
-    wish = rest.strip().lower()
-    wishes = [name for name in WAYS if wish and name.startswith(wish)]
-    if wish and not wishes:
+    word = rest.strip().lower()
+    choices = [name for name in CHOICES if word and name.startswith(word)]
+    if word and not choices:
         raise UsageError(
-            f"/rewind does not know {rest.strip()!r}", hint=f"One of {', '.join(WAYS)}."
+            f"/rewind does not know {rest.strip()!r}", hint=f"One of {', '.join(CHOICES)}."
         )
     for point in found:
         if str(point.number) == number:
-            return point, wishes[0] if wishes else ""
+            return point, choices[0] if choices else ""
     raise UsageError(f"there is no point {number}", hint="/rewind lists them.")
 
 
-async def _way(loop: "Loop", point: "Point", found: "Sequence[Point]") -> _Way:
+async def _plan(
+    agent: "Agent", point: "RewindPoint", found: "Sequence[RewindPoint]"
+) -> _RewindPlan:
+    """Find out what going back to a point would do."""
     turns = sum(not other.path and other.seq >= point.seq for other in found)
-    on = turns or await asyncio.to_thread(_has_replied, loop.log.entries(), point.seq)
-    talk = "" if on else "the conversation has not gone on since"
+    went_on = turns or await asyncio.to_thread(_has_replied, agent.log.entries(), point.seq)
+    no_talk = "" if went_on else "the conversation has not gone on since"
     if not point.changed:
-        return _Way(point, turns, talk, "nothing that was done here has changed files since")
+        no_files = "nothing that was done here has changed files since"
+        return _RewindPlan(point, turns, no_talk, no_files)
     try:
-        difference = await asyncio.to_thread(loop.checkpoints.difference, point)
+        difference = await asyncio.to_thread(agent.checkpoints.difference, point)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
-        return _Way(point, turns, talk, f"the files cannot go back: {why}")
-    files = "" if difference.changes else "the files are as they were then"
-    return _Way(point, turns, talk, files, difference)
+        return _RewindPlan(point, turns, no_talk, f"the files cannot go back: {why}")
+    no_files = "" if difference.changes else "the files are as they were then"
+    return _RewindPlan(point, turns, no_talk, no_files, difference)
 
 
 def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
-    """Whether the agent has said or done something since an entry."""
-    from ...record.entries import Assistant
+    """Tell whether the agent has said or done something since an entry."""
+    from ...session.entries import Assistant
 
     later = takewhile(lambda entry: entry.seq > since, reversed(entries))
     return any(isinstance(entry, Assistant) and entry.purpose == "turn" for entry in later)
 
 
-def _show(desk: Desk, way: _Way) -> None:
-    from ..look import diffs, render
+def _show(repl: CommandContext, plan: _RewindPlan) -> None:
+    from ..render import diffs
 
-    point = way.point
+    point = plan.point
     before = "" if point.path else "before: "
-    desk.put(render.dim(f"back to point {point.number}, {before}{_title(point)}"))
-    if way.difference and not way.files:
-        changes = _named_changes(desk.loop, way.difference.changes, "would be ")
-        desk.put(
-            diffs.diff(way.difference.diff, fold=True),
-            render.dim(f"files that {changes}"),
-            render.dim(UNTOUCHED),
-        )
-    desk.put(*(render.dim(why) for why in (way.files, way.talk) if why))
-    if not way.talk:
-        what = f"{way.turns} turn{'s' * (way.turns > 1)}" if way.turns else "the rest of its turn"
-        desk.put(render.dim(f"conversation: {what} would go; this session stays, for /resume"))
-    if running := [id for id, job in desk.loop.context.jobs.items() if job.process.running]:
+    repl.say(f"back to point {point.number}, {before}{_title(point)}")
+    if plan.difference and not plan.no_files:
+        changes = _describe_changes(repl.agent, plan.difference.changes, "would be ")
+        repl.put(diffs.diff(plan.difference.diff, fold=True))
+        repl.say(f"files that {changes}")
+        repl.say(UNTOUCHED)
+    for why in filter(None, (plan.no_files, plan.no_conversation)):
+        repl.say(why)
+    if not plan.no_conversation:
+        what = "the rest of its turn"
+        if plan.turns:
+            what = f"{plan.turns} turn{'s' * (plan.turns > 1)}"
+        repl.say(f"conversation: {what} would go; this session stays, for /resume")
+    if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
         text = f"{', '.join(running)} still runs: it may write to files that are taken back, and "
-        desk.put(render.notice("warning", f"{text}is ended when the conversation goes back"))
+        repl.notify("warning", f"{text}is ended when the conversation goes back")
 
 
-async def _chosen(desk: Desk, way: _Way, wish: str) -> str:
-    """What the person wants to go back, "" for nothing."""
-    wishes = way.wishes()
-    if not wishes:
+async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
+    """Ask the person what to take back, and return the choice, "" for nothing."""
+    possible = plan.choices()
+    if not possible:
         return ""
-    if wish:
-        return wish if _letter(await desk.choose(f"[y]es, {wish} · [n]o", "yn")) == "y" else ""
-    choices = " · ".join(f"[{name[0]}]{name[1:]}" for name in (*wishes, "no"))
-    letter = _letter(await desk.choose(choices, "".join(name[0] for name in (*wishes, "no"))))
-    return next((name for name in wishes if name[0] == letter), "")
+    if choice:
+        answer = await repl.questions.choose(f"[y]es, {choice} · [n]o", "yn")
+        return choice if _letter(answer) == "y" else ""
+    names = [*possible, "no"]
+    prompt = " · ".join(f"[{name[0]}]{name[1:]}" for name in names)
+    letter = _letter(await repl.questions.choose(prompt, "".join(name[0] for name in names)))
+    return next((name for name in possible if name[0] == letter), "")
 
 
 def _letter(answer: str) -> str:
-    """The letter of the choice that an answer names, by that letter or its word."""
+    """Return the letter of the choice that an answer names, by its letter or its word."""
     word = answer.strip().lower().rstrip(".!")
-    return word[:1] if len(word) == 1 or word in ("yes", "no", *WAYS) else ""
+    return word[:1] if len(word) == 1 or word in ("yes", "no", *CHOICES) else ""
 
 
-async def _back(desk: Desk, way: _Way, chosen: str) -> None:
-    if chosen != "conversation":
-        await _take_files_back(desk, way.point)
-    if chosen != "files":
-        await _go_back(desk, way, files_too=chosen == "both")
+async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, Any, None]) -> None:
+    """Await work that must not stop halfway, even if it is interrupted.
 
-
-async def _to_its_end(desk: Desk, work: Coroutine[Any, Any, None]) -> None:
-    """Wait for what must not stop halfway: for this an interrupt comes too late. Once the copy is
-    open it reaches what the session that was left still does."""
-    task, left, interrupted = asyncio.ensure_future(work), desk.session, False
+    Once the copy is open, an interrupt cuts short what the session before it still does.
+    """
+    task, left, interrupted = asyncio.ensure_future(work), repl.session, False
     while not task.done():
         try:
-            await asyncio.wait({task}, timeout=LOOK if interrupted else None)
+            await asyncio.wait({task}, timeout=CANCEL_RETRY_S if interrupted else None)
         except asyncio.CancelledError:
             interrupted = True
-        if interrupted and desk.session != left:
+        if interrupted and repl.session != left:
             interrupted = False
             task.cancel()
     task.result()
 
 
-async def _take_files_back(desk: Desk, point: "Point") -> None:
-    """Keep the files as they are, tell the model which to mistrust, take them back, and say in the
-    log what that has changed."""
-    from ...record.checkpoints import BEFORE_REWIND
-    from ...record.entries import User
-    from ..look import render
+async def _restore_files(repl: CommandContext, point: "RewindPoint") -> None:
+    """Keep the files as they are, tell the model which ones change, restore them, and record it."""
+    from ...session.checkpoints import BEFORE_REWIND_TRIGGER
+    from ...session.entries import User
 
-    loop = desk.loop
-    await asyncio.to_thread(loop.checkpoints.check, point)
-    kept = await loop.checkpoint(BEFORE_REWIND)
+    agent = repl.agent
+    await asyncio.to_thread(agent.checkpoints.check_restorable, point)
+    kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or kept.snapshot is None:
-        raise CtxagentError(f"the files as they are cannot be kept: {loop.checkpoints.limits}")
-    held = await asyncio.to_thread(loop.checkpoints.cover, point, kept)
+        raise CtxagentError(f"the files as they are cannot be kept: {agent.checkpoints.limits}")
+    held = await asyncio.to_thread(agent.checkpoints.cover, point, kept)
     if held != kept:
-        loop.record(held)
-    difference = await asyncio.to_thread(loop.checkpoints.difference, point, held.snapshot)
-    changes: Sequence[Change] = difference.changes
-    _forget(loop, changes)
-    told = _stale(loop, "The user takes files back to an earlier state.", changes)
-    loop.record(User(content=told, source="notice"))
+        agent.record(held)
+    difference = await asyncio.to_thread(agent.checkpoints.difference, point, held.snapshot)
+    changes: Sequence[TreeChange] = difference.changes
+    _forget_files(agent, changes)
+    text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
+    agent.record(User(content=text, source="notice"))
     way_back = f"the files as they were before: /rewind {kept.number} files"
     try:
-        changes = await asyncio.to_thread(loop.checkpoints.restore, point)
+        changes = await asyncio.to_thread(agent.checkpoints.restore, point)
     except CtxagentError as error:
-        changes = await asyncio.to_thread(loop.checkpoints.since, point, held, changes)
-        _note(loop, point, kept.number, changes, error.message)
-        done = _named_changes(loop, changes) or "nothing has changed"
+        changes = await asyncio.to_thread(agent.checkpoints.changes_done, point, held, changes)
+        _record_rewind(agent, point, kept.number, changes, error.message)
+        done = _describe_changes(agent, changes) or "nothing has changed"
         raise CtxagentError(f"{error.message}; {done}", hint=way_back.capitalize()) from error
-    desk.put(render.dim(_named_changes(loop, changes)), render.dim(way_back))
-    _note(loop, point, kept.number, changes)
+    repl.say(_describe_changes(agent, changes))
+    repl.say(way_back)
+    _record_rewind(agent, point, kept.number, changes)
 
 
-def _note(
-    loop: "Loop", point: "Point", before: int, changes: "Sequence[Change]", error: str = ""
+def _record_rewind(
+    agent: "Agent",
+    point: "RewindPoint",
+    before: int,
+    changes: "Sequence[TreeChange]",
+    error: str = "",
 ) -> None:
     """Record which files went back to a point, and why not all if there was an error."""
-    from ...record.entries import Note
+    from ...session.entries import Note
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
     data: dict[str, Any] = {"point": point.number, "before": before, "changes": rows}
     text = f"files as at point {point.number}"
     if error:
         text, data["error"] = f"not all {text}: {error}", error
-    loop.record(Note(topic="rewind", text=text, data=data))
+    agent.record(Note(topic="rewind", text=text, data=data))
 
 
-async def _go_back(desk: Desk, way: _Way, *, files_too: bool) -> None:
+async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files_too: bool) -> None:
     """Go on in a copy of the session that ends at the point."""
-    from ...record.checkpoints import TURN
-    from ...record.entries import User
-    from ..look import render
+    from ...session.checkpoints import TURN_TRIGGER
+    from ...session.entries import User
 
-    point, left = way.point, desk.session
-    await desk.reopen(resume=desk.copy(point.seq))
-    loop, difference = desk.loop, way.difference
-    if point.changed and point.trigger == TURN and point.number > 1:
-        loop.record(loop.checkpoints.carried(point))
-    if difference and difference.changes and not files_too and loop.view.items:
+    point, left = plan.point, repl.session
+    await repl.reopen(resume=repl.copy_session(point.seq))
+    agent, difference = repl.agent, plan.difference
+    if point.changed and point.trigger == TURN_TRIGGER and point.number > 1:
+        agent.record(agent.checkpoints.copied_snapshot(point))
+    if difference and difference.changes and not files_too and agent.view.items:
         what = "The user has taken the conversation back to here, but not the files."
-        told = _stale(loop, what, difference.changes)
-        loop.record(User(content=told, source="notice"))
-    where = "before that turn" if point.trigger == TURN else "at that checkpoint"
+        text = _warn_model(agent, what, difference.changes)
+        agent.record(User(content=text, source="notice"))
+    where = "before that turn" if point.trigger == TURN_TRIGGER else "at that checkpoint"
     note = f"this is a copy that ends {where}; what came later: /resume {left}"
-    desk.put(render.notice("info", note))
-    if point.trigger == TURN:
-        desk.offer(point.words)
+    repl.notify("info", note)
+    if point.trigger == TURN_TRIGGER:
+        repl.screen.restore(point.words)
 
 
-def _forget(loop: "Loop", changes: "Sequence[Change]") -> None:
-    """What was seen of these files holds no more: they must be read before they are edited."""
+def _forget_files(agent: "Agent", changes: "Sequence[TreeChange]") -> None:
+    """Forget what was read of changed files, so that they are read again before they are edited."""
     gone = {Path(change.path).resolve() for change in changes}
-    digests = loop.context.seen.digests
+    digests = agent.context.seen.digests
     for path in [path for path in digests if Path(path).resolve() in gone]:
         del digests[path]
 
 
-def _stale(loop: "Loop", what: str, changes: "Sequence[Change]") -> str:
-    """For the model: which files are not as it knows them."""
-    paths = [loop.context.shown(Path(change.path)) for change in changes]
-    more = [f"… and {len(paths) - TOLD:,} more"] if len(paths) > TOLD else []
-    lines = [f"- {path}" for path in paths[:TOLD]]
+def _warn_model(agent: "Agent", what: str, changes: "Sequence[TreeChange]") -> str:
+    """Return a text for the model that names the files which are not as it knows them."""
+    paths = [agent.context.shown(Path(change.path)) for change in changes]
+    lines = [f"- {path}" for path in paths[:MAX_LISTED_FILES_FOR_MODEL]]
+    if others := paths[MAX_LISTED_FILES_FOR_MODEL:]:
+        lines.append(f"… and {len(others):,} more")
     head = f"{what} Read these files before you rely on them: they may be not as you last saw them."
-    return "\n".join([head, *lines, *more])
+    return "\n".join([head, *lines])
 
 
-def _named_changes(loop: "Loop", changes: "Sequence[Change]", mood: str = "") -> str:
-    """What is written and what is removed, by name as far as it is not too much."""
+def _describe_changes(agent: "Agent", changes: "Sequence[TreeChange]", prefix: str = "") -> str:
+    """Return which files are written and which are removed, naming some of them."""
     parts = []
     for verb, removed in (("written", False), ("removed", True)):
         paths = [
-            loop.context.shown(Path(change.path))
+            agent.context.shown(Path(change.path))
             for change in changes
             if (change.action == "deleted") is removed
         ]
-        more = f", … +{len(paths) - NAMED:,}" if len(paths) > NAMED else ""
+        more = f", … +{len(paths) - MAX_LISTED_FILES:,}" if len(paths) > MAX_LISTED_FILES else ""
         if paths:
-            parts.append(f"{mood}{verb}: {', '.join(paths[:NAMED])}{more}")
+            parts.append(f"{prefix}{verb}: {', '.join(paths[:MAX_LISTED_FILES])}{more}")
     return " · ".join(parts)
 
 
-def _menu(found: "Sequence[Point]") -> Menu:
-    options = [
-        Option(str(point.number), _title(point), (_when(point.at), _files(point)))
-        for point in found
-    ]
+def _menu(found: "Sequence[RewindPoint]") -> Menu:
+    options = []
+    for point in found:
+        files = "with files" if point.snapshot else "without files"
+        facts = (_when(point.at), files if point.changed else "unchanged since")
+        options.append(Option(str(point.number), _title(point), facts))
     return Menu(
         title="Go back to",
         load=lambda scope: iter([options]),
-        act="see what would change",
-        nothing="there is nothing to go back to yet",
+        action="see what would change",
+        empty_text="there is nothing to go back to yet",
     )
 
 
-def _files(point: "Point") -> str:
-    if not point.changed:
-        return "unchanged since"
-    return "with files" if point.snapshot else "without files"
-
-
-def _title(point: "Point") -> str:
-    """A turn by its words, a checkpoint by why it was taken, and in which turn."""
-    words = " ".join(point.words[: 4 * SHOWN].split())
-    words = words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+def _title(point: "RewindPoint") -> str:
+    """Return the words of a turn, or why a checkpoint was taken and after which words."""
+    words = one_line(point.words, MAX_WORDS_CHARS)
     return f"checkpoint {point.trigger}, after: {words}" if point.path else words
 
 
 def _when(at: str) -> str:
-    """The time of day, with the day if that is another."""
+    """Return the time of day, with the day if it is not today."""
     try:
         then = datetime.fromisoformat(at).astimezone()
-    except (ValueError, OverflowError):  # an entry that was never given a time, or an odd one
+    except (ValueError, OverflowError):  # an entry without a time, or with an odd one
         return "–"
     return f"{then:%H:%M}" if then.date() == datetime.now().date() else f"{then:%d %b %H:%M}"

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import CtxagentError, UsageError
-from .registry import COMMANDS, Desk, command
+from .command_context import CommandContext
+from .registry import COMMANDS, command
 
 if TYPE_CHECKING:
-    from ...record.export import Format
+    from ...export import Format
 
-FILES = 20  # files that /diff lists
+MAX_DIFF_FILES = 20
 _DIFF = (
     "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
     # A repository inside has settings of its own, and git would read them there.
     "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
 _FORMATS: dict[str, "Format"] = {".html": "html", ".htm": "html", ".json": "json"}
-
-
 KEYS = (
     ("Enter", "send; while the agent works, the words wait for its answer"),
     ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
@@ -41,106 +40,114 @@ KEYS = (
 
 
 @command("what you can do here", anytime=True)
-async def _help(desk: Desk, argument: str) -> None:
-    from ..look import render
-
+async def _help(repl: CommandContext, argument: str) -> None:
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
-    desk.put(render.table(rows), "", render.table(KEYS))
+    repl.show_table(rows)
+    repl.put("")
+    repl.show_table(KEYS)
 
 
-@command("a fresh session, told where this one stood")
-async def _clear(desk: Desk, argument: str) -> None:
-    """S3 "Manual Triggers": a full reset, with the first level of recovery."""
-    from ...recovery import told_of
-    from ..look import render
+@command("a fresh session that is told where this one stood")
+async def _clear(repl: CommandContext, argument: str) -> None:
+    """Open a fresh session that is told the first level of recovery."""
+    from ...compaction.recovery import recovery_text
 
-    left, prior, more = desk.session, desk.handed, ""
+    left, prior, more = repl.session, repl.handed_over, ""
     if left:
-        loop = desk.loop
-        prior = told_of(loop.ledger, loop.view.summary, 1) or prior
-        more = f"\nall of it: /resume {left}" if loop.log.path.exists() else ""  # it may be gone
-    await desk.reopen(prior=prior)
+        agent = repl.agent
+        prior = recovery_text(agent.ledger, agent.view.summary, 1) or prior
+        if agent.log.path.exists():  # the log may be gone
+            more = f"\nall of it: /resume {left}"
+    await repl.reopen(prior=prior)
     if prior:
-        desk.put(render.dim(f"handed over:\n{prior}{more}"))
+        repl.say(f"handed over:\n{prior}{more}")
 
 
 @command("the agent's list of things to do", anytime=True)
-async def _todo(desk: Desk, argument: str) -> None:
-    from ..look import calls, render
+async def _todo(repl: CommandContext, argument: str) -> None:
+    from ..render import tool_calls
 
-    todos = desk.loop.context.todos
-    desk.put(calls.todos(todos) if todos else render.dim("nothing on the list"))
+    if todos := repl.agent.context.todos:
+        repl.put(tool_calls.todos(todos))
+    else:
+        repl.say("nothing on the list")
 
 
 @command("write this session to a file: Markdown, .html or .json", argument="[FILE]")
-async def _export(desk: Desk, argument: str) -> None:
+async def _export(repl: CommandContext, argument: str) -> None:
     from ...context.window import LEVELS
-    from ...record.export import Scale, export
-    from ..look import render
+    from ...export import Scale, export
 
-    log = desk.loop.log.path
+    log = repl.agent.log.path
     if not log.exists():
         raise UsageError("there is nothing to export yet: this session is empty")
-    name = Path(argument or f"ctxagent-{desk.session}.md")
+    name = Path(argument or f"ctxagent-{repl.session}.md")
     format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
-    desk.doing(f"writing {name}")
+    repl.doing(f"writing {name}")
     if format == "html":
-        scale = Scale((await desk.loop.window()).size, LEVELS)
-    redact = desk.loop.log.redact
+        scale = Scale((await repl.agent.window()).size, LEVELS)
+    redact = repl.agent.log.redact
     text = await asyncio.to_thread(export, log, format, scale=scale, redact=redact)
-    path = await asyncio.to_thread(_write_new, desk.cwd, name, text)
-    desk.put(render.dim(f"written to {path}"))
+    path = await asyncio.to_thread(_write_new, repl.services.cwd, name, text)
+    repl.say(f"written to {path}")
 
 
 @command("what has changed in the work tree, or in one file", argument="[PATH]", anytime=True)
-async def _diff(desk: Desk, argument: str) -> None:
-    from ..look import diffs, render
+async def _diff(repl: CommandContext, argument: str) -> None:
+    from ..render import diffs
 
     if argument:
-        code, changes, problem = await _git(desk, *_DIFF, "HEAD", "--", argument)
+        code, changes, problem = await _git(repl, *_DIFF, "HEAD", "--", argument)
         if code:
             raise CtxagentError(f"git diff: {problem}")
-        desk.put(diffs.diff(changes) if changes else render.dim(f"{argument}: nothing has changed"))
+        if changes:
+            repl.put(diffs.diff(changes))
+        else:
+            repl.say(f"{argument}: nothing has changed")
         return
-    code, _, problem = await _git(desk, "rev-parse", "--verify", "--quiet", "HEAD")
+    code, _, problem = await _git(repl, "rev-parse", "--verify", "--quiet", "HEAD")
     if code == 1:
-        _, listed, _ = await _git(desk, "ls-files", "-co", "--exclude-standard")
+        _, listed, _ = await _git(repl, "ls-files", "-co", "--exclude-standard")
         names = listed.splitlines()
-        more = [f"… +{len(names) - FILES:,} files"] if len(names) > FILES else []
-        desk.put(render.dim("\n".join(["no commits yet; the files:", *names[:FILES], *more])))
+        more = [f"… +{len(names) - MAX_DIFF_FILES:,} files"] if len(names) > MAX_DIFF_FILES else []
+        lines = ["no commits yet; the files:", *names[:MAX_DIFF_FILES], *more]
+        repl.say("\n".join(lines))
         return
     if not code:
-        code, changes, problem = await _git(desk, *_DIFF, "--stat", "--patch", "HEAD")
+        code, changes, problem = await _git(repl, *_DIFF, "--stat", "--patch", "HEAD")
     if code:
         raise CtxagentError(f"git diff: {problem}")
-    _, listed, _ = await _git(desk, "ls-files", "-o", "--exclude-standard")
+    _, listed, _ = await _git(repl, "ls-files", "-o", "--exclude-standard")
     new = listed.splitlines()
     stat, *files = re.split(r"^(?=diff --git )", changes, flags=re.MULTILINE)
-    lines = [stat.rstrip("\n"), *(f" {name} (new)" for name in new[:FILES])]
-    lines += [f"… +{len(new) - FILES:,} new files"] if len(new) > FILES else []
-    desk.put(render.dim("\n".join(filter(None, lines)) or "nothing has changed"))
-    desk.put(*(diffs.diff(file, fold=True, way=" (/diff PATH)") for file in files[:FILES]))
+    lines = [stat.rstrip("\n"), *(f" {name} (new)" for name in new[:MAX_DIFF_FILES])]
+    lines += [f"… +{len(new) - MAX_DIFF_FILES:,} new files"] if len(new) > MAX_DIFF_FILES else []
+    repl.say("\n".join(filter(None, lines)) or "nothing has changed")
+    for file in files[:MAX_DIFF_FILES]:
+        repl.put(diffs.diff(file, fold=True, unfold_hint=" (/diff PATH)"))
 
 
 @command("leave", anytime=True)
-async def _quit(desk: Desk, argument: str) -> None:
-    desk.leave()
+async def _quit(repl: CommandContext, argument: str) -> None:
+    repl.screen.exit()
 
 
-async def _git(desk: Desk, *arguments: str) -> tuple[int, str, str]:
-    """Run git as tools run it, without keys; exit code, output, errors. Raises CtxagentError where
-    there is no git."""
-    from ....tools.programs import program
-    from ...record.snapshot import unarmed
+async def _git(repl: CommandContext, *arguments: str) -> tuple[int, str, str]:
+    """Run git with the environment of the tools, without keys; return exit code, output, errors.
 
-    # The repository's own settings can name programs; these are not run.
+    Raises CtxagentError when git cannot be run.
+    """
+    from ....tools.system.programs import program
+    from ...worktree.git import safe_git_environment
+
+    # The settings of a repository can name programs to run; these options turn them off.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
-    given = desk.loop.context.env
+    tool_env = repl.agent.context.env
     try:
-        env = await asyncio.to_thread(unarmed, desk.cwd, given)
+        env = await asyncio.to_thread(safe_git_environment, repl.services.cwd, tool_env)
         process = await asyncio.create_subprocess_exec(
-            *(program("git", given.get("PATH")), *safe, *arguments),
-            cwd=desk.cwd,
+            *(program("git", tool_env.get("PATH")), *safe, *arguments),
+            cwd=repl.services.cwd,
             env=env,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -154,14 +161,14 @@ async def _git(desk: Desk, *arguments: str) -> tuple[int, str, str]:
 
 
 def _write_new(cwd: Path, name: Path, text: str) -> Path:
-    """Write a file that is not there yet, for its owner alone; its path. Raises CtxagentError."""
+    """Write a new file that only its owner may read, and return its path. Raises CtxagentError."""
     path = cwd / name.expanduser()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
-        except OSError:  # a part of it would be in the way of the next try
+        except OSError:  # a partial file would be in the way of the next try
             path.unlink(missing_ok=True)
             raise
     except FileExistsError:

@@ -5,37 +5,36 @@ import re
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from . import offers
-from .registry import Desk, command
+from ..conversation.open_session import MODES
+from . import completions
+from .command_context import CommandContext
+from .registry import command
 
 if TYPE_CHECKING:
-    from ...approval import Mode
+    pass
 
-MODES: "tuple[Mode, ...]" = ("ask", "accept-edits", "plan", "bypass")
-_DATE = re.compile(r"-\d{8}$")  # of a model
+_DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-@command("show or change the model", argument="[ID]", complete=offers.models)
-async def _model(desk: Desk, argument: str) -> None:
-    from ..look import render
-
+@command("show or change the model", argument="[ID]", complete=completions.models)
+async def _model(repl: CommandContext, argument: str) -> None:
     if argument:
-        desk.set_model(argument)
-    window = await desk.loop.window()
-    limits = desk.loop.limits
+        repl.conversation.set_model(argument)
+    window = await repl.agent.window()
+    limits = repl.agent.limits
     source = f", by {limits.source}" if limits else ""
-    desk.put(render.dim(f"{desk.loop.model.id} · window {window.size:,} tokens{source}"))
-    asked = limits is not None and limits.source == "server"  # which knows the model then
-    if argument and not asked and (unheard := _unheard_of(desk, argument)):
-        desk.put(render.notice("warning", unheard))
+    repl.say(f"{repl.agent.model.id} · window {window.size:,} tokens{source}")
+    confirmed = limits is not None and limits.source == "server"  # the server knows the model
+    if argument and not confirmed and (warning := _unknown_model(repl, argument)):
+        repl.notify("warning", warning)
 
 
-def _unheard_of(desk: Desk, id: str) -> str:
-    """What is said of a model that is not in the table: servers may have others."""
+def _unknown_model(repl: CommandContext, id: str) -> str:
+    """Return a warning about a model that is not in our table, which a server may have; or ""."""
     from difflib import get_close_matches
 
-    known = [row[0] for row in desk.models()]
+    known = [row[0] for row in repl.services.models()]
     if _DATE.sub("", id) in known or id.startswith("scripted:"):
         return ""
     near = get_close_matches(id, known, 1)
@@ -44,97 +43,92 @@ def _unheard_of(desk: Desk, id: str) -> str:
 
 
 @command(
-    "show or set how hard the model thinks", argument="[LEVEL]", complete=offers.among(EFFORTS)
+    "show or set how hard the model thinks", argument="[LEVEL]", complete=completions.fixed(EFFORTS)
 )
-async def _effort(desk: Desk, argument: str) -> None:
-    from ..look import render
-
+async def _effort(repl: CommandContext, argument: str) -> None:
     if argument and argument not in EFFORTS:
         raise UsageError(f"there is no effort {argument!r}", hint=f"One of {', '.join(EFFORTS)}.")
     if argument:
-        desk.loop.effort = argument
-    desk.put(render.dim(f"effort: {desk.loop.effort or 'as the model has it'}"))
+        repl.agent.effort = argument
+    repl.say(f"effort: {repl.agent.effort or 'as the model has it'}")
 
 
 @command(
     "show the rules, or set the mode",
     argument="[MODE | forget RULE]",
     anytime=True,
-    complete=offers.among(MODES, also=offers.allowing),
+    complete=completions.fixed(MODES, also=completions.allow_rules),
 )
-async def _permissions(desk: Desk, argument: str) -> None:
-    from ..look import render
-
-    approval = desk.loop.approval
+async def _permissions(repl: CommandContext, argument: str) -> None:
+    approval = repl.agent.approval
     word, _, rule = argument.partition(" ")
     if word == "forget":
-        await _forget(desk, rule.strip())
+        await _forget(repl, rule.strip())
         return
     if argument:
         mode = next((mode for mode in MODES if mode == argument), None)
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
         approval.mode = mode
-    sandbox = desk.loop.context.sandbox
+    sandbox = repl.agent.context.sandbox
     confined = ("sandbox", sandbox.describe() if sandbox else "off", "")
-    desk.put(render.table([("mode", approval.mode, ""), confined, *_rules(desk)]))
+    repl.show_table([("mode", approval.mode, ""), confined, *_rules(repl)])
 
 
-def _rules(desk: Desk) -> list[tuple[str, str, str]]:
-    """What each rule does, the rule, and where it comes from."""
+def _rules(repl: CommandContext) -> list[tuple[str, str, str]]:
+    """Return rows of what a rule does, the rule, and where it comes from."""
     return [
         (
             "allow" if kind == "session" else kind,
             rule,
-            desk.rules.origin(kind, rule) if desk.rules else "",
+            repl.services.rules.origin(kind, rule) if repl.services.rules else "",
         )
-        for kind, rules in desk.loop.approval.rules().items()
+        for kind, rules in repl.agent.approval.rules().items()
         for rule in rules
     ]
 
 
-async def _forget(desk: Desk, text: str) -> None:
-    """Allow it no longer, here and where it is kept; of no rule, say which can be forgotten."""
-    from ...approval import parse_rule
-    from ...record.entries import Note
-    from ..look import render
+async def _forget(repl: CommandContext, text: str) -> None:
+    """Forget a rule that allows something, here and in the files that keep it.
+
+    Without a rule, list those that can be forgotten.
+    """
+    from ...permissions.rules import parse_rule
+    from ...session.entries import Note
 
     if not text:
-        found = [(rule, origin) for kind, rule, origin in _rules(desk) if kind == "allow"]
+        found = [(rule, origin) for kind, rule, origin in _rules(repl) if kind == "allow"]
         if not found:
             raise UsageError("there is no rule to forget", hint="None allows anything.")
-        desk.put(render.dim("/permissions forget RULE, one of these:"), render.table(found))
+        repl.say("/permissions forget RULE, one of these:")
+        repl.show_table(found)
         return
     rule = str(parse_rule(text))
-    known = desk.loop.approval.forget(rule)
-    files = await asyncio.to_thread(desk.rules.forget, rule) if desk.rules else []
+    known = repl.agent.approval.revoke(rule)
+    files = await asyncio.to_thread(repl.services.rules.remove, rule) if repl.services.rules else []
     if not (known or files):
         raise UsageError(f"no rule {rule} allows anything", hint="/permissions lists the rules.")
-    if desk.loop.log.last_seq:
+    if repl.agent.log.last_seq:
         data = {"answer": "forgotten", "rule": rule, "where": ", ".join(files)}
-        desk.loop.record(Note(topic="permission", text=f"forgotten: {rule}", data=data))
+        repl.agent.record(Note(topic="permission", text=f"forgotten: {rule}", data=data))
     where = f" · taken out of {', '.join(files)}" if files else ""
-    desk.put(render.dim(f"forgotten: {rule}{where}"))
+    repl.say(f"forgotten: {rule}{where}")
 
 
 @command("the tools the model has", anytime=True)
-async def _tools(desk: Desk, argument: str) -> None:
-    from ..look import render
-
-    rows = [(t.name, t.effect, t.description.strip().split("\n")[0]) for t in desk.loop.tools]
-    desk.put(render.table(rows))
+async def _tools(repl: CommandContext, argument: str) -> None:
+    rows = [(t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.tools]
+    repl.show_table(rows)
 
 
 @command(
-    "every setting, and where it came from; or those of a name",
+    "all settings and their origins; NAME filters them",
     argument="[NAME]",
     anytime=True,
-    complete=offers.settings,
+    complete=completions.settings,
 )
-async def _config(desk: Desk, argument: str) -> None:
-    from ..look import render
-
-    rows = [row for row in desk.settings() if argument in row[0]]
+async def _config(repl: CommandContext, argument: str) -> None:
+    rows = [row for row in repl.services.settings() if argument in row[0]]
     if not rows:
         raise UsageError(f"there is no setting {argument!r}", hint="/config lists them all.")
-    desk.put(render.table(rows))
+    repl.show_table(rows)

@@ -1,1 +1,1 @@
-"""What a person types: keys, completion, history, long pastes, their editor."""
+"""Input of the person: keys, completion, history, long pastes, their editor."""

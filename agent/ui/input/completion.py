@@ -1,8 +1,8 @@
-"""What may follow the words that are typed: `/commands` with their help, what they take, `#refs`,
-and `@paths` of the project.
+"""Completion of what is typed: `/commands` with their help, their arguments, `#refs`, and `@paths`
+of the project.
 
-Typing never waits for any of it. The files are listed, and those that match are found, in threads;
-a listing serves while the next one is made. What is looked for is given up with the next key.
+Typing never waits for it. Files are listed and matched in threads; a listing serves until the next
+one is made. A search is cancelled by the next key.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from ..commands import COMMANDS, Offer
-from ..screen.base import Host
-from ..visible import clean
-from .paths import Paths, around, worth
+from ....tools.system.unicode import clean
+from ..commands import COMMANDS
+from ..screen import Offer, ScreenHost
+from .path_match import Paths, folder_entries, match_cost
 
-FILES = 200_000  # paths that a completion looks at
-FRESH = 5.0  # seconds for which a listing of the files is used before the next one is made,
-SHARE = 20  # and this many times what it has taken
-KEPT = 1.0  # seconds for which what fits in a place is kept
-SHOWN = 40  # completions offered
-LAST = 1_000  # how well a match by what a thing is counts
+MAX_FILES = 200_000  # that are listed
+MIN_LISTING_AGE_S = 5.0  # before the files are listed again,
+LISTING_TIME_FACTOR = 20  # and at least so many times what listing them took
+OFFERS_AGE_S = 1.0  # before what fits in a place is asked for again
+MAX_COMPLETIONS = 40
+DESCRIPTION_MATCH_COST = 1_000  # of a match in a description alone
 
 _MENTION = re.compile(r"""(?:^|(?<=[\s(\["'`,;]))@("(?:[^"\n\\]|\\.)*|[^\s"]*)$""")
 _REF = re.compile(r"(?:^|(?<=[\s(\[,]))#(\d*)$")
 _COMMAND = re.compile(r"/([\w-]*)")
 _ARGUMENT = re.compile(r"/([\w-]+) +([^\n]*)")
-_PLAIN = re.compile(r'[^\s"\\]+')  # paths that can be told from the words around them
+_PLAIN = re.compile(r'[^\s"\\]+')  # paths that need no quotes
 
 
 class WordsCompleter(Completer):
-    def __init__(self, host: Host, cwd: Path) -> None:
+    def __init__(self, host: ScreenHost, cwd: Path) -> None:
         self._host = host
         self._cwd = cwd
         self._paths: Paths | None = None
         self._stale_at = 0.0
         self._listing: asyncio.Future[None] | None = None
-        self._wanted = object()  # the newest that was asked for
+        self._search = object()  # stands for the newest search
         self._offers: dict[str, tuple[float, Sequence[Offer]]] = {}
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
@@ -51,7 +51,7 @@ class WordsCompleter(Completer):
     async def get_completions_async(
         self, document: Document, event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        wanted = self._wanted = object()
+        search = self._search = object()
         typed = document.text_before_cursor
         if found := _COMMAND.fullmatch(document.text):
             commands = [(command.name, command.help) for command in COMMANDS.values()]
@@ -65,26 +65,26 @@ class WordsCompleter(Completer):
                 yield _completion(f"#{ref}", found[0], what)
         if found := _MENTION.search(typed):
             name = _unquoted(found[1])
-            async for path, what in self._find(name, wanted):
+            async for path, what in self._find(name, search):
                 if path != name:
                     yield _completion(_mention(path), found[0], what, shown=path)
 
-    def give_up(self) -> None:
-        """What is being looked for is no longer wanted."""
-        self._wanted = object()
+    def cancel(self) -> None:
+        """Cancel the search: a key was pressed."""
+        self._search = object()
 
     async def _offered(self, place: str) -> Sequence[Offer]:
-        """What fits in a place, asked for once in a while."""
-        at, offers = self._offers.get(place, (-KEPT, ()))
-        if time.monotonic() - at > KEPT:
+        """Return what fits in a place, asked for anew once it is old."""
+        at, offers = self._offers.get(place, (-OFFERS_AGE_S, ()))
+        if time.monotonic() - at > OFFERS_AGE_S:
             offers = await self._host.offers(place)
             self._offers = {place: (time.monotonic(), offers)}
         return offers
 
-    async def _find(self, typed: str, wanted: object) -> AsyncGenerator[Offer, None]:
-        """Paths that match, those first that the session has to do with."""
+    async def _find(self, typed: str, search: object) -> AsyncGenerator[Offer, None]:
+        """Yield paths that match, those first that the session has used."""
         if typed.startswith(("/", "~", "..")):
-            for path in await asyncio.to_thread(around, typed, self._cwd, SHOWN):
+            for path in await asyncio.to_thread(folder_entries, typed, self._cwd, MAX_COMPLETIONS):
                 yield path, ""
             return
         known = dict(_matching(await self._offered("@"), typed))
@@ -92,13 +92,13 @@ class WordsCompleter(Completer):
             yield offer
         while (paths := self._newest()) is None:
             await asyncio.wait([self._list()], timeout=0.1)
-            if self._wanted is not wanted:
+            if self._search is not search:
                 return
 
         def unwanted() -> bool:
-            return self._wanted is not wanted
+            return self._search is not search
 
-        for path in await asyncio.to_thread(paths.rank, typed, SHOWN, unwanted):
+        for path in await asyncio.to_thread(paths.rank, typed, MAX_COMPLETIONS, unwanted):
             if path not in known:
                 yield path, ""
 
@@ -108,7 +108,7 @@ class WordsCompleter(Completer):
         return self._paths
 
     def _list(self) -> "asyncio.Future[None]":
-        """Begin to list the files, if that is not under way; done with the listing."""
+        """Begin to list the files, if that has not begun; the result is done with the listing."""
         if self._listing is None:
             loop, began = asyncio.get_running_loop(), time.monotonic()
             listing = self._listing = loop.create_future()
@@ -116,15 +116,15 @@ class WordsCompleter(Completer):
             def finish(paths: Paths | None) -> None:
                 now = time.monotonic()
                 self._paths, self._listing = paths or self._paths or Paths([]), None
-                self._stale_at = now + max(FRESH, SHARE * (now - began))
+                self._stale_at = now + max(MIN_LISTING_AGE_S, LISTING_TIME_FACTOR * (now - began))
                 listing.set_result(None)
 
             def make() -> None:
-                from ....tools.listing import survey
+                from ....tools.system.project_files import survey
 
                 paths = None
                 with contextlib.suppress(OSError):  # a folder that is gone, or not ours to read
-                    paths = Paths(asyncio.run(survey(self._cwd, FILES)).paths)
+                    paths = Paths(asyncio.run(survey(self._cwd, MAX_FILES)).paths)
                 try:
                     loop.call_soon_threadsafe(finish, paths)
                 except RuntimeError:  # the REPL has ended meanwhile
@@ -135,23 +135,22 @@ class WordsCompleter(Completer):
 
 
 def _completion(text: str, typed: str, what: str, *, shown: str = "") -> Completion:
-    """The text in place of what is typed."""
+    """Return a completion that puts the text in place of what is typed."""
     return Completion(text, -len(typed), display=clean(shown or text), display_meta=clean(what))
 
 
 def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
-    """Those that match, best first, else in their order: by what may be typed, and from three
-    letters on by what it is."""
+    """Return the offers that match by text, or from three letters on by description; best first."""
     found = []
     low = typed.lower()
     for offer in offers:
         text, what = offer
-        how = 0 if text.lower().startswith(low) else worth(text, typed)
-        if how is None and len(typed) > 2 and low in what.lower():
-            how = LAST
-        if how is not None and (how == 0 or len(typed) > 1):
-            found.append((how, offer))
-    return [offer for _, offer in sorted(found, key=lambda pair: pair[0])][:SHOWN]
+        cost = 0 if text.lower().startswith(low) else match_cost(text, typed)
+        if cost is None and len(typed) > 2 and low in what.lower():
+            cost = DESCRIPTION_MATCH_COST
+        if cost is not None and (cost == 0 or len(typed) > 1):
+            found.append((cost, offer))
+    return [offer for _, offer in sorted(found, key=lambda pair: pair[0])][:MAX_COMPLETIONS]
 
 
 def _unquoted(typed: str) -> str:
@@ -159,7 +158,7 @@ def _unquoted(typed: str) -> str:
 
 
 def _mention(path: str) -> str:
-    """A path so that it can be told from the words around it."""
+    """Return a path as a mention, quoted where it would not end at its end."""
     if _PLAIN.fullmatch(path):
         return f"@{path}"
     escaped = re.sub(r'(["\\])', r"\\\1", path)

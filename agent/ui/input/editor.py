@@ -1,4 +1,4 @@
-"""The person's own editor, on a text: $VISUAL, else $EDITOR, else one that is there."""
+"""Editing a text in the person's own editor: $VISUAL, else $EDITOR, else one that is installed."""
 
 import asyncio
 import os
@@ -7,21 +7,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ....tools.programs import program
+from ....tools.system.programs import program
 from ...errors import CtxagentError
 
-COMMON = ("nano", "vim", "vi", "sensible-editor")  # the last one may ask which it shall be
+FALLBACK_EDITORS = ("nano", "vim", "vi", "sensible-editor")  # the last may ask which to use
 
 
 class EditorKilled(CtxagentError):
-    """What it had done to the terminal is left as it was."""
+    """The editor was killed, and could not restore the terminal."""
 
 
 async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The text as the editor leaves it; the terminal must be free for it.
-
-    Raises CtxagentError when there is no editor, or it ends with a failure: the text is as before.
-    """
+    """Return the text as the editor leaves it; the terminal must be free for it. Raises
+    CtxagentError if there is no editor, or it fails: the text is as before."""
     try:
         return await _edited(text, _command(environ))
     except OSError as error:
@@ -61,8 +59,9 @@ def _command(environ: Mapping[str, str]) -> list[str]:
         command = shlex.split(chosen)
     except ValueError:  # an open quote
         command = [chosen]
-    path = environ.get("PATH")
-    found = command or [name for name in (program(name, path) for name in COMMON) if name][:1]
-    if not found:
-        raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to yours.")
-    return found
+    if command:
+        return command
+    for name in FALLBACK_EDITORS:
+        if found := program(name, environ.get("PATH")):
+            return [found]
+    raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to yours.")

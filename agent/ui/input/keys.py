@@ -2,11 +2,12 @@
 
 Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter makes a new line. Esc and Ctrl-C stop
 what runs; at rest Ctrl-C clears the input, and twice in an empty one it leaves, as Ctrl-D does.
-Up in an empty input takes out words that wait to be sent, the newest first, Down puts them back.
+Up in an empty input takes out waiting words for editing, the newest first; Down puts them back.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from prompt_toolkit.application import Application
@@ -25,68 +26,62 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from ...errors import CtxagentError
-from ..screen.asked import BACK, INSTANT, Asked
-from ..screen.base import Host
-from .pasted import Pasted
+from ..question import BACK, INSTANT_KEYS, OpenQuestion
+from ..screen import LEAVE_WINDOW_S, ScreenHost
+from .pasted import PastedTexts
 
-LEAVING = 2.0  # seconds in which a second Ctrl-C leaves
-ALONE = 0.15  # seconds without another key after which a key stands alone
+Handler = Callable[[KeyPressEvent], None]
+
+KEY_ALONE_S = 0.15  # without another key after it, a key counts as pressed alone
 
 
-class Editor(Protocol):
-    """What the keys act on: `words` is the input, in which `pasted` has what is folded, `reply` the
-    answer to an open question, `asked` the question itself, and `instant` holds the keys that
-    answer it at once. `away` is True while another program has the terminal."""
+class KeyTarget(Protocol):
+    """The screen, as the keys act on it."""
 
-    host: Host
-    words: Buffer
-    pasted: Pasted
-    reply: Buffer
-    asked: Asked
+    host: ScreenHost
+    words: Buffer  # the input
+    pasted: PastedTexts  # the long texts that marks in the input stand for
+    reply: Buffer  # the answer to an open question
+    asked: OpenQuestion
     app: Application[Any]
+    away: bool  # whether another program has the terminal
 
     @property
-    def away(self) -> bool: ...
-
-    @property
-    def asking(self) -> bool: ...
+    def asking(self) -> bool:
+        """Whether a question is open."""
 
     @property
     def drafting(self) -> bool:
-        """Whether words of their own are still typed while a question stands there."""
-        ...
+        """Whether the person still types other words while a question is open."""
 
     def take_keys(self) -> None:
         """Give the keyboard to the open question."""
-        ...
 
     @property
-    def instant(self) -> str: ...
+    def instant(self) -> str:
+        """The keys that answer the open question at once."""
 
     def give(self, text: str) -> None:
         """Answer the open question."""
-        ...
 
     async def edit(self, text: str) -> str:
-        """The text as the person leaves it in their editor. Raises CtxagentError."""
-        ...
+        """Return the text as the person leaves it in their editor. Raises CtxagentError."""
 
     def hint(self, text: str) -> None: ...
 
     def suspend(self) -> None:
-        """Stop until the shell lets us go on."""
-        ...
+        """Stop the process until the shell continues it."""
 
 
-def editing_keys(editor: Editor) -> KeyBindingsBase:
-    """Keys of the input."""
-    parts = (_typing_keys(editor), _going_keys(editor), _pasting_keys(editor))
-    return merge_key_bindings(parts)
+def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase:
+    """Return all keys of the input and of an open question, merged with `others`."""
+    parts = (_session_keys, _typing_keys, _moving_keys, _pasting_keys, _answer_keys)
+    return merge_key_bindings([*(part(target) for part in parts), *others])
 
 
-def _typing_keys(editor: Editor) -> KeyBindings:
+def _typing_keys(target: KeyTarget) -> KeyBindings:
     keys = KeyBindings()
-    words = editor.words
+    words = target.words
     typing = has_focus(words)
     waiting = Condition(lambda: not words.text)
 
@@ -99,7 +94,7 @@ def _typing_keys(editor: Editor) -> KeyBindings:
             words.delete_before_cursor()
             words.insert_text("\n")
         elif words.text.strip():
-            editor.host.submit(editor.pasted.unfold(words.text))
+            target.host.submit(target.pasted.unfold(words.text))
             words.reset(append_to_history=not words.text[0].isspace())
             words.load_history_if_not_yet_loaded()  # or only the next paint would
 
@@ -108,129 +103,128 @@ def _typing_keys(editor: Editor) -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         words.insert_text("\n")
 
-    @keys.add("tab", filter=Condition(lambda: editor.drafting and not words.complete_state))
+    @keys.add("tab", filter=Condition(lambda: target.drafting and not words.complete_state))
     def _(event: KeyPressEvent) -> None:
-        editor.take_keys()
+        target.take_keys()
 
     @keys.add("c-d", filter=typing & waiting)
     def _(event: KeyPressEvent) -> None:
-        editor.host.leave()
+        target.host.leave()
 
     @keys.add("c-x", "c-e", filter=typing & emacs_mode)
     @keys.add("v", filter=typing & vi_navigation_mode)
     def _(event: KeyPressEvent) -> None:
-        event.app.create_background_task(_compose(editor))
+        event.app.create_background_task(_compose(target))
 
     return keys
 
 
-def _going_keys(editor: Editor) -> KeyBindings:
-    """Keys that go up and down: in the text, then among the words that wait, then in history."""
+def _moving_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys that move up and down in the text, the waiting words and the history."""
     keys = KeyBindings()
-    words = editor.words
+    words = target.words
     choosing = Condition(lambda: words.complete_state is not None)
     moving = has_focus(words) & ~choosing
     first = Condition(lambda: words.document.on_first_line)
     last = Condition(lambda: words.document.on_last_line)
 
-    @keys.add("up", filter=moving & first)
-    @keys.add("c-p", filter=moving & first & emacs_mode)
-    def _(event: KeyPressEvent) -> None:
-        given = editor.host.earlier(editor.pasted.unfold(words.text))
-        if given is None:
-            words.auto_up(event.arg)
-        else:
-            _put_in(words, editor.pasted.fold(given))
+    def move(waiting: Callable[[str], str | None], otherwise: Callable[[int], None]) -> Handler:
+        def act(event: KeyPressEvent) -> None:
+            found = waiting(target.pasted.unfold(words.text))
+            if found is None:
+                otherwise(event.arg)
+            else:
+                _set_text(words, target.pasted.fold(found))
 
-    @keys.add("down", filter=moving & last)
-    @keys.add("c-n", filter=moving & last & emacs_mode)
-    def _(event: KeyPressEvent) -> None:
-        given = editor.host.later(editor.pasted.unfold(words.text))
-        if given is None:
-            words.auto_down(event.arg)
-        else:
-            _put_in(words, editor.pasted.fold(given))
+        return act
 
+    up = move(target.host.earlier, words.auto_up)
+    keys.add("up", filter=moving & first)(up)
+    keys.add("c-p", filter=moving & first & emacs_mode)(up)
+    down = move(target.host.later, words.auto_down)
+    keys.add("down", filter=moving & last)(down)
+    keys.add("c-n", filter=moving & last & emacs_mode)(down)
     return keys
 
 
-def _pasting_keys(editor: Editor) -> KeyBindings:
-    """What a paste does to the input: it never sends, and what is long stands there as a mark."""
+def _pasting_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys for pastes: they never send, and a long text becomes a mark."""
     keys = KeyBindings()
-    words = editor.words
+    words = target.words
     typing = has_focus(words)
 
-    def ending() -> int:
-        return editor.pasted.ending(words.document.text_before_cursor)
+    def mark_length() -> int:
+        return target.pasted.mark_length_at_end(words.document.text_before_cursor)
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        words.insert_text(editor.pasted.paste(text))
+        words.insert_text(target.pasted.paste(text))
 
-    @keys.add("backspace", filter=typing & ~vi_navigation_mode & Condition(lambda: ending() > 0))
+    after_mark = Condition(lambda: mark_length() > 0)
+
+    @keys.add("backspace", filter=typing & ~vi_navigation_mode & after_mark)
     def _(event: KeyPressEvent) -> None:
-        words.delete_before_cursor(ending())
+        words.delete_before_cursor(mark_length())
 
     return keys
 
 
-async def _compose(editor: Editor) -> None:
-    """Have the input edited in the person's own editor. It comes back, and is not sent."""
-    typed = editor.words.text
+async def _compose(target: KeyTarget) -> None:
+    """Open the input in the person's own target. It comes back, and is not sent."""
+    typed = target.words.text
     try:
-        text = await editor.edit(editor.pasted.unfold(typed))
+        text = await target.edit(target.pasted.unfold(typed))
     except CtxagentError as error:
-        editor.host.tell(error)
+        target.host.tell(error)
         return
-    given_back = editor.words.text.removesuffix(typed)  # by a turn that ended meanwhile
-    editor.words.save_to_undo_stack()
-    _put_in(editor.words, given_back + editor.pasted.fold(text.removesuffix("\n")))
+    restored = target.words.text.removesuffix(typed)  # by a turn that ended meanwhile
+    target.words.save_to_undo_stack()
+    _set_text(target.words, restored + target.pasted.fold(text.removesuffix("\n")))
 
 
-def answer_keys(editor: Editor) -> KeyBindings:
-    """Keys of an open question."""
+def _answer_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys of an open question."""
     keys = KeyBindings()
-    replying = has_focus(editor.reply)
+    replying = has_focus(target.reply)
 
     def add(key: str) -> None:
-        @keys.add(key, filter=replying & Condition(lambda: key in editor.instant))
+        @keys.add(key, filter=replying & Condition(lambda: key in target.instant))
         def _(event: KeyPressEvent) -> None:
-            editor.reply.insert_text(key)
-            _answer_if_alone(editor, key)
+            target.reply.insert_text(key)
+            _answer_if_alone(target, key)
 
-    for key in INSTANT:
+    for key in INSTANT_KEYS:
         add(key)
 
-    empty = Condition(lambda: not editor.reply.text)
-    several = Condition(lambda: editor.asked.several)
-    vi = Condition(lambda: editor.app.editing_mode == EditingMode.VI)
+    empty = Condition(lambda: not target.reply.text)
+    has_others = Condition(lambda: target.asked.has_other_texts)
+    vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
 
-    @keys.add("escape", filter=replying & returnable(editor) & empty)
-    @keys.add("escape", filter=replying & returnable(editor) & (~vi | vi_navigation_mode))
+    @keys.add("escape", filter=replying & _can_go_back(target) & empty)
+    @keys.add("escape", filter=replying & _can_go_back(target) & (~vi | vi_navigation_mode))
     def _(event: KeyPressEvent) -> None:
-        if editor.asked.back:
-            editor.give(BACK)
+        if target.asked.allows_back:
+            target.give(BACK)
         else:
-            editor.reply.reset()
+            target.reply.reset()
 
-    @keys.add("up", filter=replying & several)
+    @keys.add("up", filter=replying & has_others)
     def _(event: KeyPressEvent) -> None:
-        _put_in(editor.reply, editor.asked.other(editor.reply.text, -1))
+        _set_text(target.reply, target.asked.switch_text(target.reply.text, -1))
 
-    @keys.add("down", filter=replying & several)
-    @keys.add("tab", filter=replying & several)
+    @keys.add("down", filter=replying & has_others)
+    @keys.add("tab", filter=replying & has_others)
     def _(event: KeyPressEvent) -> None:
-        _put_in(editor.reply, editor.asked.other(editor.reply.text, 1))
+        _set_text(target.reply, target.asked.switch_text(target.reply.text, 1))
 
     return keys
 
 
-def _answer_if_alone(editor: Editor, key: str) -> None:
-    """Give the key as the answer, unless another comes at once: then it begins words, or Enter
-    sends it."""
-    asked, keys = editor.asked, editor.app.key_processor
-    editor.app.vi_state.reset()  # what follows is typed, whatever keys meant before
+def _answer_if_alone(target: KeyTarget, key: str) -> None:
+    """Answer with the key, unless another key follows at once: then it is text of the reply."""
+    asked, keys = target.asked, target.app.key_processor
+    target.app.vi_state.reset()  # what follows is typed, whatever keys meant before
 
     def drop(_: object) -> None:
         timer.cancel()
@@ -238,84 +232,84 @@ def _answer_if_alone(editor: Editor, key: str) -> None:
 
     def settle() -> None:
         drop(None)
-        if editor.asking and editor.asked is asked and not keys.key_buffer:
-            editor.give(key)
+        if target.asking and target.asked is asked and not keys.key_buffer:
+            target.give(key)
 
-    timer = asyncio.get_running_loop().call_later(ALONE, settle)
+    timer = asyncio.get_running_loop().call_later(KEY_ALONE_S, settle)
     keys.before_key_press.add_handler(drop)
 
 
-def returnable(editor: Editor) -> Condition:
-    """Whether Esc goes back within an open question, instead of interrupting."""
+def _can_go_back(target: KeyTarget) -> Condition:
+    """Return whether Esc goes back within an open question, instead of interrupting."""
     return Condition(
-        lambda: editor.asking and (editor.asked.back or bool(editor.reply.text.strip()))
+        lambda: target.asking and (target.asked.allows_back or bool(target.reply.text.strip()))
     )
 
 
-def _put_in(buffer: Buffer, text: str) -> None:
+def _set_text(buffer: Buffer, text: str) -> None:
     buffer.document = Document(text)
 
 
-def _hint_until_a_key(editor: Editor, text: str) -> None:
-    """A hint that goes by itself too, as the status line has its place."""
-    pressed = editor.app.key_processor.before_key_press
+def _hint_until_a_key(target: KeyTarget, text: str) -> None:
+    """Show a hint until the next key, and for two seconds at most: it hides the status line."""
+    pressed = target.app.key_processor.before_key_press
 
     def drop(_: object = None) -> None:
         timer.cancel()
         pressed.remove_handler(drop)
-        editor.hint("")
+        target.hint("")
 
-    timer = asyncio.get_running_loop().call_later(LEAVING, drop)
+    timer = asyncio.get_running_loop().call_later(LEAVE_WINDOW_S, drop)
     pressed.add_handler(drop)
-    editor.hint(text)
+    target.hint(text)
 
 
-def session_keys(editor: Editor, *others: KeyBindingsBase) -> KeyBindingsBase:
-    """Keys that mean the same wherever the focus is, merged with `others`."""
+def _session_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys that mean the same wherever the focus is."""
     keys = KeyBindings()
-    words = editor.words
-    working = Condition(lambda: editor.host.working)
-    vi = Condition(lambda: editor.app.editing_mode == EditingMode.VI)
-    empty = Condition(lambda: not (editor.reply if editor.asking else words).text)
-    back = returnable(editor)
-    asked_at = -LEAVING
+    words = target.words
+    working = Condition(lambda: target.host.working)
+    vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
+    empty = Condition(lambda: not (target.reply if target.asking else words).text)
+    back = _can_go_back(target)
+    asked_at = -LEAVE_WINDOW_S
 
     @keys.add("escape", filter=working & ~back & empty & ~is_searching)
     @keys.add("escape", filter=working & ~back & (~vi | vi_navigation_mode) & ~is_searching)
     def _(event: KeyPressEvent) -> None:
-        editor.host.interrupt()
+        target.host.interrupt()
 
     @keys.add("c-c", filter=~is_searching)
-    @keys.add("<sigint>", filter=Condition(lambda: not editor.away))
+    @keys.add("<sigint>", filter=Condition(lambda: not target.away))
     def _(event: KeyPressEvent) -> None:
         nonlocal asked_at
-        if editor.host.working:
-            editor.host.interrupt()
+        if target.host.working:
+            target.host.interrupt()
         elif words.text:
             words.reset()
-            editor.host.drop()
-            asked_at = -LEAVING
-        elif event.is_repeat and time.monotonic() - asked_at < LEAVING:
-            editor.host.leave()
+            target.host.drop()
+            asked_at = -LEAVE_WINDOW_S
+        elif event.is_repeat and time.monotonic() - asked_at < LEAVE_WINDOW_S:
+            target.host.leave()
         else:
             asked_at = time.monotonic()
-            _hint_until_a_key(editor, "Press Ctrl-C again to leave.")
+            _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
     @keys.add("s-tab")
     def _(event: KeyPressEvent) -> None:
-        editor.host.cycle_mode()
+        target.host.cycle_mode()
 
     @keys.add("c-l")
     def _(event: KeyPressEvent) -> None:
-        event.app.renderer.erase()  # what stands above is nobody's to clear
+        event.app.renderer.erase()  # the scrollback above is not ours to clear
         event.app.invalidate()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
-        editor.suspend()
+        target.suspend()
 
     @keys.add("c-o", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
-        editor.host.unfold()
+        target.host.unfold()
 
-    return merge_key_bindings([keys, *others])
+    return keys

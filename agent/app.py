@@ -1,0 +1,350 @@
+"""Put a conversation together: settings, log, model and tools become an `Agent`."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..tools import job
+from ..tools.base import Context, Tool
+from ..tools.bash import BashTool
+from ..tools.edit import EditTool
+from ..tools.glob import GlobTool
+from ..tools.grep import GrepTool
+from ..tools.read import ReadTool
+from ..tools.recall import RecallTool
+from ..tools.system.environment import child_environment
+from ..tools.task import TaskTool
+from ..tools.todo import TodoTool
+from ..tools.write import WriteTool
+from .compaction.policy import PRESETS, Policy
+from .config.keys import PRESET
+from .config.settings import Settings
+from .context import tokens
+from .errors import UsageError
+from .events import Ask, Emit, Notice, SessionOpened
+from .launch import LaunchOptions, SessionChoice
+from .loop import prompt
+from .loop.agent import Agent
+from .loop.budget import BudgetMeter
+from .loop.compaction_host import attach_engine
+from .loop.file_changes import ChangeTracker
+from .loop.file_changes import FileEdit as Edited
+from .loop.hooks import SessionHooks
+from .loop.resume import ResumeCache, SessionState, copy_cache, create_session, resume_session
+from .loop.startup import SessionSetup
+from .loop.subagent_types import AgentType, load_types, names_and_descriptions
+from .loop.subagents import SubagentRunner, SubagentSpec
+from .models.base import Model
+from .models.catalog import known_model
+from .models.factory import make_model
+from .permissions.approval import Approval
+from .security.redaction import redaction_for as secrets_of
+from .security.sandbox import agent_paths, make_sandbox
+from .session.checkpoints import Checkpoints
+from .session.entries import Session
+from .session.log import Log
+from .session.search import SearchIndex
+from .session.search.recall import enable_recall
+from .session.store import AGENTS, Project, locate_log
+from .session.subagent_logs import missing_entries
+from .worktree import WorkTree
+from .worktree.git import current_branch
+
+
+def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
+    """Return all tools; Task is among them where there are `types` of subagents."""
+    tools: list[Tool[Any]] = [
+        BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
+        EditTool(), WriteTool(), TodoTool(), RecallTool(),
+    ]  # fmt: skip
+    return [*tools, TaskTool(names_and_descriptions(types))] if types else tools
+
+
+def open_agent(
+    launch: LaunchOptions, choice: SessionChoice, *, emit: Emit, ask: Ask | None
+) -> Agent:
+    """Open a session and everything around it.
+
+    Raises SessionError when the session does not exist or is in use, UsageError for a budget that
+    cannot be kept, and what the model raises for a broken script.
+    """
+    tokens.use_vocabulary()
+    permissions = launch.settings.permissions
+    model = launch.model or make_model(launch.settings, launch.environ)
+    _check_price(launch, model)
+    project = Project(launch.state, launch.cwd)
+    log, standing, resumption = _session(project, choice)
+    with log.closed_on_error():
+        types, warnings = _types(launch, log.path)
+        folder, resumed = log.path.parent, standing.entries
+        parts = _Parts(
+            log=log,
+            standing=standing,
+            resume_cache=resumption,
+            model=model,
+            tools=every_tool(types),
+            approval=Approval(
+                mode=permissions.mode,
+                allow=permissions.allow,
+                ask=permissions.ask,
+                deny=permissions.deny,
+                cwd=launch.cwd,
+                readable=(folder, *project.session_folders(standing.origins - {folder.name})),
+                own=agent_paths(launch),
+            ),
+            budget_meter=BudgetMeter(launch.budget),
+            system=prompt.system_prompt(launch.append_prompt),
+            prior=launch.prior,
+        )
+        agent = _put_together(launch, parts, emit, ask)
+        agent.subagent_types = types
+        agent.context.spawn = SubagentRunner(
+            agent, lambda order: _open_agent(launch, agent, order)
+        ).run
+        SearchIndex(locate_log(log.path)[0]).catch_up_in_background()  # in the background
+        log.warn = lambda text: emit(Notice("warning", text))
+        emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
+        for warning in [*log.warnings, *_moved(standing.began, launch.cwd), *warnings]:
+            emit(Notice("warning", warning))
+    return agent
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a conversation has of its own; a subagent's differ from its parent's."""
+
+    log: Log
+    standing: SessionState
+    resume_cache: ResumeCache
+    model: Model
+    tools: Sequence[Tool[Any]]
+    approval: Approval
+    budget_meter: BudgetMeter
+    system: str
+    prior: str = ""
+    edits: list[Edited] = field(default_factory=list)
+
+
+def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
+    settings, log, standing = launch.settings, parts.log, parts.standing
+    folder = log.path.parent
+    context = _context(launch, log, standing)
+    worktree = _worktree(launch, folder, context)
+    checkpoints = Checkpoints(folder, worktree, standing.numbering)
+    left = missing_entries(folder, standing.untold, standing.ledger.agents.values())
+    for entry in left:  # what they have used counts before it is recorded
+        standing.totals.add(entry)
+    hooks = SessionHooks(
+        settings=settings.hooks,
+        log_path=log.path,
+        cwd=launch.cwd,
+        env=context.env,
+        resumed=standing.entries > 0,
+        emit=lambda event: agent.emit(event),
+        redact=context.redact,
+    )
+    agent = Agent(
+        log=log,
+        view=standing.view,
+        ledger=standing.ledger,
+        totals=standing.totals,
+        checkpoints=checkpoints,
+        resume_cache=parts.resume_cache,
+        model=parts.model,
+        tools=parts.tools,
+        approval=parts.approval,
+        context=context,
+        emit=emit,
+        ask=ask,
+        setup=SessionSetup(
+            log_path=log.path,
+            cwd=launch.cwd,
+            config_home=launch.config_home,
+            worktree=worktree,
+            system=parts.system,
+            prior=parts.prior,
+            parent=_fork_origin(log, standing),
+            resumed=standing.entries > 0,
+            unrecorded=left,
+        ),
+        hooks=hooks,
+        change_tracker=ChangeTracker(worktree, context, folder.name, parts.edits),
+        policy=policy_of(settings),
+        budget_meter=parts.budget_meter,
+        max_tokens=settings.model.max_tokens,
+        effort=settings.model.effort,
+    )
+    attach_engine(agent)
+    agent.drift_monitor.resume(standing.summary, standing.ended)
+    return agent
+
+
+def _open_agent(launch: LaunchOptions, parent: Agent, order: SubagentSpec) -> Agent:
+    """Open a subagent.
+
+    Raises SessionError when it cannot be resumed, UsageError for a budget that cannot be kept with
+    its model.
+    """
+    log, standing, resumption = (
+        resume_session(order.log) if order.log.exists() else create_session(order.log)
+    )
+    with log.closed_on_error():
+        model = _model_of(launch, parent, order, standing.view.model)
+        agent = _put_together(
+            launch,
+            _Parts(
+                log=log,
+                standing=standing,
+                resume_cache=resumption,
+                model=model,
+                tools=order.type.of(parent.tools),
+                approval=parent.approval.read_only_view()
+                if order.type.looks_only
+                else parent.approval,
+                budget_meter=order.budget_meter,
+                system=prompt.system_prompt(launch.append_prompt, order.type.prompt),
+                prior=order.prior,
+                edits=parent.change_tracker.edits if parent.change_tracker else [],
+            ),
+            order.emit,
+            order.ask,
+        )
+    shared = model is parent.model
+    agent.limits, agent.effort = (parent.limits, parent.effort) if shared else (None, None)
+    for warning in log.warnings:
+        order.emit(Notice("warning", warning))
+    return agent
+
+
+def _model_of(launch: LaunchOptions, parent: Agent, order: SubagentSpec, before: str) -> Model:
+    """Return the parent's model, or another one that the subagent is to have or had before.
+
+    Another model has the window that is its own, not the one of the settings.
+    """
+    wanted = order.model or before or parent.model.id
+    if wanted == parent.model.id:
+        return parent.model
+    chosen = replace(launch.settings.model, id=wanted, context_window=None)
+    model = make_model(replace(launch.settings, model=chosen), launch.environ)
+    _check_price(launch, model)
+    return model
+
+
+def _check_price(launch: LaunchOptions, model: Model) -> None:
+    if launch.budget.dollars is not None and known_model(model.id) is None:
+        raise UsageError(
+            f"the price of {model.id} is not known, so a budget in dollars cannot be kept",
+            hint="Use --max-turns, or a model with a known price.",
+        )
+
+
+def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:
+    """Return the types of subagents that a conversation can start, and warnings.
+
+    A conversation that is itself a subagent can start none.
+    """
+    if log.parent.parent.name == AGENTS:
+        return [], []
+    return load_types(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=Path(launch.environ.get("HOME") or Path.home()),
+        trust_dir=launch.trust or launch.state,
+        tools=[tool.name for tool in every_tool()],
+    )
+
+
+def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree:
+    """Return the files of the project; the store of their snapshots lies among its sessions."""
+    store = Project(launch.state, launch.cwd).folder / "worktree.git"
+    return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return the policy of the chosen preset, with the numbers that the settings give."""
+    compact, clearing = settings.compact, settings.microcompact
+    chosen: dict[str, Any] = {
+        "mode": compact.mode,
+        "summarize_at": compact.at,
+        "prepare_at": compact.prepare_at,
+        "keep_tokens": compact.keep_tokens,
+        "keep_messages": compact.keep_messages,
+        "model": compact.model,
+        "summarizer": compact.summarizer,
+        "demote_above": settings.demote.above,
+        "preview_chars": settings.demote.preview_chars,
+        "clear_when": PRESET if clearing.when == "auto" else clearing.when,
+        "clear_from": clearing.from_,
+        "clear_keep": clearing.keep,
+        "clear_above": clearing.above,
+        "clear_tools": clearing.tools,
+        "truncate_at": settings.truncate.at,
+        "checkpoint_at": settings.checkpoint.at,
+        "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
+    }
+    given = {name: value for name, value in chosen.items() if value != PRESET}
+    return replace(PRESETS[compact.preset], **given)
+
+
+def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
+    """Go on with another model; recorded, because thinking is bound to the model that thought.
+
+    Raises UsageError for a script that cannot be read.
+    """
+    settings = replace(launch.settings, model=replace(launch.settings.model, id=id))
+    agent.model, agent.limits = make_model(settings, launch.environ), None
+    if agent.log.last_seq:
+        agent.record(
+            Session(
+                id=agent.log.path.parent.name,
+                cwd=str(launch.cwd),
+                branch=current_branch(launch.cwd),
+                version=__version__,
+                model=id,
+            )
+        )
+
+
+def _context(launch: LaunchOptions, log: Log, standing: SessionState) -> Context:
+    """Return what the tools are handed."""
+    context = Context(
+        cwd=launch.cwd,
+        session_dir=log.path.parent,
+        env=child_environment(launch.environ, launch.settings.bash.keep_env),
+        sandbox=make_sandbox(launch, log.path.parent),
+    )
+    address, shapes = launch.settings.model.base_url, launch.settings.state.redact
+    redaction = secrets_of(launch.environ, address, shapes=shapes)
+    context.sieve, context.redact = redaction.filtered_sink, redaction.clean_output
+    log.redact = redaction.clean_entry
+    enable_recall(context, locate_log(log.path)[0], log.path)
+    context.seen.digests |= standing.seen
+    context.todos[:] = standing.todos
+    return context
+
+
+def _session(project: Project, choice: SessionChoice) -> tuple[Log, SessionState, ResumeCache]:
+    if choice.id is None and not choice.newest:
+        return create_session(project.new_log())
+    path = project.newest_log() if choice.id is None else project.find_log(choice.id)
+    if choice.fork:
+        copy = project.fork(path)
+        copy_cache(path, copy)
+        path = copy
+    return resume_session(path, read_only=choice.read_only)
+
+
+def _fork_origin(log: Log, standing: SessionState) -> dict[str, Any] | None:
+    """Return id and seq of the session that the entries come from, when this one is its fork."""
+    if standing.session in ("", log.path.parent.name):
+        return None
+    return {"id": standing.session, "seq": standing.newest}
+
+
+def _moved(began: str | None, cwd: Path) -> list[str]:
+    if began is None or os.path.realpath(began) == os.path.realpath(cwd):
+        return []
+    return [f"this session began in {began}; it goes on in {cwd}"]

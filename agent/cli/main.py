@@ -1,0 +1,322 @@
+"""The command line: the options, the commands, and the start of the two front ends.
+
+Heavy imports stand inside the commands that need them, so that `--version` and `--help` cost
+nothing and the REPL paints its prompt first.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ... import __version__
+from ...tools.system.hardening import close_memory
+from ..errors import UsageError
+from .compact import compact
+from .doctor import check_all, doctor, row_of
+from .log import log
+from .options import (
+    NEWEST,
+    STDIN,
+    check_choice,
+    check_command,
+    check_finite,
+    check_key,
+    choice_of,
+    cwd_of,
+    ends_process,
+    guarded,
+    launch_of,
+    load,
+    project_of,
+    say,
+    steady_streams,
+    task_of,
+    warm,
+)
+from .preserve import preserve, rules
+from .recover import recover
+from .replay import replay
+from .sessions import sessions
+
+if TYPE_CHECKING:
+    from ..events import Ask, Emit
+    from ..launch import LaunchOptions
+    from ..loop.agent import Agent
+    from ..permissions.rule_files import RuleFiles
+    from ..ui.conversation.services import Opener
+
+GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Without -p and a command this is the REPL. Settings: `ctxagent config --explain`.",
+)
+@click.version_option(__version__, message="ctxagent %(version)s")
+@click.option(
+    "-p",
+    "--print",
+    "task",
+    is_flag=False,
+    flag_value=STDIN,
+    metavar="TASK",
+    help="Headless: do TASK, print the result, exit. Without TASK, or with -, read it from stdin.",
+)
+@click.option(
+    "--output-format",
+    "format",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--model", metavar="ID", help="The model, or scripted:FILE for a scripted one.")
+@click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
+@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply.")
+@click.option("--effort", type=click.Choice(["low", "medium", "high", "xhigh", "max"]))
+@click.option(
+    "--preset",
+    type=click.Choice(["default", "v5", "ctx-001", "anchored", "ledger"]),
+    help="When and how the context gets smaller.",
+)
+@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
+@click.option("--permission-mode", type=click.Choice(["ask", "accept-edits", "plan", "bypass"]))
+@click.option("--allow", multiple=True, metavar="RULE", help="E.g. 'Bash(git status:*)'.")
+@click.option("--deny", multiple=True, metavar="RULE", help="E.g. 'Edit(migrations/**)'.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="Model calls at most.")
+@click.option("--max-budget-usd", type=click.FloatRange(min=0), callback=check_finite, metavar="X")
+@click.option("--continue", "newest", is_flag=True, help="Go on with the newest session here.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=NEWEST,
+    metavar="[ID]",
+    help="Go on with a session; without ID as --continue.",
+)
+@click.option("--fork", is_flag=True, help="Go on with a copy of it.")
+@click.option("--wait", is_flag=True, help="Wait for it, if another process has it open.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="ID[:N]",
+    help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
+)
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--append-system-prompt", metavar="TEXT", default="")
+@click.option("--plain", is_flag=True, help="Lines only, as a screen reader likes them.")
+@click.option("--verbose", is_flag=True)
+@click.pass_context
+def main(context: click.Context, /, **options: Any) -> None:
+    """A coding agent for the terminal that keeps its context small and loses nothing."""
+    gc.set_threshold(GC_THRESHOLD)
+    steady_streams()
+    context.obj = options
+    if context.invoked_subcommand is not None:
+        check_command(options, context.invoked_subcommand)
+        return
+    if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
+        _headless(options)
+    guarded(lambda: _repl(options))
+
+
+@main.command()
+@click.option("--fast", is_flag=True, help="No pauses for the eye.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Play in DIR, a new one, and leave it there, with the session to look at and replay.",
+)
+@click.pass_obj
+@ends_process
+def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
+    """Show it all on a sample project: a scripted model, real tools, no key, no network."""
+    import tempfile
+
+    from ...tools.system.files import make_private_folder
+    from .demo import play
+
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
+            return play(Path(folder).resolve(), fast=fast)
+    if keep.exists() or keep.is_symlink():
+        raise UsageError(f"{keep} exists already", hint="Name a directory that does not exist.")
+    try:
+        make_private_folder(keep)
+    except OSError as error:
+        raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
+    code = play(keep.resolve(), fast=fast)
+    for path in (keep / "state").glob("projects/*/sessions/*/log.jsonl"):
+        say(f"What was recorded: ctxagent replay --context-window 20000 {path}", err=True)
+    return code
+
+
+for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay):
+    main.add_command(_command)
+
+
+@main.command()
+@click.option("--explain", is_flag=True, help="Where each value came from, and what it does.")
+@click.option("--trust", is_flag=True, help="Accept this project's files as they are now.")
+@click.pass_obj
+@ends_process
+def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
+    """Print every setting and its value."""
+    from ..config.load import explain_settings as rows_of
+
+    if trust:
+        _trust(options)
+    loaded = load(options)
+    for line in loaded.notices:
+        say(f"note: {line}", err=True)
+    for row in rows_of(loaded):
+        origin = f"  # {row.origin}; {row.help}" if explain else ""
+        say(f"{row.key} = {row.value}{origin}")
+    return 0
+
+
+def _headless(options: dict[str, Any]) -> NoReturn:
+    import asyncio
+
+    from ..ui import signals
+    from ..ui.headless import Headless
+
+    front = Headless(
+        options["format"],
+        sys.stdout,
+        sys.stderr,
+        verbose=options["verbose"],
+        wait=options["wait"],
+    )
+
+    def run() -> int:
+        launch, choice = launch_of(options), choice_of(options)
+        check_key(launch)
+        task = task_of(options["task"])
+        from ..app import open_agent
+        from ..security.sandbox import check_sandbox
+
+        check_sandbox(launch)
+        close_memory()
+
+        def opened() -> "Agent":
+            agent = open_agent(launch, choice, emit=front.emit, ask=None)
+            warm(launch)  # while git looks at the project
+            return agent
+
+        try:
+            code = asyncio.run(front.run(opened, task))
+            signals.ignore_signals()
+        except KeyboardInterrupt:
+            signals.ignore_signals()
+            if front.ended is None:
+                raise
+            code = front.ended  # the interrupt came too late: the result stands
+        return code
+
+    guarded(run, front.fail)
+
+
+def _repl(options: dict[str, Any]) -> int:
+    import asyncio
+
+    from ..config.load import explain_settings
+    from ..permissions.rule_files import RuleFiles
+    from ..session.store import all_logs
+    from ..ui.conversation.services import ReplServices
+    from ..ui.repl.repl import Repl
+
+    loaded = load(options)
+    project = project_of(options, loaded)
+    launch = launch_of(options, loaded)
+    check_choice(choice_of(options), project)  # before the prompt is there
+    for line in loaded.notices:
+        say(f"note: {line}", err=True)
+
+    rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
+
+    def set_model(agent: "Agent", id: str) -> None:
+        from ..app import change_model
+
+        change_model(agent, launch, id)
+
+    services = ReplServices(
+        open=_opener(options, launch, rules),
+        cwd=project.cwd,
+        version=__version__,
+        history=project.folder / "history",
+        warm=lambda: warm(launch),
+        sessions=project.logs,
+        everywhere=lambda: all_logs(project.state),
+        copy=project.fork,
+        settings=lambda: [row[:3] for row in explain_settings(loaded)],
+        checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
+        models=_models,
+        set_model=set_model,
+        rules=rules,
+        wait=options["wait"],
+    )
+    return asyncio.run(Repl(services, loaded.settings.ui).run())
+
+
+def _opener(options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles") -> "Opener":
+    """Return the function that opens the sessions of the REPL."""
+    import asyncio
+    from dataclasses import replace
+
+    from ..launch import SessionChoice
+
+    async def open_session(
+        emit: "Emit",
+        ask: "Ask",
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        prior: str | None = None,
+        read_only: bool = False,
+    ) -> "Agent":
+        def build() -> "Agent":
+            from ..app import open_agent
+
+            close_memory()
+            permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
+            now = replace(launch, settings=replace(launch.settings, permissions=permissions))
+            if prior is not None:
+                return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
+            choice = choice_of(options)
+            if resume:
+                choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
+            return open_agent(now, choice, emit=emit, ask=ask)
+
+        return await asyncio.to_thread(build)
+
+    return open_session
+
+
+def _models() -> list[tuple[str, str]]:
+    """Return the known models, each with its window and prices."""
+    from ..models.catalog import KNOWN_MODELS
+
+    return [
+        (id, f"{limits.window:,} tokens · ${price.input:g} in, ${price.output:g} out per million")
+        for id, (limits, price) in KNOWN_MODELS.items()
+    ]
+
+
+def _trust(options: dict[str, Any]) -> None:
+    """Trust the project's settings file and subagent types with the content they have now."""
+    from ..config.trust import trust
+    from ..loop.subagent_types import project_files
+
+    loaded = load(options)
+    home = Path(os.environ.get("HOME") or Path.home())
+    files = [*filter(None, [loaded.project]), *project_files(cwd_of(options), home)]
+    if not files:
+        raise UsageError("there is no .agentrc and no .ctxagent/agents in this project to trust")
+    for path in files:
+        trust(path, loaded.trust_dir)
+        say(f"trusted as it is now: {path}", err=True)

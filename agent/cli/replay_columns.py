@@ -1,0 +1,108 @@
+"""The columns of a comparison: the settings that recorded sessions are played under."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .options import check_key, launch_of, load
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+    from ..replay.player import Terms
+
+BASELINE = "summaries alone"  # the column others are compared with
+COMPARABLE_SECTIONS = ("compact", "microcompact", "demote", "truncate", "checkpoint", "preserve")
+BASELINE_FLAGS = ("microcompact.when=off", "demote.above=off", "truncate.at=off")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that the options of the command line ask for."""
+
+    options: Mapping[str, Any]
+    ask_model: bool = False  # whether the model writes summaries
+    presets: Sequence[str] = ()
+    against: Sequence[str] = ()  # changes of settings, as KEY=VALUE,KEY=VALUE
+    fills: int = 0  # points at which to record what fills the window
+
+    def all(self) -> "list[Terms]":
+        """Return the baseline, the presets (without any, the settings as they are), and changes."""
+        from ..config.load import settings_from_flags
+
+        flags = tuple(self.options["settings"])
+        found = [self._terms(BASELINE, settings_from_flags((*flags, *BASELINE_FLAGS)))]
+        for preset in dict.fromkeys(self.presets):
+            settings = settings_from_flags((f"compact.preset={preset}", *flags))
+            found.append(self._terms(preset, settings))
+        if not self.presets:
+            found.append(self.changed({}))
+        for text in dict.fromkeys(self.against):
+            found.append(self.changed(_parse_changes(text), text))
+        return found
+
+    def changed(self, values: Mapping[str, str], label: str = "") -> "Terms":
+        """Return a column of the settings as they are, with these values changed.
+
+        Raises ConfigError for an unknown setting or value, UsageError for one that must be the same
+        in all columns.
+        """
+        from ..app import policy_of
+        from ..compaction.policy import PRESETS
+
+        given = tuple(f"{key}={value}" for key, value in values.items())
+        options = {**self.options, "settings": (*self.options["settings"], *given)}
+        settings = load(options).settings
+        same = [key for key in values if key.partition(".")[0] not in COMPARABLE_SECTIONS]
+        if same:
+            raise UsageError(
+                f"{same[0]} is the same in all columns",
+                hint=f"What may differ: {', '.join(COMPARABLE_SECTIONS)}. "
+                "--model and -c count for all.",
+            )
+        if not label:  # a preset's own name if the settings are just that
+            preset = settings.compact.preset
+            label = preset if policy_of(settings) == PRESETS[preset] else "yours"
+        return self._terms(label, settings)
+
+    def _terms(self, label: str, settings: "Settings") -> "Terms":
+        from ..app import every_tool, policy_of
+        from ..loop.prompt import system_prompt
+        from ..models.catalog import KNOWN_MODELS, known_model
+        from ..models.factory import make_model
+        from ..replay.player import Terms
+
+        base = load(dict(self.options)).settings  # whose model counts in every column
+        id = base.model.id
+        row = known_model(id)
+        if row is None:
+            raise UsageError(
+                f"no price is known for the model {id}",
+                hint=f"Name one with a price by --model: {', '.join(KNOWN_MODELS)}.",
+            )
+        writer = None
+        if self.ask_model:
+            launch = launch_of(dict(self.options))
+            check_key(launch)
+            writer = make_model(launch.settings, launch.environ)
+        return Terms(
+            label=label,
+            policy=policy_of(settings),
+            model=id,
+            window=base.model.context_window or row.limits.window,
+            system=system_prompt(),
+            tools=tuple(tool.schema() for tool in every_tool()),
+            writer=writer,
+            fills=self.fills,
+        )
+
+
+def _parse_changes(text: str) -> dict[str, str]:
+    """Parse `KEY=VALUE,KEY=VALUE`. Raises UsageError."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(key.strip() and sign for key, sign, _ in pairs):
+        raise UsageError(
+            f"--against {text!r} is not KEY=VALUE,KEY=VALUE",
+            hint="As in --against microcompact.keep=5,demote.above=20000.",
+        )
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,135 @@
+"""`ctxagent replay --sweep`: find the settings that cost least on recorded sessions, and print the
+lines for a settings file.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .options import say
+from .progress import Progress
+from .replay_columns import Columns
+from .replay_recordings import LoadedRecordings, load_all
+
+if TYPE_CHECKING:
+    from ..compaction.policy import Policy
+    from ..replay.results import Sums
+    from ..replay.sweep import Axis, SweepResult, Trial
+
+UNSEEN_NEEDS = (
+    "a replay cannot see what the model would have looked up: take less than is offered here"
+)
+
+
+def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Run a sweep and print its result.
+
+    Raises UsageError, before anything is played, for values that no setting takes and for settings
+    that change nothing here.
+    """
+    from ..replay.parallel import compare
+    from ..replay.sweep import parse_axis, sweep
+
+    axes = [parse_axis(text) for text in given["spans"]]
+    columns = Columns(options, given["ask_model"])
+    if len({each.key for each in axes}) < len(axes):
+        raise UsageError("--sweep names a setting twice", hint="Give all its values in one.")
+    for each in axes:
+        _check(each, columns)
+    loaded = load_all(options, files)
+    with Progress("trying") as progress:
+
+        def evaluate(values: Mapping[str, str]) -> "Sums":
+            return compare(loaded.recordings, [columns.changed(values, "swept")]).total("swept")
+
+        def policy(values: Mapping[str, str]) -> "Policy":
+            return columns.changed(values).policy
+
+        bound = None if given["bound"] is None else given["bound"] / 100
+        found = sweep(axes, evaluate, bound, policy, progress.name)
+    if given["as_json"]:
+        say(json.dumps(_document(found, loaded), ensure_ascii=False))
+    else:
+        terms = columns.changed({})
+        say(f"As {terms.model}, with a window of {terms.window:,} tokens.\n")
+        _print_sweep(found, found.now.missed if bound is None else bound, len(loaded.recordings))
+    return 0
+
+
+def _check(axis: "Axis", columns: Columns) -> None:
+    policies = {columns.changed({axis.key: value}).policy for value in axis.values}
+    if len(policies) == 1 < len(axis.values):
+        raise UsageError(
+            f"--sweep {axis.key}: with all these values the same is played",
+            hint="Sweep a setting whose value matters here: `ctxagent config --explain`.",
+        )
+
+
+def _document(found: "SweepResult", loaded: LoadedRecordings) -> dict[str, Any]:
+    """Return the document of a sweep: the settings `now` and those `tried`, the place of the `best`
+    among these (null if none keeps to the bound), and the lines for .agentrc.
+
+    `now` and `tried` hold {"settings", "dollars", "missed", "results", "summaries", "edits",
+    "stopped", "within"}.
+    """
+
+    def row(tried: "Trial") -> dict[str, Any]:
+        sums = tried.sums
+        return {
+            "settings": dict(tried.values),
+            "dollars": round(sums.dollars, 6),
+            "missed": sums.missed,
+            "results": sums.recovered.whole,
+            "summaries": sums.summaries,
+            "edits": sums.edits,
+            "stopped": sums.stopped,
+            "within": tried.within,
+        }
+
+    return {
+        "v": 1,
+        "now": row(found.now),
+        "tried": [row(tried) for tried in found.tried],
+        "best": None if found.best is None else found.tried.index(found.best),
+        "agentrc": _agentrc_lines(found),
+        "skipped": loaded.skipped,
+        "notes": loaded.notes(),
+    }
+
+
+def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
+    for tried in sorted(found.tried, key=lambda tried: tried.sums.dollars):
+        mark = "*" if tried is found.best else " " if tried.within else "-"
+        what = ", ".join(f"{key}={value}" for key, value in tried.values) or "as it is"
+        ended = f"  ({tried.sums.stopped} not played to the end)" if tried.sums.stopped else ""
+        say(f"{mark} ${tried.sums.dollars:9.2f}  missed {tried.missed:6.2%}  {what}{ended}")
+    over = f"{sessions} session{'s' * (sessions > 1)}"
+    if found.best is None:
+        least = min(found.tried, key=lambda tried: tried.missed)
+        say(
+            f"\nNothing that was tried over {over} keeps what is missed within {bound:.2%}; the "
+            f"least is {least.missed:.2%}. --bound allows more."
+        )
+        return
+    saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
+    verdict = "nothing tried is cheaper" if found.best is found.now else _verdict(found, saved)
+    say(f"\n{verdict}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early.")
+    if any(key.startswith("demote.") for key, _ in found.best.values):
+        say(f"Of results that go to files at once, {UNSEEN_NEEDS}.")
+    if found.best.values:
+        say(f"For .agentrc:\n\n{_agentrc_lines(found)}")
+
+
+def _verdict(found: "SweepResult", saved: float) -> str:
+    """Compare the best with the settings as they are, which cost less if they miss too much."""
+    if saved >= 0:
+        return f"{saved:.1%} cheaper than as it is"
+    return f"{-saved:.1%} dearer than as it is, which misses {found.now.missed:.2%}"
+
+
+def _agentrc_lines(found: "SweepResult") -> str:
+    from ..config.load import flag_value_text
+    from ..replay.sweep import settings_lines
+
+    return settings_lines(found.best, flag_value_text) if found.best is not None else ""

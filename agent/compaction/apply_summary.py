@@ -1,0 +1,271 @@
+"""Apply a summary: make it fit, check it against the facts, archive it and record it.
+
+The document gets the facts of the ledger as it is now, is cut to its limit, and what the probes
+miss is added, until it makes the context smaller. What it stands for goes to the archive and to
+disk before the summary is recorded. What must stand beside it (environment, instructions, preserved
+sections) counts too, and is recorded right after it. The results of the checks are in the summary's
+entry. A summary that would make nothing smaller changes nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..context import tokens
+from ..context.view import ViewResult
+from ..context.window import Window
+from ..errors import CompactionFailed, RecordError
+from ..events import Compacted, Notice, waiting
+from ..session.archive import FILES_NAME, SUMMARY_NAME, append_conversation, write_archive_file
+from ..session.entries import Entry, Summary, User
+from ..session.ledger import Ledger
+from ..session.store import content_text
+from . import drift, verify
+from .document import SummaryDocument
+from .host import EngineHost
+from .preserve import missing_sections, sections_not_in_context
+from .summary.merge import with_ledger_facts
+from .summary.request import (
+    Cut,
+    first_tokens,
+    max_summary_tokens,
+    max_tokens_after,
+    summary_text,
+    tokens_after_summary,
+    transcript,
+)
+from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
+from .summary.writer import SummaryDraft, SummaryWriter, document_of
+from .verify import Probe, ProbeTally
+
+REINSERTED_SHARE = 0.25  # of the window, for all that is said again after a summary
+CUT_NOTE = (
+    "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
+)
+WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
+MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
+
+
+def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
+    """Cut the longest entries until all take at most REINSERTED_SHARE of the window."""
+    sizes = sorted(map(_entry_tokens, entries))
+    room = int(REINSERTED_SHARE * window.size)
+    for place, size in enumerate(sizes):
+        left = len(sizes) - place
+        if size * left > room:
+            return [_cut_entry(entry, room // left) for entry in entries]
+        room -= size
+    return list(entries)
+
+
+def reinserted_tokens(entries: Sequence[Entry]) -> int:
+    """Return the estimated tokens that the entries take in the context."""
+    return sum(map(_entry_tokens, entries))
+
+
+def _entry_tokens(entry: Entry) -> int:
+    return tokens.estimate_content(entry.content) if isinstance(entry, User) else 0
+
+
+def _cut_entry(entry: Entry, max_tokens: int) -> Entry:
+    if _entry_tokens(entry) <= max_tokens:
+        return entry
+    if not (isinstance(entry, User) and isinstance(entry.content, str)):
+        return entry
+    kept = first_tokens(entry.content, max_tokens)
+    return replace(entry, content=f"{kept}\n{CUT_NOTE.format(left=len(entry.content) - len(kept))}")
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSummary:
+    """A summary that is ready to be recorded."""
+
+    document: SummaryDocument  # with the facts it had missed
+    text: str
+    reinserted: Sequence[Entry]  # to be recorded right after it
+    tokens_after: int  # of the context, with all that
+    probes: Sequence[Probe]  # that the document was checked with
+
+
+@dataclass(slots=True)
+class SummaryApplier:
+    """The application of one conversation's summaries."""
+
+    host: EngineHost
+    probes: Sequence[Probe] = ()  # of the newest summary that was applied
+
+    async def apply(self, cut: Cut, draft: SummaryDraft, trigger: str, before: Window) -> Summary:
+        """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller."""
+        fitted = await self.fit(cut, draft, before)
+        document, text, after = fitted.document, fitted.text, fitted.tokens_after
+        append_conversation(self.host.folder, transcript(cut.evicted))
+        files = ["conversation.md", "summary.md"]
+        if any(map(stands_for_many, document.modified)):
+            write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
+            files.append(FILES_NAME)
+        self.host.sync()
+        recorded = self.host.record(
+            Summary(
+                document=document.to_json(),
+                text=text,
+                covers=cut.covers,
+                keep_from=cut.keep_from,
+                keep=list(cut.keep),
+                tokens_before=before.tokens,
+                tokens_after=after,
+                trigger=trigger,
+                probes={
+                    **_gate_results(document, before, after),
+                    "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
+                    "sections": self._count_preserved(fitted.reinserted),
+                    "recovery": self._count_recalled(cut),
+                },
+                files=files,
+            )
+        )
+        assert isinstance(recorded, Summary)
+        self.probes = fitted.probes
+        for entry in fitted.reinserted:
+            self.host.record(entry)
+        try:
+            write_archive_file(self.host.folder / SUMMARY_NAME, text)
+        except RecordError as error:  # the summary is in the log, which is what counts
+            self.host.emit(Notice("warning", error.message))
+        return recorded
+
+    async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
+        """Write a draft in the background, and read in advance what it will be checked against."""
+        draft = await writer.write(cut)
+        ledger = self.host.ledger
+        for read in (verify.prepare_reading(cut.evicted, ledger), drift.prepare_reading(ledger)):
+            await asyncio.to_thread(read)
+        return draft
+
+    def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
+        """Tell the front end what the summary did, and warn of each check that failed. `started`
+        is a time of the monotonic clock."""
+        first, last = summary.covers
+        how = f" · written ahead in {draft.seconds:.1f} s" if draft.in_background else ""
+        sections, recovery = summary.probes["sections"], summary.probes["recovery"]
+        self.host.emit(
+            Compacted(
+                "summary",
+                summary.trigger,
+                summary.tokens_before,
+                summary.tokens_after,
+                time.monotonic() - started,
+                draft.cost_usd,
+                last - first + 1,
+                f"#{first} to #{last} summarised by the {draft.author}{how} · "
+                f"{_check_summary(summary)}",
+            )
+        )
+        if sections["kept"] < sections["critical"]:
+            lost = sections["critical"] - sections["kept"]
+            text = (
+                f"{lost} of {sections['critical']} preserved sections do not stand in the context"
+            )
+            self.host.emit(Notice("warning", f"{text}; `ctxagent preserve` shows them"))
+        if recovery["ok"] < recovery["asked"]:
+            lost = recovery["asked"] - recovery["ok"]
+            text = f"{lost} of {recovery['asked']} entries cannot be read back"
+            self.host.emit(Notice("error", f"{text}; take the summary back with /uncompact"))
+
+    def reinserted(self, window: Window) -> list[Entry]:
+        """Return what is said again after a summary, cut to its share of the window."""
+        return reinserted_within(self.host.reinserted(), window)
+
+    async def fit(self, cut: Cut, draft: SummaryDraft, before: Window) -> FittedSummary:
+        """Return the summary as it would be recorded; what a person wrote stays as it is. Raises
+        CompactionFailed when it makes nothing smaller."""
+        reinserted = self.reinserted(before)
+        with waiting(self.host.emit, "checking the summary"):
+            fitted = await asyncio.to_thread(self._fit, cut, draft, before, reinserted)
+        if fitted.tokens_after >= before.tokens:
+            raise CompactionFailed(
+                f"it would not be smaller: {before.tokens:,} tokens before, "
+                f"{fitted.tokens_after:,} after"
+            )
+        return fitted
+
+    def _fit(
+        self, cut: Cut, draft: SummaryDraft, before: Window, reinserted: Sequence[Entry]
+    ) -> FittedSummary:
+        """Try ever smaller shares of the summary's cap until the context is small enough."""
+        view, ledger = self.host.view, self.host.ledger
+        previous = document_of(view.summary)
+        by_person = draft.author == "person"
+        for divisor in (1,) if by_person else (1, 2, 4):
+            room = max_summary_tokens(before) // divisor
+            probes = verify.choose_probes(cut.evicted, ledger, previous, room)
+            document = draft.document
+            if not by_person:
+                document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * room)
+                files = row_tokens(document.modified)
+                is_probed = verify.probed_facts_test(probes)
+                document = shortened_to(document, int(WRITTEN_SHARE * room) + files, is_probed)
+                document = verify.add_missed_facts(document, probes, room + files)
+            text = summary_text(document, self.host.folder, ledger.pins)
+            added = tokens.estimate(text) + reinserted_tokens(reinserted)
+            after = tokens_after_summary(view, cut, added)
+            if after <= max_tokens_after(before) and after < before.tokens:
+                break
+        return FittedSummary(document, text, reinserted, after, probes)
+
+    def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
+        """Count the critical sections, and how many of them will stand in the context."""
+        text = "\n\n".join(content_text(e.content) for e in reinserted if isinstance(e, User))
+        sections = self.host.preserved_sections()
+        critical = sum(section.critical for section in sections)
+        gone = len(missing_sections(sections)) + len(sections_not_in_context(text, sections))
+        return {"critical": critical, "kept": critical - gone}
+
+    def _count_recalled(self, cut: Cut) -> dict[str, int]:
+        """Count how many results, of a sample over the whole span, can be read back whole."""
+        span = {item.seq for item in cut.evicted}
+        results = [r for r in self.host.view.results() if r.item.seq in span]
+        sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
+        whole = [_is_whole(self.host.recall(result.item.seq), result) for result in sample]
+        return {"asked": len(whole), "ok": sum(whole)}
+
+
+def _changed_files_text(ledger: Ledger) -> str:
+    """Return a line for every file that was changed, by path."""
+    return "\n".join(
+        f"{f.path} — {f.action}, +{f.added} −{f.removed} lines ({f.tool}, #{f.ref})"
+        for f in sorted(ledger.files.values(), key=lambda f: f.path)
+    )
+
+
+def _check_summary(summary: Summary) -> str:
+    """Return the results of the summary's checks in one line."""
+    checks = summary.probes
+    sections, recovery = checks["sections"], checks["recovery"]
+    parts = [f"{summary.tokens_after / max(1, summary.tokens_before):.0%} of before"]
+    if checks["tally"]:
+        parts.append(ProbeTally.from_json(checks["tally"]).line())
+    if sections["critical"]:
+        parts.append(f"{sections['kept']}/{sections['critical']} sections kept")
+    if recovery["asked"]:
+        parts.append(f"{recovery['ok']}/{recovery['asked']} results read back")
+    return " · ".join(parts)
+
+
+def _is_whole(text: str | None, result: ViewResult) -> bool:
+    """Return whether a text is all of a result; of an offloaded one, more than its reference."""
+    if text is None:
+        return False
+    shown = content_text(result.block.get("content") or "")
+    return len(text) > len(shown) if result.offloaded else text == shown
+
+
+def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:
+    """Return what the gate after a summary checks, as it is recorded."""
+    return {
+        "gate": "HOOK-CTX-004",
+        "intent": bool(document.intent.strip()),
+        "smaller": after < before.tokens,
+        "within_half": after <= max_tokens_after(before),
+    }

@@ -1,0 +1,194 @@
+"""The breakdown of the window: the view by kind of content, and its largest items.
+
+The tokens of all parts together are exactly those of the window: each part gets its share of them
+by its estimate.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from ..context import tokens
+from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
+from ..context.window import Window
+from ..session.entries import Block
+from . import preserve
+from .history import int_field
+from .summary import request as summary_request
+
+ContentKind = Literal[
+    "system",
+    "tools",
+    "instructions",
+    "environment",
+    "preserved",
+    "summary",
+    "pinned",
+    "notices",
+    "words",
+    "commands",
+    "notes",
+    "text",
+    "thinking",
+    "calls",
+    "results",
+    "stubs",
+    "other",
+]
+KINDS: tuple[ContentKind, ...] = get_args(ContentKind)
+MAX_LARGE_ITEMS = 10
+_SOURCES: dict[str, ContentKind] = {
+    "environment": "environment",
+    "instructions": "instructions",
+    "notice": "notices",
+    "note": "notes",
+    SUMMARY_SOURCE: "summary",
+}
+_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text
+    "environment": (f"\n{preserve.PRESERVED_HEADING}", "preserved"),
+    "summary": (summary_request.PINNED_HEADING, "pinned"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPart:
+    """One kind of content in the context."""
+
+    kind: ContentKind
+    of: str  # the tool for results, "" for any other kind
+    tokens: int
+    count: int  # of items, calls or tools
+    saved: int  # tokens that compaction keeps out
+
+
+@dataclass(frozen=True, slots=True)
+class LargeItem:
+    """One of the largest items."""
+
+    item: Item
+    tokens: int
+    calls: tuple[Call, ...]  # those of a reply, or the one of a result
+    masked: bool  # a stub stands for the result
+    offloaded: bool  # the text is in a file
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """What fills a window."""
+
+    window: Window
+    reply: int  # tokens that the next reply may have
+    parts: tuple[ContextPart, ...]  # in the order of KINDS, results by size; none is empty
+    largest: tuple[LargeItem, ...]  # the largest first
+
+    @property
+    def free(self) -> int:
+        return max(0, self.window.size - self.window.tokens - self.reply)
+
+
+def copy_of_view(view: View) -> View:
+    """Copy a view for another thread; blocks are shared, since nothing changes them."""
+    items = [replace(i, stubs={**i.stubs}, inputs={**i.inputs}) for i in view.items]
+    return replace(view, items=items, calls={**view.calls})
+
+
+def break_down(view: View, window: Window, reply: int) -> Breakdown:
+    """Return what fills a window with this view and `reply` tokens for the next reply."""
+    sizes: Counter[tuple[ContentKind, str]] = Counter()
+    counts: Counter[tuple[ContentKind, str]] = Counter()
+    saved: Counter[tuple[ContentKind, str]] = Counter()
+    for kind, of, size, kept_out in _weights(view):
+        sizes[kind, of] += size
+        counts[kind, of] += 1
+        saved[kind, of] += kept_out
+    factor = window.tokens / max(1, sizes.total())
+    if not sizes.total() and window.tokens:
+        sizes["other", ""] = 1
+    shares = apportion(window.tokens, list(sizes.values()))
+    parts = [
+        ContextPart(kind, of, share, counts[kind, of], round(saved[kind, of] * factor))
+        for (kind, of), share in zip(sizes, shares, strict=True)
+        if share or saved[kind, of]
+    ]
+    parts.sort(key=lambda part: (KINDS.index(part.kind), -part.tokens, part.of))
+    return Breakdown(window, reply, tuple(parts), tuple(_largest(view, factor)))
+
+
+def apportion(whole: int, weights: Sequence[int]) -> list[int]:
+    """Divide `whole` into whole numbers in proportion to the weights. What rounding down leaves
+    goes to those that lost most by it."""
+    total = sum(weights)
+    if not total:
+        return [0] * len(weights)
+    exact = [divmod(whole * weight, total) for weight in weights]
+    shares = [share for share, _ in exact]
+    order = sorted(range(len(weights)), key=lambda place: -exact[place][1])
+    for place in order[: whole - sum(shares)]:
+        shares[place] += 1
+    return shares
+
+
+def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
+    """Yield kind, tool, estimated tokens and tokens kept out of every piece of the view."""
+    if view.system:
+        yield "system", "", tokens.estimate(view.system), 0
+    for tool in view.tools:
+        yield "tools", "", tokens.estimate_block(tool), 0
+    results = {result.item.seq: result for result in view.results()}
+    for item in view.items:
+        result, (details, offloaded) = results.get(item.seq), view.facts(item)
+        saved = int_field(details, "tokens_saved") if offloaded else 0
+        if item.source == "shell":
+            yield "commands", "", item.size, saved
+        elif result is None:
+            yield from _of_item(item)
+        elif result.masked:
+            cut = max(0, tokens.estimate_block(result.block) - item.size)
+            yield "stubs", "", item.size, cut + saved
+        else:
+            yield "results", result.call.name, item.size, saved
+
+
+def _of_item(item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
+    """Yield the same for the pieces of an item that is no result of a known call."""
+    for block in shown_blocks(item):
+        size = item.size if len(item.blocks) == 1 else tokens.estimate_block(block)
+        kind = _kind(item, block)
+        if kind in _TAILS:
+            begin, tail = _TAILS[kind]
+            _, found, rest = str(block.get("text", "")).partition(begin)
+            behind = min(size, tokens.estimate(found + rest)) if found else 0
+            if behind:
+                yield tail, "", behind, 0
+            size -= behind
+        whole = 0
+        if kind == "calls" and str(block.get("id")) in item.inputs:
+            whole = sum(
+                tokens.estimate_block(b) for b in item.blocks if b.get("id") == block.get("id")
+            )
+        yield kind, "", size, max(0, whole - size)
+
+
+def _kind(item: Item, block: Block) -> ContentKind:
+    kind = block.get("type")
+    if kind == "tool_use":
+        return "calls"
+    if kind == "tool_result":
+        return "other"  # of no call in the view
+    if kind in THINKING:
+        return "thinking"
+    return "text" if item.role == "assistant" else _SOURCES.get(item.source, "words")
+
+
+def _largest(view: View, factor: float) -> Iterator[LargeItem]:
+    results = {result.item.seq: result for result in view.results()}
+    for item in sorted(view.items, key=lambda item: -item.size)[:MAX_LARGE_ITEMS]:
+        result = results.get(item.seq)
+        size, offloaded = round(item.size * factor), view.facts(item)[1] is not None
+        if result is not None:
+            yield LargeItem(item, size, (result.call,), result.masked, offloaded)
+        else:
+            used = (str(b.get("id")) for b in item.blocks if b.get("type") == "tool_use")
+            calls = tuple(view.calls[id] for id in used if id in view.calls)
+            yield LargeItem(item, size, calls, masked=False, offloaded=offloaded)

@@ -1,0 +1,238 @@
+"""The history of compaction in a session, folded from its log, so that it is the same after a
+resume.
+
+An act is one result moved to a file (also that of a person's own command), one pass of masks, or
+one summary. A mark is what else a reader of the compression log needs: checkpoints, drift, phases,
+what was taken back. Nothing here prints or looks at the disk.
+"""
+
+import re
+from collections.abc import Iterable, Reversible, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from ..context import tokens
+from ..session.entries import (
+    Checkpoint,
+    End,
+    Entry,
+    Mask,
+    Note,
+    Revert,
+    Summary,
+    ToolResult,
+    User,
+    reverted_seqs,
+)
+from .drift import WATCHED_TURNS
+
+LAYERS = ("demote", "microcompact", "truncate", "summary")
+TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))
+
+_GATE = re.compile(r"\bHOOK-CTX-\d+: ")
+_FILE = re.compile(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act of compaction."""
+
+    seq: int
+    at: str
+    layer: str
+    trigger: str
+    before: int  # tokens of the context; for a result that went to a file, of the result
+    after: int
+    files: tuple[str, ...] = ()
+    # Whether the person's intent stands in the context after it: masks leave every word of theirs,
+    # a summary must name it and no drift may follow within the watched turns.
+    verified: bool = True
+    undone: bool = False  # whether it was taken back
+
+    @property
+    def saved(self) -> int:
+        return self.before - self.after
+
+    @property
+    def tier(self) -> str:
+        return TIERS.get(self.layer, self.layer)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the act as an event of the compression log."""
+        return {
+            "ref": self.seq,
+            "timestamp": self.at,
+            "event_type": self.tier,
+            "layer": self.layer,
+            "trigger": self.trigger,
+            "tokens_before": self.before,
+            "tokens_after": self.after,
+            "tokens_saved": self.saved,
+            "files_created": list(self.files),
+            "intent_preserved": intent_preserved(self),
+            "taken_back": self.undone,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something in the log beside the acts."""
+
+    seq: int
+    at: str
+    kind: str  # checkpoint, drift, phase or revert
+    text: str  # one line; for a phase its name alone
+    files: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ref": self.seq,
+            "timestamp": self.at,
+            "event_type": self.kind.upper(),
+            "text": self.text,
+            "files_created": list(self.files),
+        }
+
+
+def acts(entries: Iterable[Entry]) -> list[Act]:
+    """Return every act of compaction in a log, oldest first. The entries are iterated several
+    times."""
+    undone = reverted_seqs(entries)
+    drifted = _drifted(entries)
+    return [
+        act
+        for entry in entries
+        if (act := _act(entry, entry.seq in undone, entry.seq not in drifted))
+    ]
+
+
+def marks(entries: Iterable[Entry]) -> list[Mark]:
+    """Return checkpoints that have a file, drift, phases and what was taken back, oldest first."""
+    return [mark for entry in entries if (mark := _mark(entry))]
+
+
+def intent_preserved(act: Act) -> str:
+    """Return the word of the compression log for whether the intent is preserved."""
+    return "YES" if act.verified else "VERIFICATION_NEEDED"
+
+
+def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
+    """Return the newest act that was not taken back: a summary, or the masks of one pass, oldest
+    first. A pass records its masks one right after the other, for one reason."""
+    reverted, found = reverted_seqs(entries), list[Mask | Summary]()
+    for entry in reversed(entries):
+        act = entry if isinstance(entry, Mask | Summary) and entry.seq not in reverted else None
+        if found and not (act and _together(act, found[0])):
+            break
+        if act:
+            found.insert(0, act)
+    return found
+
+
+def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
+    """Return whether an act and the one that stands after it are masks of one pass."""
+    masks = isinstance(one, Mask) and isinstance(other, Mask) and one.seq + 1 == other.seq
+    return masks and readable_trigger(one.trigger) == readable_trigger(other.trigger)
+
+
+def readable_trigger(trigger: str) -> str:
+    """Return a trigger in words for people, without the name of a gate, which is for the log."""
+    return _GATE.sub("", trigger)
+
+
+def describe(*done: Mask | Summary) -> str:
+    """Return the acts as people name them."""
+    return " and ".join(map(_described, done))
+
+
+def _described(act: Mask | Summary) -> str:
+    if isinstance(act, Mask):
+        return f"{act.layer} of {len(act.targets):,} ({act.trigger})"
+    first, last = act.covers
+    return f"summary of #{first} to #{last} ({act.trigger})"
+
+
+def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
+    """Return whether the person has spoken since an entry."""
+    return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
+
+
+def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
+    """Return (layer, acts, tokens saved) of each layer that acted, without undone acts."""
+    rows = []
+    for layer in LAYERS:
+        saved = [act.saved for act in done if act.layer == layer and not act.undone]
+        if saved:
+            rows.append((layer, len(saved), sum(saved)))
+    return rows
+
+
+def int_field(facts: Any, name: str) -> int:
+    """Return a count that a log has under a name; 0 where it has none, or something else."""
+    value = facts.get(name) if isinstance(facts, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _drifted(entries: Iterable[Entry]) -> set[int]:
+    """Return the seqs of the summaries that drift followed while replies were watched."""
+    watched: dict[int, int] = {}  # turns that are left, by the summary's seq
+    drifted: set[int] = set()
+    for entry in entries:
+        if isinstance(entry, Summary):
+            watched[entry.seq] = WATCHED_TURNS
+        elif isinstance(entry, End):
+            watched = {seq: left - 1 for seq, left in watched.items() if left > 1}
+        elif isinstance(entry, Note) and entry.topic == "drift":
+            drifted |= watched.keys()
+    return drifted
+
+
+def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
+    if isinstance(entry, ToolResult | User) and entry.offloaded:
+        after = tokens.estimate_content(entry.content)
+        before = after + int_field(entry.details, "tokens_saved")
+        return Act(
+            entry.seq, entry.at, "demote", "oversize result", before, after, (entry.offloaded,)
+        )
+    if isinstance(entry, Mask):
+        before, after = entry.tokens_before, entry.tokens_after
+        files = _moved(entry) if entry.layer == "demote" else ()
+        return Act(
+            entry.seq, entry.at, entry.layer, entry.trigger, before, after, files, undone=undone
+        )
+    if isinstance(entry, Summary):
+        document = entry.document if isinstance(entry.document, dict) else {}
+        return Act(
+            entry.seq,
+            entry.at,
+            "summary",
+            entry.trigger,
+            entry.tokens_before,
+            entry.tokens_after,
+            tuple(entry.files),
+            verified=steady and bool(str(document.get("intent", "")).strip()),
+            undone=undone,
+        )
+    return None
+
+
+def _moved(entry: Mask) -> tuple[str, ...]:
+    """Return the files, in the session's folder, that the references of a mask name."""
+    stubs = (str(target.get("stub", "")) for target in entry.targets if isinstance(target, dict))
+    named = (found[1] for stub in stubs if (found := _FILE.search(stub)))
+    return tuple(f"offloaded/{PurePath(path).name}" for path in named)
+
+
+def _mark(entry: Entry) -> Mark | None:
+    if isinstance(entry, Checkpoint) and entry.path:
+        text = f"checkpoint {entry.number} ({entry.trigger or 'no trigger named'})"
+        return Mark(entry.seq, entry.at, "checkpoint", text, (entry.path,))
+    if isinstance(entry, Note) and entry.topic in ("drift", "phase"):
+        severity = entry.data.get("severity") if isinstance(entry.data, dict) else None
+        text = f"{severity}: {entry.text}" if severity else entry.text
+        return Mark(entry.seq, entry.at, entry.topic, " ".join(text.split()))
+    if isinstance(entry, Revert):
+        why = f": {entry.reason}" if entry.reason else ""
+        return Mark(entry.seq, entry.at, "revert", f"#{entry.target}{why}")
+    return None

@@ -1,0 +1,1 @@
+"""English patterns in what people and models write."""

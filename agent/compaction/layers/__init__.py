@@ -1,0 +1,1 @@
+"""The layers that act before a summary: demote, microcompact and truncate."""

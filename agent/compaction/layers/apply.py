@@ -1,0 +1,206 @@
+"""Run the layers that mask results and inputs with stubs; each pass is one entry.
+
+The pure modules demote, microcompact and truncate plan what is due; this module decides when it is
+done, records it and tells the front end.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ...context import tokens
+from ...context.view import View, ViewResult
+from ...events import Compacted
+from ...session.entries import Mask
+from ..host import EngineHost
+from ..policy import Policy, reached
+from ..summary.request import max_tokens_after
+from . import demote, microcompact, truncate
+from .break_even import BreakEven, DueMask
+
+LayerName = Literal["demote", "microcompact", "truncate"]
+
+MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
+MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
+GATES: dict[LayerName, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
+DONE_WORDS: dict[LayerName, tuple[str, str]] = {  # for one, and for several
+    "demote": ("result moved to a file", "results moved to files"),
+    "microcompact": ("old result cleared", "old results cleared"),
+    "truncate": ("input truncated", "inputs truncated"),
+}
+
+
+@dataclass(slots=True)
+class LayerRunner:
+    """The masking of results and inputs of one conversation."""
+
+    host: EngineHost
+    policy: Policy
+    break_even: BreakEven = field(default_factory=BreakEven)  # says when clearing pays
+    next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
+    due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
+
+    def demote_together(self) -> None:
+        """Move the largest new results to files, before they are first sent, until the rest is
+        small enough together. Of one that is in a file already, the preview goes."""
+        limit, view = self.policy.demote_above, self.host.view
+        if limit is None:
+            return
+        room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
+        unsent = sorted(_unsent_results(view), key=lambda result: result.size)
+        total, targets = sum(result.size for result in unsent), []
+        while unsent and total > room:
+            result = unsent.pop()
+            target = self._demoted(result)
+            if target is not None:
+                targets.append(target)
+                total -= result.size
+        self._record("demote", targets, "several results in one message")
+
+    def clear(self) -> None:
+        """Mask old results and inputs, if the policy says that it is time."""
+        policy, self.next_edit_seq, self.due = self.policy, None, []
+        if policy.clear_when == "pays":
+            self._clear_if_it_pays()
+            return
+        if policy.clear_when != "off":
+            due = microcompact.plan(self.host.view, policy, str(self.host.folder))
+            if due and policy.clear_when == "every-call":
+                self._mask(due, "every call")
+            elif due and reached(policy.clear_from, self.host.current_window()):
+                self._mask(due, "level")
+        self._truncate_if_due()
+
+    def is_enough(self) -> bool:
+        """Return whether masking all that is due would leave as much room as a summary must. Where
+        it leaves less, stubs fill much of the window, and the next clearing would come soon."""
+        return self._leaves_room(self.due)
+
+    def tokens_freed_if_enough(self) -> int | None:
+        """Return what masking all that may go now would free; None if it is not enough."""
+        due = self._find_due() if self.policy.clear_when == "pays" else []
+        return sum(each.saved for each in due) if self._leaves_room(due) else None
+
+    def clear_if_enough(self) -> bool:
+        """Mask all that is due if that leaves enough room; return whether it did."""
+        if not self.is_enough():
+            return False
+        self._mask(self.due, "instead of a summary")
+        self.due = []
+        return True
+
+    def clear_all(self) -> None:
+        """Replace every result by a stub, when nothing else fits."""
+        targets = microcompact.plan_all(self.host.view, str(self.host.folder))
+        self._record("microcompact", targets, "nothing else fits")
+
+    def truncate_all(self) -> None:
+        """Shorten the input of every call whose content is on disk, when nothing else fits: also
+        of the newest calls, since one of them may be larger than the window."""
+        every = replace(self.policy, clear_keep=0)
+        targets = truncate.plan(self.host.view, every, self.host.file_sha256)
+        self._record("truncate", targets, "nothing else fits")
+
+    def _leaves_room(self, due: Sequence[DueMask]) -> bool:
+        window = self.host.current_window()
+        after = window.tokens - sum(each.saved for each in due)
+        return bool(due) and after <= max_tokens_after(window)
+
+    def _clear_if_it_pays(self) -> None:
+        """Mask what costs more to read on than the rewrite of the history after it. When the cache
+        has expired that is all that is due: then everything is written again anyway."""
+        due, is_cold = self._find_due(), self.host.cache_is_cold()
+        read, write = self.host.cache_prices()
+        self.break_even.charge_reading(due, read)
+        edit = self.break_even.best_edit(due, self.host.view, 0.0 if is_cold else write - read)
+        self.next_edit_seq = edit.due[0].seq if edit else None
+        self.due = due
+        if edit and edit.pays:
+            self._mask(edit.due, "the cache has ended" if is_cold else "it pays")
+            self.due = [each for each in due if each not in edit.due]
+
+    def _find_due(self) -> list[DueMask]:
+        """Return all results and inputs that may be masked now."""
+        policy, view = self.policy, self.host.view
+        due = microcompact.plan(view, policy, str(self.host.folder))
+        if reached(policy.truncate_at, self.host.current_window()):
+            for target in truncate.plan(view, policy, self.host.file_sha256):
+                saved = round(_saved_tokens(view, target) * view.ratio)
+                if saved > 0:
+                    due.append(DueMask("truncate", target, saved))
+        return due
+
+    def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
+        layers: tuple[LayerName, ...] = ("microcompact", "truncate")
+        for layer in layers:
+            targets = [dict(each.target) for each in due if each.layer == layer]
+            self._record(layer, targets, trigger)
+
+    def _truncate_if_due(self) -> None:
+        """Shorten old inputs from the policy's level on, several at a time."""
+        window = self.host.current_window()
+        if reached(self.policy.truncate_at, window):
+            targets = truncate.plan(self.host.view, self.policy, self.host.file_sha256)
+            saved = sum(_saved_tokens(self.host.view, target) for target in targets)
+            if saved * self.host.view.ratio > MIN_TRUNCATION_SHARE * window.size:
+                self._record("truncate", targets, "level")
+
+    def _demoted(self, result: ViewResult) -> dict[str, Any] | None:
+        """Move a result to a file and return a mask's target for it; None when that fails."""
+        content, seq = result.block.get("content"), result.item.seq
+        if not isinstance(content, str):
+            return None
+        if result.offloaded:
+            stub = demote.without_preview(content)
+            return _target(result, stub) if stub != content else None
+        every = replace(self.policy, demote_above=0)
+        try:
+            demoted = demote.demote_to_file(
+                content, tool=result.call.name, seq=seq, folder=self.host.folder, policy=every
+            )
+        except OSError:
+            return None  # it stays in the context, as it would without a file
+        return _target(result, demoted[0].reference) if demoted else None
+
+    def _record(self, layer: LayerName, targets: list[dict[str, Any]], trigger: str) -> None:
+        """Record a mask with these targets, if there are any, and tell the front end."""
+        if not targets:
+            return
+        started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
+        before, count = self.host.current_window().tokens, len(targets)
+        saved = round(sum(_saved_tokens(view, target) for target in targets) * view.ratio)
+        after = max(0, before - max(0, saved))
+        self.host.record(
+            Mask(
+                layer=layer,
+                targets=targets,
+                tokens_before=before,
+                tokens_after=after,
+                trigger=trigger,
+            )
+        )
+        seconds, text = time.monotonic() - started, f"{count} {DONE_WORDS[layer][count > 1]}"
+        self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, count, text))
+
+
+def _target(result: ViewResult, stub: str) -> dict[str, Any]:
+    return {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": stub}
+
+
+def _unsent_results(view: View) -> list[ViewResult]:
+    """Return the results after the newest reply, which no request has held yet."""
+    newest = next((i.seq for i in reversed(view.items) if i.role == "assistant"), 0)
+    return [r for r in view.results() if r.item.seq > newest and not r.masked]
+
+
+def _saved_tokens(view: View, target: dict[str, Any]) -> int:
+    """Return the unscaled tokens that one target takes out of the context."""
+    place = view.position(target["seq"])
+    if place is None:
+        return 0
+    if "stub" in target:
+        return view.items[place].size - tokens.estimate(target["stub"])
+    call = view.calls.get(target["tool_use_id"])
+    old = tokens.estimate_block({"type": "tool_use", "input": call.input}) if call else 0
+    return old - tokens.estimate_block({"type": "tool_use", "input": target["input"]})

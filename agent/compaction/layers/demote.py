@@ -1,0 +1,126 @@
+"""Demote: move an oversize result to a file before it is first sent, with a reference in its place.
+
+The reference has the path, the tokens saved and a preview of the first lines. Where the policy does
+not count lines, the preview also has the end of the text, where errors and totals stand.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from ....tools.system.shorten import cut_after
+from ....tools.text import count_lines
+from ...context.tokens import estimate
+from ...session.archive import offload
+from ..policy import Policy
+
+MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
+PREVIEW_CHARS_SHARE = 0.05  # of the window's tokens: as many characters of longer words are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Demotion:
+    """The substitute for a demoted text."""
+
+    reference: str  # that the model gets instead
+    saved: int  # estimated tokens
+
+
+def file_name(tool: str, seq: int, at: datetime) -> str:
+    """Return the name of a demoted result's file: `<time>_<tool>_<seq>.md`."""
+    return f"{at:%Y%m%d_%H%M%S}_{tool}_{seq}.md"
+
+
+def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
+    """Return what would stand for `text` if it went to `path`; None if the text should stay."""
+    tokens = estimate(text)
+    if policy.demote_above is None or tokens <= policy.demote_above:
+        return None
+    if policy.preview_lines is None:
+        which, preview = _both_ends(text, policy.preview_chars)
+    else:
+        which, preview = _first_lines(text, policy.preview_lines, policy.preview_chars)
+    reference = "\n".join(
+        (
+            "## Offloaded Content Reference",
+            f"**File:** {path}",
+            f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
+            f"**Preview:** {which} of {count_lines(text):,} lines, {len(text):,} characters",
+            *(f"> {line}" for line in preview),
+            "",
+            "*Full content: Read this file with offset and limit, or Grep it for what you need.*",
+        )
+    )
+    saved = tokens - estimate(reference)
+    return Demotion(reference, saved) if saved > 0 else None
+
+
+def plan_within(text: str, *, path: str, policy: Policy, room: int) -> Demotion | None:
+    """Plan a reference of at most `room` tokens, with as much of the text as fits."""
+    max_tokens = min(room, policy.demote_above or room)
+    found = None
+    for chars in (3 * room, room, 0):
+        short = replace(policy, demote_above=max_tokens, preview_chars=chars, preview_lines=None)
+        found = plan(text, path=path, policy=short)
+        if found is None or estimate(found.reference) <= room:
+            break
+    return found
+
+
+def without_preview(reference: str) -> str:
+    """Return a reference without its preview of the text."""
+    return "\n".join(line for line in reference.split("\n") if not line.startswith("> "))
+
+
+def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:
+    """Return the first `count` lines, each cut to its share of the characters, and their name."""
+    longest = chars // count
+    lines = text.removesuffix("\n").split("\n", count)[:count]
+    cut = [cut_after(line, longest) for line in lines]
+    return f"the first {len(lines)}", cut
+
+
+def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
+    """Return half of the characters from either end, in whole lines if possible, and their name."""
+    half = min(chars, len(text)) // 2
+    if not half:
+        return "none", []
+    head, tail = text[:half], text[-half:]
+    end, start = head.rfind("\n"), tail.find("\n")
+    if end > half // 2:
+        head = head[:end]
+    if 0 <= start < half // 2:
+        tail = tail[start + 1 :]
+    return "the beginning and the end", [*head.split("\n"), "[…]", *tail.split("\n")]
+
+
+def demote_to_file(
+    text: str, *, tool: str, seq: int, folder: Path, policy: Policy, room: int | None = None
+) -> tuple[Demotion, str] | None:
+    """Write the text to a file, unless it may stay; return the demotion and the file's path under
+    the session's `folder`, or None.
+
+    `seq` names the file; `room` is the number of tokens that a result of the tool may have, where
+    that is less than usual. Raises OSError.
+    """
+    path = folder / "offloaded" / file_name(tool, seq, datetime.now())
+    if room is None:
+        demotion = plan(text, path=str(path), policy=policy)
+    else:
+        demotion = plan_within(text, path=str(path), policy=policy, room=room)
+    if demotion is None:
+        return None
+    offload(path, text)
+    return demotion, str(path.relative_to(folder))
+
+
+def demote_words(text: str, *, size: int, seq: int, folder: Path, policy: Policy) -> str:
+    """Return a person's words, or the reference to a file that holds them if they would fill a
+    quarter of a window of `size` tokens. Raises OSError."""
+    own_policy = replace(
+        policy,
+        demote_above=int(MAX_WORDS_SHARE * size),
+        preview_chars=int(PREVIEW_CHARS_SHARE * size),
+    )
+    found = demote_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
+    return text if found is None else found[0].reference

@@ -1,0 +1,223 @@
+"""Recovery: the state of a session at one of three levels, from its log alone, without a model.
+
+Level 1 is the intent, the state of the work, the next steps, constraints and the person's newest
+words; level 2 adds what blocks the work, open errors, decisions and changed files; level 3 adds
+what was read, what failed on the way, what is done, where to read on and, where the disk is at
+hand, which files changed since the session saw them. The newest readable summary is the base,
+corrected from the ledger. Texts are cut to fit and say so; a path is never cut.
+"""
+
+from collections.abc import Iterable, Iterator, Reversible, Sequence
+from dataclasses import dataclass, replace
+
+from ..context.tokens import estimate
+from ..errors import SessionError
+from ..session.entries import Entry, Summary, reverted_seqs
+from ..session.ledger import Ledger
+from ..session.stale_files import list_stale_files
+from .document import SummaryDocument
+from .language.evidence import demands
+from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
+from .summary.writer import document_of
+
+MAX_CONSTRAINTS = 20
+LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # most estimated tokens, by level
+_MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # characters a text may keep, tried in turn
+_MAX_PATH_CHARS = 1_000  # a longer word is no path
+_UNCUT = 1_000  # times longer: nothing is cut
+_FILES_PER_STEP = 6  # files listed for each item of another section
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    title: str
+    items: Sequence[str]
+    level: int  # from which on it is shown
+    longer: int = 1  # times the length that items of other sections may have
+    step: int = 1  # items for one item of another section
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredSession:
+    """The state of a session as text."""
+
+    level: int  # that the text was made at
+    text: str
+    failure: str = ""  # why that is not the level asked for
+
+
+def recover_session(
+    entries: Reversible[Entry], number: int, *, disk: bool = False
+) -> RecoveredSession:
+    """Return the session at a level, or at level 3 where that level cannot be made; level 3 then
+    also names files that changed on `disk`. Raises SessionError when there is nothing to tell."""
+    ledger, summary = ledger_of(entries), newest_readable_summary(entries)
+    if number < 3 and (text := recovery_text(ledger, summary, number)):
+        return RecoveredSession(number, text)
+    text = recovery_text(ledger, summary, 3, list_stale_files(ledger) if disk else ())
+    if not text:
+        raise SessionError(
+            "nothing can be recovered: the log has no words, calls or summary that can be read",
+            hint="`ctxagent doctor ID` checks a log.",
+        )
+    failure = f"level {number} cannot be made, level 3 can: the log does not say what was wanted"
+    return RecoveredSession(3, text, failure if number < 3 else "")
+
+
+def recovery_text(
+    ledger: Ledger, summary: Summary | None, number: int, changed: Sequence[str] = ()
+) -> str:
+    """Return the session at level 1, 2 or 3, in at most the tokens of LEVEL_TOKENS. `changed` are
+    files that changed on disk since, for level 3.
+
+    It is "" when it cannot be made: levels 1 and 2 without an intent in the log, level 3 with
+    nothing to tell.
+    """
+    document = _current_document(ledger, summary)
+    known = _sections(document, ledger, changed)
+    sections = [section for section in known if section.items and section.level <= number]
+    if not sections or (number < 3 and not document.intent):
+        return ""
+    spaced = [path for path in (*ledger.files, *ledger.read, *changed) if " " in path]
+    for limit in _MAX_ITEM_CHARS:
+        shown = _fill(sections, limit, LEVEL_TOKENS[number], spaced)
+        if all(shown):
+            break
+    return _render(sections, shown)
+
+
+def ledger_of(entries: Iterable[Entry]) -> Ledger:
+    """Fold entries into a ledger."""
+    ledger = Ledger()
+    for entry in entries:
+        ledger.add(entry)
+    return ledger
+
+
+def newest_readable_summary(entries: Reversible[Entry]) -> Summary | None:
+    """Return the newest summary that was not taken back and can be read."""
+    reverted = reverted_seqs(entries)
+    for entry in reversed(entries):
+        if isinstance(entry, Summary) and entry.seq not in reverted and document_of(entry):
+            return entry
+    return None
+
+
+def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocument:
+    """Return the summary, brought up to date from the ledger; its state stands where no record is
+    newer. The newest words have a section of their own, so they are not the next step."""
+    previous = document_of(summary) or SummaryDocument()
+    start = summary.keep_from if summary and document_of(summary) else 0
+    since = [text for ref, text in ledger.words if ref >= start]
+    made = document_from_ledger(ledger, since, document_of(summary))
+    listed = any(todo.get("status") != "completed" for todo in ledger.todos)
+    stood = "" if previous.phase.startswith(LAST_COMMAND_PREFIX) else previous.phase
+    return replace(
+        made,
+        phase="; ".join(filter(None, (stood, made.phase))),
+        decisions=previous.decisions or made.decisions,
+        facts=tuple(dict.fromkeys([*made.facts, *_stated_constraints(ledger)])),
+        done=made.done or previous.done,
+        in_progress=made.in_progress or previous.in_progress,
+        blocked=previous.blocked,
+        next_steps=made.next_steps if listed else previous.next_steps,
+    )
+
+
+def _stated_constraints(ledger: Ledger) -> list[str]:
+    """Return what the person ruled out, in their own words, the strict first."""
+    stated = [(rank, -ref, text) for ref, words in ledger.words for rank, text in demands(words)]
+    return [text for _, _, text in sorted(stated)[:MAX_CONSTRAINTS]]
+
+
+def _sections(
+    document: SummaryDocument, ledger: Ledger, changed: Sequence[str]
+) -> Iterator[_Section]:
+    """Yield all that there is to tell, the most important first."""
+    newest = [f"#{ref}: {text}" for ref, text in ledger.words[-1:]]
+    stands = [*document.in_progress, *filter(None, [document.phase])]
+    yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
+    yield _Section("Stands", stands, 1)
+    yield _Section("Next", document.next_steps, 1)  # the list of things to do, if there is one
+    yield _Section("Constraints", document.facts, 1)
+    yield _Section("Newest words", newest, 1)
+    yield _Section("Blocked", document.blocked, 2)
+    yield _Section("Open errors", document.errors, 2, longer=2)
+    yield _Section("Decisions", document.decisions, 2)
+    changes = [f"{row.path} ({row.action})" for row in document.modified]
+    yield _Section("Files changed", changes, 2, longer=_UNCUT, step=_FILES_PER_STEP)
+    yield _Section("Changed on disk since", changed, 3, longer=_UNCUT, step=_FILES_PER_STEP)
+    read = [row.path for row in document.read]
+    yield _Section("Files read", read, 3, longer=_UNCUT, step=_FILES_PER_STEP)
+    yield _Section("Commands that failed", _failed(ledger), 3)
+    yield _Section("Done", document.done, 3)
+    yield _Section("What changed", [f"{r.path}: {r.change}" for r in document.modified], 3)
+    pins = [f"#{ref}: {text}" for ref, text in ledger.pins.items()]
+    yield _Section("Pinned", pins, 3)
+    yield _Section("Read on with Recall", document.recovery, 3)
+
+
+def _failed(ledger: Ledger) -> list[str]:
+    """Return the commands that failed, the newest first, each once."""
+    still = {fact.command for fact in ledger.unresolved()}
+    rows = {
+        fact.command: f"`{fact.command}` (exit {fact.exit_code}, #{fact.ref}"
+        f"{'' if fact.command in still else ', not since'})"
+        for fact in reversed(ledger.commands)
+        if fact.errors
+    }
+    return list(rows.values())
+
+
+def _fill(
+    sections: Sequence[_Section], limit: int, room: int, spaced: Sequence[str]
+) -> list[list[str]]:
+    """Return the items of each section that fit, taken in rounds so that each gets its share."""
+    shown: list[list[str]] = [[] for _ in sections]
+    full: set[int] = set()
+    for _ in range(max(len(section.items) for section in sections)):
+        for place, section in enumerate(sections):
+            rest = section.items[len(shown[place]) :]
+            for item in rest[: section.step if place not in full else 0]:
+                shown[place].append(_short(item, limit * section.longer, spaced))
+                if estimate(_render(sections, shown)) > room:
+                    shown[place].pop()
+                    full.add(place)
+                    break
+        if len(full) == len(sections):
+            break
+    return shown
+
+
+def _render(sections: Sequence[_Section], shown: Sequence[Sequence[str]]) -> str:
+    lines: list[str] = []
+    for section, items in zip(sections, shown, strict=True):
+        texts = [item.replace("\n", "\n  ") for item in items]
+        left = len(section.items) - len(items)
+        more = [f"({left:,} more)"] if left and items else []
+        if len(section.items) == 1 or section.level == 1:
+            lines += [f"{section.title}: {' · '.join([*texts, *more])}"] if items else []
+        elif items:
+            lines += [f"{section.title}:", *(f"- {text}" for text in (*texts, *more))]
+    return "\n".join(lines)
+
+
+def _short(text: str, limit: int, spaced: Sequence[str]) -> str:
+    """Return the beginning of a text, cut between words and never within a path."""
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    cut = _gap(text, limit + 1)
+    if cut < 0:  # its first word is longer: whole, as it may be a path
+        word = text.split(maxsplit=1)[0]
+        cut = limit if len(word) > _MAX_PATH_CHARS else len(word)
+    for path in spaced:
+        start = text.rfind(path, 0, cut + len(path))
+        if 0 <= start < cut < start + len(path):
+            cut = _gap(text, start) if _gap(text, start) > 0 else start + len(path)
+    return text if cut >= len(text) else f"{text[:cut].rstrip()} …"
+
+
+def _gap(text: str, end: int) -> int:
+    """Return the place of the last gap between words before `end`; -1 without one."""
+    return max(text.rfind(gap, 0, end) for gap in " \n\t")

@@ -1,0 +1,214 @@
+"""The structured summary: merge two of them, and put its facts right from the ledger.
+
+Facts come from records, prose from the model: `with_ledger_facts` corrects what a model remembers
+of files, and `document_from_ledger` makes a whole summary without a model.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...session.ledger import CommandFact, FileFact, Ledger
+from ..document import FileRow, ReadRow, SummaryDocument
+from ..language.signs import says_go_on
+from .shorten import (
+    changed_file_rows,
+    is_line_count,
+    resolved_error,
+    shorten_at_gap,
+    stands_for_many,
+)
+
+LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
+MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
+MAX_INTENT_CHARS = 2_000  # of the person's words that a summary without a model takes over
+MAX_WORDS_CHARS = 400  # of each later thing they said
+MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
+MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
+
+_UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
+_FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
+
+
+def merge(
+    old: SummaryDocument, new: SummaryDocument, resolved: Iterable[str] = ()
+) -> SummaryDocument:
+    """Merge the new summary into the old one.
+
+    The intent changes only when the scope did; files, decisions, facts and references are added or
+    updated; the state and the next steps are the new ones alone. Errors are added, less those that
+    `resolved` or a new line "Resolved: …" names.
+    """
+    modified = {row.path: row for row in old.modified}
+    for row in new.modified:
+        modified[row.path] = _updated(modified.get(row.path), row)
+    read = {row.path: row for row in old.read}
+    for new_row in new.read:
+        old_row = read.pop(new_row.path, new_row)
+        read[new_row.path] = new_row if new_row.why else old_row
+    return replace(
+        new,
+        intent=old.intent if _is_unchanged(new.intent) else new.intent,
+        modified=tuple(modified.values()),
+        read=tuple(row for path, row in read.items() if path not in modified),
+        decisions=_union(old.decisions, new.decisions),
+        facts=_union(old.facts, new.facts),
+        errors=_open_errors(old.errors, new.errors, resolved),
+        recovery=_union(old.recovery, new.recovery),
+    )
+
+
+def with_ledger_facts(
+    document: SummaryDocument, ledger: Ledger, room: int | None = None
+) -> SummaryDocument:
+    """Return the document with files and references as the ledger has them; where `room` is given,
+    with the table of changed files in about so many tokens.
+
+    What a model said of a file is kept for a path that the ledger knows, else its changed lines are
+    counted. Failed commands that the ledger once named go when they have passed since.
+    """
+    named = (row for row in document.modified if not stands_for_many(row))
+    changes = {ledger.display_path(row.path): row.change for row in named}
+    reasons = {ledger.display_path(row.path): row.why for row in document.read}
+    failing = {fact.ref for fact in ledger.unresolved()}
+    files = ledger.files
+    rows = changed_file_rows(files, room)
+    return replace(
+        document,
+        modified=tuple(
+            replace(row, change=_change_text(changes.get(row.path, ""), files[row.path]))
+            if row.path in files
+            else row
+            for row in rows
+        ),
+        read=tuple(
+            ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
+        ),
+        errors=tuple(e for e in document.errors if _failed_ref(e) in {None, *failing}),
+        recovery=_offloaded_files(ledger),
+    )
+
+
+def document_from_ledger(
+    ledger: Ledger, span_words: Sequence[str], previous: SummaryDocument | None
+) -> SummaryDocument:
+    """Make a summary without a model: the person's words verbatim, the todo list, the last command,
+    what failed and what was not authorised. `span_words` are the person's words in the span that
+    the summary stands for."""
+    words = [text for _, text in ledger.words] or list(span_words)
+    first = next((text for text in words if text.strip()), "")
+    earlier = previous or SummaryDocument()
+    intent = earlier.intent or shorten_at_gap(first, MAX_INTENT_CHARS)
+    later = [t for t in span_words if t.strip() and t != first and not says_go_on(t)]
+    steps = {
+        status: tuple(t["content"] for t in ledger.todos if t["status"] == status)
+        for status in ("completed", "in_progress", "pending")
+    }
+    newest = shorten_at_gap((later or [first])[-1], MAX_WORDS_CHARS)
+    made = SummaryDocument(
+        decisions=tuple(
+            f"The person said: {shorten_at_gap(text, MAX_WORDS_CHARS)}" for text in later
+        ),
+        phase=_last_command(ledger),
+        done=steps["completed"],
+        in_progress=steps["in_progress"],
+        facts=tuple(
+            f"Not authorised: {re.sub('^not authorised: ', '', denial, flags=re.I)}"
+            for denial in ledger.denials[-MAX_LISTED_ITEMS:]
+        ),
+        errors=tuple(_failed_command(fact) for fact in ledger.unresolved()[-MAX_LISTED_ITEMS:]),
+        next_steps=steps["in_progress"] + steps["pending"]
+        or ((f"Go on with: {newest}",) if newest else ()),
+    )
+    return with_ledger_facts(merge(replace(earlier, intent=intent), made), ledger)
+
+
+# Merging
+
+
+def _is_unchanged(intent: str) -> bool:
+    return not intent.strip() or _UNCHANGED.fullmatch(intent) is not None
+
+
+def _union(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """Return the old items, then the new ones that say something else."""
+    first: dict[str, str] = {}
+    for text in (*old, *new):
+        first.setdefault(_key(text), text)
+    return tuple(first.values())
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
+
+
+def _updated(old: FileRow | None, new: FileRow) -> FileRow:
+    if old is None:
+        return new
+    created = old.action == "created" and new.action == "modified"
+    pieces = list(dict.fromkeys(_pieces(old.change) + _pieces(new.change)))
+    if len(pieces) > MAX_CHANGE_PIECES:
+        pieces = [pieces[0], *pieces[1 - MAX_CHANGE_PIECES :]]
+    change = "; ".join(pieces) or new.change or old.change
+    return FileRow(new.path, "created" if created else new.action, change)
+
+
+def _pieces(change: str) -> list[str]:
+    """Return what a model said of a change, without the ledger's count of lines."""
+    return [p for p in change.split("; ") if p and not is_line_count(p)]
+
+
+def _open_errors(
+    old: Sequence[str], new: Sequence[str], resolved: Iterable[str]
+) -> tuple[str, ...]:
+    newly_resolved = filter(None, map(resolved_error, new))
+    gone = [_key(text) for text in (*resolved, *newly_resolved) if text.strip()]
+    return tuple(
+        error
+        for error in _union(old, new)
+        if resolved_error(error) is None and not any(_same_error(_key(error), key) for key in gone)
+    )
+
+
+def _same_error(error: str, named: str) -> bool:
+    """Return whether both are equal, or one is a part of the other that is long enough to tell."""
+    short, long = sorted((error, named), key=len)
+    return error == named or (len(short) >= MIN_SHARED_ERROR_CHARS and short in long)
+
+
+# From the ledger
+
+
+def _change_text(said: str, fact: FileFact) -> str:
+    lines = f"+{fact.added} −{fact.removed} lines " if fact.added or fact.removed else ""
+    return "; ".join(_pieces(said)) or f"{lines}({fact.tool}, #{fact.ref})"
+
+
+def _failed_ref(error: str) -> int | None:
+    """Return the ref in a line of `_failed_command`; None for any other line."""
+    found = _FAILED.match(error)
+    return int(found[1]) if found else None
+
+
+def _failed_command(fact: CommandFact) -> str:
+    command = shorten_at_gap(fact.command, MAX_WORDS_CHARS)
+    head = f"`{command}` failed (exit {fact.exit_code}, #{fact.ref})"
+    return "\n".join([f"{head}:", *fact.errors]) if fact.errors else head
+
+
+def _last_command(ledger: Ledger) -> str:
+    if not ledger.commands:
+        return ""
+    last = ledger.commands[-1]
+    end = "in the background" if last.exit_code is None else f"exit {last.exit_code}"
+    command = shorten_at_gap(last.command, MAX_WORDS_CHARS)
+    return f"{LAST_COMMAND_PREFIX} `{command}` ({end}, #{last.ref})"
+
+
+def _offloaded_files(ledger: Ledger) -> tuple[str, ...]:
+    """Return lines for the newest files that hold whole results, and for the number of others."""
+    rows = list(ledger.offloaded.items())
+    older = len(rows) - MAX_LISTED_ITEMS
+    more = (f"{older} older files in offloaded/",) if older > 0 else ()
+    newest = (f"{path}: the whole result #{ref}" for path, ref in rows[-MAX_LISTED_ITEMS:])
+    return (*more, *newest)

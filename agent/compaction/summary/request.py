@@ -1,0 +1,298 @@
+"""The request for a summary: where to cut, what to ask, and whether the answer can be used.
+
+The cut leaves the newest messages verbatim, never parts a call from its result, and always leaves
+the person's unanswered words. The question goes behind the session's own prefix (the same system
+text, tools and messages), so the call reads the prompt cache; where that prefix no longer fits,
+the span is summarised in chunks of plain text. Nothing here changes anything.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...context import tokens
+from ...context.request import Request, build_request, with_question, without_surrogates
+from ...context.view import Item, View, shown_blocks
+from ...context.window import Window
+from ...prompts import prompt_text
+from ...session.entries import Block
+from ..document import SummaryDocument, missing_titles, render
+from ..policy import Policy
+
+COMPRESSED_MARK = "[Conversation compressed]"
+PINNED_HEADING = "\n\n## Pinned"  # begins what the person pinned, at the end of a summary's text
+QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
+MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
+SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
+MIN_SUMMARY_CAP_TOKENS = 600
+MAX_SUMMARY_CAP_TOKENS = 8_000
+MAX_PIN_TOKENS = 1_000  # of one pinned item
+MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
+KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
+SPARE_SHARE = 0.01  # of the window, left free beside the call for a summary
+HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The place in the view where a summary takes over."""
+
+    evicted: tuple[Item, ...]  # what the summary stands for
+    keep_from: int  # the seq from which all stays
+    keep: tuple[int, ...]  # seqs of earlier items that stay
+    tokens: int  # of the evicted items, scaled
+
+    @property
+    def covers(self) -> list[int]:
+        """The seqs of the first and the last evicted item."""
+        return [self.evicted[0].seq, self.evicted[-1].seq]
+
+
+def find_cut(
+    view: View, policy: Policy, window: Window, *, keep_messages: int | None = None
+) -> Cut | None:
+    """Return where a summary would cut; None when it would have nothing new to stand for.
+
+    `keep_messages` overrides how many messages stay, for a context that fits no other way.
+    """
+    items, keep_tokens = view.items, 0
+    if keep_messages is None:
+        keep_messages = policy.keep_messages
+        keep_tokens = min(policy.keep_tokens, int(policy.keep_share * window.size))
+    start = _tail_start(items, keep_messages, keep_tokens / view.ratio)
+    if start is None:
+        return None
+    max_size = KEPT_WORDS_SHARE * window.size / view.ratio
+    keep = tuple(i.seq for i in _unanswered(items, max_size) if i.seq < items[start].seq)
+    evicted = tuple(i for i in items[:start] if i.seq not in keep)
+    words = sum(i.size for i in evicted if i.source == "person")
+    if words < max_summary_tokens(window) and not any(i.role == "assistant" for i in evicted):
+        return None
+    size = round(sum(i.size for i in evicted) * view.ratio)
+    return Cut(evicted, items[start].seq, keep, size)
+
+
+def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | None:
+    """Return the index of the first item of the tail that stays: at least so many messages, and
+    more while they fit into `max_size`, at a place where no call is parted from its result."""
+    size, count, start, kept, role = 0, 0, len(items), 0, ""
+    for index in range(len(items) - 1, 0, -1):
+        item = items[index]
+        size += item.size
+        if kept >= messages and size > max_size:
+            break
+        count += item.role != role
+        role = item.role
+        if not any(block.get("type") == "tool_result" for block in item.blocks):
+            start, kept = index, count
+    return start if start < len(items) else None
+
+
+def _unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
+    """Return the person's words that no finished answer has followed yet: the newest always, and
+    those before it as far as they fit. The others are in the summary and in the archive."""
+    found: list[Item] = []
+    size = 0
+    for item in reversed(items):
+        if item.role == "assistant" and item.stop_reason == "end_turn":
+            break
+        if item.source == "person":
+            size += item.size
+            if found and size > max_size:
+                break
+            found.append(item)
+    return found[::-1]
+
+
+def max_summary_tokens(window: Window) -> int:
+    """Return the most tokens that a summary may have in this window."""
+    wanted = int(window.size * SUMMARY_SHARE)
+    return max(MIN_SUMMARY_CAP_TOKENS, min(MAX_SUMMARY_CAP_TOKENS, wanted))
+
+
+def max_tokens_after(window: Window) -> int:
+    """Return the tokens that the context should have at most after a summary."""
+    return int(window.size * MAX_SHARE_AFTER)
+
+
+def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
+    """Return the scaled tokens of the context once a summary of so many tokens stands in it."""
+    evicted = sum(i.size for i in cut.evicted)
+    return round((view.size - evicted + summary) * view.ratio)
+
+
+def summary_question(window: Window, instructions: str = "") -> str:
+    """Return what the model is asked. `instructions` are the person's, for this summary alone."""
+    text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
+    if instructions.strip():
+        text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
+    return text
+
+
+def is_summary_question(text: str) -> bool:
+    """Return whether a text is what `summary_question` returns."""
+    return text.startswith(QUESTION_START)
+
+
+def room_for_summary(window: Window, question: str) -> int:
+    """Return the tokens left for a summary that is asked for behind the session's own prefix."""
+    spare = int(SPARE_SHARE * window.size)
+    return window.size - window.tokens - 2 * tokens.estimate(question) - spare
+
+
+def summary_request(
+    view: View, window: Window, question: str, *, model: str, effort: str | None
+) -> Request:
+    """Return the session's own request with one more text at its end: it reads the same cache."""
+    max_tokens = min(2 * max_summary_tokens(window), room_for_summary(window, question))
+    request = build_request(view, model=model, max_tokens=max_tokens, effort=effort)
+    return with_question(request, question)
+
+
+def chunk_requests(
+    cut: Cut, window: Window, question: str, *, upto: int, model: str, effort: str | None
+) -> list[Request]:
+    """Return requests over the evicted span as plain text, each at most half of the window. `upto`
+    is the newest entry of the view that was cut."""
+    max_tokens = max(max_tokens_after(window) - tokens.estimate(question), 1_000)
+    text = transcript(cut.evicted, shown_blocks)
+    origin = {"upto": upto, "asked": question, "keep_from": cut.keep_from, "keep": list(cut.keep)}
+    return [
+        Request(
+            model=model,
+            system=[],
+            tools=[],
+            messages=_chunk_messages(text[begin:end], question),
+            max_tokens=2 * max_summary_tokens(window),
+            effort=effort,
+            origin={**origin, "span": [begin, end]},
+        )
+        for begin, end in _chunk_spans(text, max_tokens)
+    ]
+
+
+def rebuild_chunk_messages(
+    view: View, question: str, *, keep_from: int, keep: Sequence[int], span: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return the messages of one of `chunk_requests`, from the view and its recorded origin."""
+    items = view.items[: view.position(keep_from)]
+    begin, end = span
+    text = transcript([i for i in items if i.seq not in keep], shown_blocks)
+    return _chunk_messages(text[begin:end], question)
+
+
+def _chunk_messages(text: str, question: str) -> list[dict[str, Any]]:
+    texts = (f"A part of the session:\n\n{text}", question)
+    return [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": without_surrogates(each)} for each in texts],
+        }
+    ]
+
+
+def _chunk_spans(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield where the chunks of a text begin and end, none of more than `max_tokens`."""
+    begin = end = size = 0
+    for piece in _pieces(text, max_tokens):
+        piece_tokens = tokens.estimate(piece)
+        if end > begin and size + piece_tokens > max_tokens:
+            yield begin, end
+            begin, size = end, 0
+        end += len(piece)
+        size += piece_tokens
+    if end > begin:
+        yield begin, end
+
+
+def _pieces(text: str, max_tokens: int) -> Iterator[str]:
+    """Yield the lines of a text, and a line that is too long in pieces."""
+    for line in text.splitlines(keepends=True):
+        # A token has at least one character in this estimate.
+        for start in range(0, len(line), max_tokens):
+            yield line[start : start + max_tokens]
+
+
+def transcript(
+    items: Sequence[Item], blocks: Callable[[Item], list[Block]] = lambda item: item.blocks
+) -> str:
+    """Return items as text: whole for people (`conversation.md`); with the stubs of the context
+    for a summary in chunks, so that its price is bounded."""
+    texts = (_block_text(item, block) for item in items for block in blocks(item))
+    return "\n\n".join(filter(None, texts))
+
+
+def _block_text(item: Item, block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    if kind == "text":
+        speaker = "User" if item.role == "user" else "Assistant"
+        return f"## {speaker} · #{item.seq}\n\n{block.get('text', '')}"
+    if kind == "tool_use":
+        arguments = json.dumps(block.get("input"), ensure_ascii=False)
+        return f"## {block.get('name')} · #{item.seq}\n\n{arguments}"
+    if kind == "tool_result":
+        content = block.get("content")
+        text = content if isinstance(content, str) else _text_of_blocks(content)
+        return f"### Result · #{item.seq}\n\n{text}"
+    return f"[{kind}]" if kind in ("image", "document") else ""
+
+
+def _text_of_blocks(content: Any) -> str:
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(str(b.get("text", f"[{b.get('type')}]")) for b in blocks)
+
+
+def headline(item: Item) -> str:
+    """Return one line that says what an item is."""
+    block = item.blocks[0] if item.blocks else {}
+    text = _block_text(item, block).split("\n\n", 1)[-1].lstrip()
+    line = " ".join(text[:HEADLINE_SCAN_CHARS].split())
+    kind = {"tool_result": "result", "text": item.role}.get(str(block.get("type")), item.role)
+    return f"{kind}: {line[:60]}" if line else kind
+
+
+def summary_text(document: SummaryDocument, folder: Path, pins: Mapping[int, str]) -> str:
+    """Return the message that stands for the span: the record, how to get the rest, and pins."""
+    return (
+        f"{COMPRESSED_MARK}\n"
+        "What follows is a record of the work so far in this session, made when the context was "
+        "compressed. It is history, not an instruction: go on with what the person asked. "
+        "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
+        f"the whole conversation is also in {folder / 'conversation.md'}.\n\n"
+        f"{render(document)}{pinned_section(pins)}"
+    )
+
+
+def pinned_section(pins: Mapping[int, str]) -> str:
+    """Return the last section of a summary's text: pinned items verbatim, or ""."""
+    return "\n".join([PINNED_HEADING, *(_pin(*pin) for pin in pins.items())]) if pins else ""
+
+
+def _pin(ref: int, text: str) -> str:
+    if tokens.estimate(text) <= MAX_PIN_TOKENS:
+        return f"#{ref}: {text}"
+    return f"#{ref}: {first_tokens(text, MAX_PIN_TOKENS)} … Recall #{ref} for the rest"
+
+
+def first_tokens(text: str, max_tokens: int) -> str:
+    """Return the first `max_tokens` tokens of a longer text."""
+    lengths = range(1, min(len(text), MAX_CHARS_PER_TOKEN * max_tokens))
+    return text[: bisect_right(lengths, max_tokens, key=lambda n: tokens.estimate(text[:n]))]
+
+
+def why_unusable(text: str, stop_reason: str | None, window: Window) -> str:
+    """Return why a model's answer cannot be used as a summary; "" when it can."""
+    if stop_reason == "max_tokens":
+        return "it was cut off at its limit"
+    if stop_reason not in ("end_turn", "stop_sequence"):
+        return f"the model stopped with {stop_reason}"
+    if not text.strip():
+        return "it is empty"
+    if titles := missing_titles(text):
+        return f"it lacks {', '.join(titles)}"
+    if tokens.estimate(text) > 2 * max_summary_tokens(window):
+        return f"it is longer than its cap of {max_summary_tokens(window):,} tokens"
+    return ""

@@ -1,0 +1,306 @@
+"""Make a summary fit its limit; what has no room is counted.
+
+The least critical goes first. Changed files are listed by name while there is room; the others by
+folder, deepest folders first: one row says how many files are below the folder, and which file of
+the archive names each. Facts that have no room are counted in one line. A path that stays is never
+abbreviated.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...context.tokens import estimate
+from ...session.archive import FILES_NAME
+from ...session.ledger import FileFact
+from ..document import FileRow, SummaryDocument, render, row_line
+
+FILE_TABLE_FACTOR = 2  # times a summary's cap: what the paths of changed files may take beside it
+FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
+MIN_ROW_TOKENS = 8  # of the shortest row
+TOOL_RANKS = {"Edit": 2, "Write": 2, "Task": 1}  # change files on purpose; others rank 0
+TEXT_LIMITS = (1_000, 400, 160, 60)  # characters a text may keep, tried in turn
+INTENT_LIMITS = (240, 120, 60, 30, 10, 3, 1)  # the same for the intent, where nothing else is left
+FACT_SHARE_CHARS = 160  # of a fact, that count when the share of all facts is reckoned
+FACTS_SHARE = 0.5  # of a summary, that facts may take before anything else goes for them
+FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files; tried in turn
+
+_ROOTS = ("./", "/")
+_FILE_COUNT = re.compile(r"(\d+) (?:files? )?(created|modified|deleted)")
+_LINE_COUNT = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
+_OLDER_FACTS = re.compile(r"(\d+) older facts: Recall finds them")
+_RESOLVED = re.compile(r"\W*resolved:\W*(.*)", re.I | re.DOTALL)
+_RULED = re.compile(r"(?:Not authorised|The person(?: \(#\d+\)| said)): ")
+
+Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
+
+
+def shortened_to(
+    document: SummaryDocument,
+    cap_tokens: int,
+    is_probed: Callable[[str], bool] = lambda fact: False,
+) -> SummaryDocument:
+    """Shorten the document until it renders in at most `cap_tokens` estimated tokens (200 or more).
+
+    The least critical goes first, of each section the oldest: files read, what is done, counts of
+    lines, resolved errors, other errors, references, decisions; then long texts are cut, the intent
+    least. Facts that neither are probed nor say what the person ruled may take their share; only
+    where all that is not enough do more of them go, and changed files are listed by folder.
+    """
+
+    def fits(candidate: SummaryDocument) -> bool:
+        return estimate(render(candidate)) <= cap_tokens
+
+    def must_stay(fact: str) -> bool:
+        return _RULED.match(fact) is not None or is_probed(fact)
+
+    def facts_fit(candidate: SummaryDocument) -> bool:
+        room = max(cap_tokens - row_tokens(document.modified), cap_tokens / (FILE_TABLE_FACTOR + 1))
+        facts = "\n".join(shorten_at_gap(text, FACT_SHARE_CHARS) for text in candidate.facts)
+        return estimate(facts) <= FACTS_SHARE * room
+
+    if fits(document):
+        return document
+    document = drop_oldest_facts(document, must_stay, facts_fit)
+    open_last = sorted(document.errors, key=lambda error: resolved_error(error) is None)
+    document = replace(document, errors=tuple(open_last))
+    for name in ("read", "done", "modified", "errors", "recovery", "decisions"):
+        document = _without_oldest(document, name, fits)
+        if fits(document):
+            return document
+    for limit in TEXT_LIMITS:
+        document = _with_short_texts(document, limit)
+        if fits(document):
+            return document
+    return _minimal(drop_oldest_facts(document, must_stay, fits), cap_tokens, fits)
+
+
+def drop_oldest_facts(
+    document: SummaryDocument,
+    must_stay: Callable[[str], bool],
+    fits: Fits,
+) -> SummaryDocument:
+    """Drop the oldest facts that need not stay until the document fits, and count them."""
+    counted = [int(found[1]) for text in document.facts if (found := _OLDER_FACTS.fullmatch(text))]
+    facts = [text for text in document.facts if not counts_older_facts(text)]
+    loose = [place for place, text in enumerate(facts) if not must_stay(text)]
+
+    def left(count: int) -> list[str]:
+        gone, older = set(loose[:count]), max(counted, default=0) + count
+        line = [f"{older} older facts: Recall finds them"] if older else []
+        return [*line, *(text for place, text in enumerate(facts) if place not in gone)]
+
+    return _drop_until_fits(document, "facts", left, len(loose), fits)
+
+
+def counts_older_facts(fact: str) -> bool:
+    """Return whether a fact is the line that says how many older ones there are."""
+    return _OLDER_FACTS.fullmatch(fact) is not None
+
+
+def resolved_error(error: str) -> str | None:
+    """Return what a line "Resolved: …" names; None for the line of an open error."""
+    found = _RESOLVED.fullmatch(error)
+    return found[1] if found else None
+
+
+def is_line_count(change: str) -> bool:
+    """Return whether the text of a change is only the ledger's count of lines."""
+    return _LINE_COUNT.fullmatch(change) is not None
+
+
+def shorten_at_gap(text: str, limit: int) -> str:
+    """Return the text's beginning, cut between words where possible, so that no path is cut."""
+    if len(text) <= limit:
+        return text
+    gap = re.match(r".*\s", text[: limit + 1], re.DOTALL)
+    return f"{text[: gap.end() if gap else limit].rstrip()} …"
+
+
+def _drop_until_fits(
+    document: SummaryDocument,
+    name: str,
+    left: Callable[[int], Sequence[Any]],
+    max_count: int,
+    fits: Fits,
+) -> SummaryDocument:
+    """Drop as few items of a section as make the document fit, at most `max_count`. `left` returns
+    the items that are left when so many are dropped."""
+
+    def without(count: int) -> SummaryDocument:
+        changed: dict[str, Any] = {name: tuple(left(count))}
+        return replace(document, **changed)
+
+    return without(bisect_left(range(max_count), True, key=lambda count: fits(without(count))))
+
+
+def _without_oldest(document: SummaryDocument, name: str, fits: Fits) -> SummaryDocument:
+    """Drop a section's oldest items until the document fits; of files only the counts of lines."""
+    items: tuple[Any, ...] = getattr(document, name)
+
+    def left(count: int) -> Sequence[Any]:
+        if name != "modified":
+            return items[count:]
+        bare = (replace(r, change="") if is_line_count(r.change) else r for r in items[:count])
+        return [*bare, *items[count:]]
+
+    return _drop_until_fits(document, name, left, len(items), fits)
+
+
+def _without_last(
+    document: SummaryDocument, name: str, fits: Fits, min_items: int
+) -> SummaryDocument:
+    """Drop the last items of a section, whose first matter most, until the document fits."""
+    items: tuple[str, ...] = getattr(document, name)
+    max_count = max(0, len(items) - min_items)
+    return _drop_until_fits(
+        document, name, lambda count: items[: len(items) - count], max_count, fits
+    )
+
+
+def _minimal(document: SummaryDocument, cap_tokens: int, fits: Fits) -> SummaryDocument:
+    """Drop ever more of what is critical until the document fits."""
+    rows = document.modified
+    ranks = [(place,) for place in range(len(rows))]
+    for share in FILE_ROW_SHARES:
+        if fits(document):
+            return document
+        document = replace(document, modified=rows_within(rows, ranks, int(share * cap_tokens)))
+    for name, min_items in (("blocked", 0), ("in_progress", 0), ("next_steps", 1)):
+        document = _without_last(document, name, fits, min_items)
+    document = drop_oldest_facts(document, lambda fact: False, fits)
+    if not fits(document):
+        document = replace(document, phase="", facts=(), next_steps=())
+    for limit in INTENT_LIMITS:
+        if fits(document):
+            break
+        document = replace(document, intent=shorten_at_gap(document.intent, limit))
+    return document
+
+
+def _with_short_texts(document: SummaryDocument, limit: int) -> SummaryDocument:
+    def shorten_all(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(shorten_at_gap(text, limit) for text in texts)
+
+    return replace(
+        document,
+        intent=shorten_at_gap(document.intent, 4 * limit),
+        modified=tuple(
+            replace(row, change=shorten_at_gap(row.change, limit)) for row in document.modified
+        ),
+        phase=shorten_at_gap(document.phase, limit),
+        in_progress=shorten_all(document.in_progress),
+        blocked=shorten_all(document.blocked),
+        facts=shorten_all(document.facts),
+        next_steps=shorten_all(document.next_steps),
+    )
+
+
+# The table of changed files
+
+
+def changed_file_rows(files: Mapping[str, FileFact], room: int | None) -> tuple[FileRow, ...]:
+    """Return the rows of changed files in `room` tokens, None for all rows.
+
+    As many as fit are listed by name, in the order in which they were first changed, and the others
+    by folder. The agent's own edits are listed by name the longest, then what was changed more
+    often, then the newest.
+    """
+    rows = [FileRow(path, fact.action) for path, fact in files.items()]
+    if room is None:
+        return tuple(rows)
+    ranks = [(TOOL_RANKS.get(fact.tool, 0), fact.times, fact.ref) for fact in files.values()]
+    return rows_within(rows, ranks, room)
+
+
+def rows_within(
+    rows: Sequence[FileRow], ranks: Sequence[tuple[int, ...]], room: int
+) -> tuple[FileRow, ...]:
+    """Keep top-ranked rows by name, and group the rest by folder, within `room` tokens.
+
+    What is said of the change in one file does not count. Where nothing fits there are two rows at
+    most.
+    """
+    order = sorted(range(len(rows)), key=ranks.__getitem__, reverse=True)
+    count, _ = _count_fitting((rows[n] for n in order), room)
+    if count == len(rows):
+        return tuple(rows)
+    count, used = _count_fitting((rows[n] for n in order), int((1 - FOLDER_ROWS_SHARE) * room))
+    named, rest = sorted(order[:count]), sorted(order[count:])
+    return (*(rows[n] for n in named), *_by_folder([rows[n] for n in rest], room - used))
+
+
+def stands_for_many(row: FileRow) -> bool:
+    """Return whether a row is that of a folder."""
+    return row.path.endswith("/")
+
+
+def row_tokens(rows: Iterable[FileRow]) -> int:
+    """Return the tokens of the rows, without what is said of the change in one file."""
+    return sum(map(_row_tokens, rows))
+
+
+def _row_tokens(row: FileRow) -> int:
+    return estimate(row_line(row if stands_for_many(row) else replace(row, change=""))) + 1
+
+
+def _count_fitting(rows: Iterable[FileRow], room: int) -> tuple[int, int]:
+    """Return how many of the first rows have room, and the tokens they take."""
+    count = used = 0
+    for row in rows:
+        needed = _row_tokens(row)
+        if used + needed > room:
+            break
+        count, used = count + 1, used + needed
+    return count, used
+
+
+def _by_folder(rows: Sequence[FileRow], room: int) -> list[FileRow]:
+    """Group the rows by folder, the deepest folders into their parents until all fit in `room`."""
+    groups: dict[str, list[FileRow]] = {}
+    for row in rows:
+        groups.setdefault(_folder(row.path), []).append(row)
+    while True:
+        deepest = max(map(_depth, groups), default=0)
+        if not deepest or len(groups) * MIN_ROW_TOKENS <= room:
+            made = [_folder_row(folder, below) for folder, below in groups.items()]
+            if not deepest or row_tokens(made) <= room:
+                return made
+        for folder in [name for name in groups if _depth(name) == deepest]:
+            groups.setdefault(_folder(folder[:-1]), []).extend(groups.pop(folder))
+
+
+def _folder_row(folder: str, below: Sequence[FileRow]) -> FileRow:
+    """Return the row of a folder; a single file keeps its own row unless that is longer."""
+    counts: Counter[str] = Counter()
+    for row in below:
+        counts.update(_file_counts(row))
+    total = counts.total()
+    files = f"{total} files" if total > 1 else "1 file"
+    if len(counts) == 1:
+        action = below[0].action
+        what = f" {action}"
+    else:
+        action = "modified"
+        what = ": " + ", ".join(f"{count} {done}" for done, count in counts.most_common())
+    made = FileRow(folder, action, f"{files}{what} (Recall `{FILES_NAME}` names each)")
+    if len(below) == 1 and _row_tokens(below[0]) <= _row_tokens(made):
+        return below[0]
+    return made
+
+
+def _file_counts(row: FileRow) -> Mapping[str, int]:
+    """Return how many files a row stands for, by what was done to them."""
+    found = _FILE_COUNT.findall(row.change) if stands_for_many(row) else []
+    return {action: int(count) for count, action in found} or {row.action: 1}
+
+
+def _folder(path: str) -> str:
+    return path[: path.rfind("/") + 1] or "./"
+
+
+def _depth(folder: str) -> int:
+    return 0 if folder in _ROOTS else folder.count("/")

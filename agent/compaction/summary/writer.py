@@ -1,0 +1,145 @@
+"""Get a summary document written: by the model, or from the ledger when that fails.
+
+The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
+is checked, asked for once more if it falls short, and merged with the summary before it. Facts are
+put right from the ledger when the summary is applied. Cancelling changes nothing.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+from ...context.window import Window
+from ...errors import ModelError, PromptTooLong
+from ...events import Emit, Event, Notice, Waiting, waiting
+from ...session.entries import Summary
+from ..document import SummaryDocument, parse, render
+from ..host import EngineHost, ModelAnswer
+from ..policy import Policy
+from .merge import document_from_ledger, merge
+from .request import (
+    Cut,
+    chunk_requests,
+    max_summary_tokens,
+    room_for_summary,
+    summary_question,
+    summary_request,
+    why_unusable,
+)
+
+MAX_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryDraft:
+    """A summary document that is not applied yet."""
+
+    document: SummaryDocument
+    cost_usd: float | None  # of asking for it; None when the price is not known
+    author: str  # "model", "ledger" or "person"
+    raw_text: str  # the document as it was written, before anything was added from records
+    seconds: float = 0.0  # that writing it took
+    in_background: bool = False  # whether the work went on meanwhile
+
+
+def _ignore(event: Event) -> None:
+    """Do nothing with an event: nobody waits for this summary."""
+
+
+@dataclass(slots=True)
+class SummaryWriter:
+    """The writing of one conversation's summaries."""
+
+    host: EngineHost
+    policy: Policy
+
+    async def write(
+        self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore
+    ) -> SummaryDraft:
+        """Write a document for the span of `cut`, merged with the summary that stands."""
+        started = time.monotonic()
+        with waiting(emit, "writing a summary"):
+            draft = await self._write(cut, instructions, emit)
+        return replace(draft, seconds=time.monotonic() - started)
+
+    async def _write(self, cut: Cut, instructions: str, emit: Emit) -> SummaryDraft:
+        previous = document_of(self.host.view.summary)
+        if self.policy.summarizer == "mechanical":
+            return self.from_ledger(previous)
+        spent: float | None = 0.0
+        problem = ""
+        for _ in range(MAX_ATTEMPTS):
+            window = self.host.current_window()  # anew, since the agent works on meanwhile
+            try:
+                answer, new = await self._ask(cut, instructions, window, emit)
+            except ModelError as error:
+                problem = error.message
+                break
+            spent = _add_costs(spent, answer.cost_usd)
+            problem = why_unusable(answer.text, answer.stop_reason, window)
+            if not problem:
+                document = new if previous is None else merge(previous, new)
+                return SummaryDraft(document, spent, "model", render(document))
+        text = f"the model's summary was not usable ({problem}); made from the ledger"
+        self.host.emit(Notice("warning", text))
+        return replace(self.from_ledger(previous), cost_usd=spent)
+
+    def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
+        """Make a summary from records alone, without a model."""
+        ledger = self.host.ledger
+        words = [text for _, text in ledger.words]
+        document = document_from_ledger(ledger, words, previous)
+        return SummaryDraft(document, 0.0, "ledger", render(document))
+
+    async def _ask(
+        self, cut: Cut, instructions: str, window: Window, emit: Emit
+    ) -> tuple[ModelAnswer, SummaryDocument]:
+        question = summary_question(window, self.host.redact(instructions))
+        view, model, effort = self.host.view, self.host.model_id, self.host.effort
+        # Another model cannot take this one's thinking, so it is asked in chunks.
+        is_own_model = self.policy.model in (None, model)
+        if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
+            request = summary_request(view, window, question, model=model, effort=effort)
+            try:
+                answer = await self.host.ask_model(request)
+                return answer, parse(answer.text)
+            except PromptTooLong:
+                pass  # the estimate was too low: ask in chunks
+        return await self._ask_in_chunks(cut, question, window, emit)
+
+    async def _ask_in_chunks(
+        self, cut: Cut, question: str, window: Window, emit: Emit
+    ) -> tuple[ModelAnswer, SummaryDocument]:
+        merged: SummaryDocument | None = None
+        answer = ModelAnswer("", None, 0.0)
+        spent: float | None = 0.0
+        requests = chunk_requests(
+            cut,
+            window,
+            question,
+            upto=self.host.view.last_seq,
+            model=self.policy.model or self.host.model_id,
+            effort=self.host.effort,
+        )
+        for number, request in enumerate(requests, 1):
+            emit(Waiting(f"writing a summary, part {number} of {len(requests)}"))
+            answer = await self.host.ask_model(request)
+            spent = _add_costs(spent, answer.cost_usd)
+            if why_unusable(answer.text, answer.stop_reason, window):
+                break
+            new = parse(answer.text)
+            merged = new if merged is None else merge(merged, new)
+        return replace(answer, cost_usd=spent), merged or parse(answer.text)
+
+
+def _add_costs(spent: float | None, more: float | None) -> float | None:
+    return None if spent is None or more is None else spent + more
+
+
+def document_of(summary: Summary | None) -> SummaryDocument | None:
+    """Return the document of a recorded summary; None if there is none, or it cannot be read."""
+    if summary is None:
+        return None
+    try:
+        return SummaryDocument.from_json(summary.document)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,184 @@
+"""Puts back what a summary misses, and counts what it answered before and after.
+
+A probe that fails names the section that its fact is added to, within the summary's cap. What is
+asked, and whether it is answered, is in `probes.py`.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast, get_args
+
+from ...context.tokens import estimate
+from ...session.ledger import FileAction
+from ..document import FileRow, ReadRow, SummaryDocument, render
+from ..summary.shorten import counts_older_facts
+from .probes import Probe, ProbeKind, is_answered
+
+PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
+
+_ENTRY = re.compile(
+    r"The person \(#\d+\): .*|.* \(#\d+\)(?: …)?", re.DOTALL
+)  # an entry that a probe made
+_REF = re.compile(r"(?:#\d+)?")
+
+ItemPlace = tuple[str, int]  # a section, and the index of an item in it
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTally:
+    """Counts of probes by kind."""
+
+    asked: Mapping[ProbeKind, int]
+    before: Mapping[ProbeKind, int]  # answered by the summary as it was written
+    after: Mapping[ProbeKind, int]  # answered once what it had missed was added
+
+    def line(self) -> str:
+        """Return a line for a receipt: how many were answered, before and after."""
+        before, after, asked = (sum(n.values()) for n in (self.before, self.after, self.asked))
+        return f"probes {before}/{asked} → {after}/{asked}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            kind: {"asked": n, "before": self.before[kind], "after": self.after[kind]}
+            for kind, n in self.asked.items()
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ProbeTally":
+        """Return the tally that `to_json` wrote. Raises KeyError, TypeError or ValueError."""
+        rows = {kind: data[kind] for kind in PROBE_KINDS if kind in data}
+
+        def column(name: str) -> dict[ProbeKind, int]:
+            return {kind: int(row[name]) for kind, row in rows.items()}
+
+        return cls(column("asked"), column("before"), column("after"))
+
+
+def tally_probes(asked: Sequence[Probe], before: str, after: str) -> ProbeTally:
+    """Count the probes that a summary answers: as it was written, and as it stands."""
+    kinds = [kind for kind in PROBE_KINDS if any(probe.kind == kind for probe in asked)]
+
+    def count(text: str | None) -> dict[ProbeKind, int]:
+        found = [probe.kind for probe in asked if text is None or is_answered(probe, text)]
+        return {kind: found.count(kind) for kind in kinds}
+
+    return ProbeTally(count(None), count(before), count(after))
+
+
+def probed_facts_test(asked: Sequence[Probe]) -> Callable[[str], bool]:
+    """Return a function that tells whether one of the probes asks for a critical fact."""
+    about = [probe for probe in asked if probe.section == "facts"]
+    return lambda fact: any(is_answered(probe, fact) for probe in about)
+
+
+def add_missed_facts(
+    document: SummaryDocument, asked: Sequence[Probe], cap_tokens: int
+) -> SummaryDocument:
+    """Return the document with the facts it misses, each verbatim in its section, in at most
+    `cap_tokens` when rendered; unchanged if nothing can be added.
+
+    `asked` are all the probes: an item that answers one of them stays. To make room, these go:
+    files read of which nothing is said, what is done, and entries of earlier probes that are not
+    asked again. For the intent, changed files, open errors and constraints also references, other
+    files read, and the oldest errors, decisions and facts go. Facts that still have no room are
+    left out, the least important first.
+    """
+    text = render(document)
+    missed = [probe for probe in asked if not is_answered(probe, text)]
+    missed.sort(key=lambda probe: not _is_vital(probe))
+    vital = sum(map(_is_vital, missed))
+    spare = _unasked(document, asked)
+    trifles = [place for place in spare if _is_trifle(document, place)]
+    spare = [*trifles, *(place for place in spare if place not in set(trifles))]
+
+    def with_first(count: int, gone: Sequence[ItemPlace]) -> SummaryDocument:
+        return _added(_without(document, gone), missed[:count])
+
+    def fits(count: int, gone: Sequence[ItemPlace]) -> bool:
+        return estimate(render(with_first(count, gone))) <= cap_tokens
+
+    count, removable = len(missed), trifles
+    if not fits(count, trifles):
+        if not fits(vital, trifles):
+            count, removable = vital, spare
+        count = _last_true(count, lambda n: fits(n, removable))
+    if not count:
+        return document
+    removed = _first_true(len(removable), lambda n: fits(count, removable[:n]))
+    return with_first(count, removable[:removed])
+
+
+def _first_true(end: int, test: Callable[[int], bool]) -> int:
+    """Return the first number that passes, as do all after it; `end` needs no test."""
+    return bisect_left(range(end), True, key=test)
+
+
+def _last_true(end: int, test: Callable[[int], bool]) -> int:
+    """Return the last number up to `end` that passes, as do all before it; 0 needs no test."""
+    return bisect_left(range(1, end + 1), True, key=lambda n: not test(n))
+
+
+def _is_vital(probe: Probe) -> bool:
+    """Return whether a probe asks for the intent, a changed file, an open error or a constraint."""
+    return probe.is_constraint or probe.section in ("intent", "modified", "errors")
+
+
+def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
+    """Return the items that answer none of the probes: the least critical section first, as where
+    a merged summary is cut, and of each section the oldest item first."""
+    rows = {row.path for row in document.modified}
+    guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
+
+    def guarded(text: str) -> bool:
+        return counts_older_facts(text) or any(is_answered(probe, text) for probe in guarding)
+
+    return [
+        (name, index)
+        for name in ("read", "done", "recovery", "errors", "decisions", "facts")
+        for index, item in enumerate(getattr(document, name))
+        if not guarded(item.path if isinstance(item, ReadRow) else item)
+    ]
+
+
+def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
+    """Return whether an item is plainly less critical than any fact that is asked for."""
+    name, index = place
+    item = getattr(document, name)[index]
+    if isinstance(item, ReadRow):
+        return _REF.fullmatch(item.why) is not None
+    return name == "done" or (name in ("decisions", "facts") and _ENTRY.fullmatch(item) is not None)
+
+
+def _without(document: SummaryDocument, places: Iterable[ItemPlace]) -> SummaryDocument:
+    gone: dict[str, set[int]] = {}
+    for name, index in places:
+        gone.setdefault(name, set()).add(index)
+    changed: dict[str, Any] = {
+        name: tuple(x for n, x in enumerate(getattr(document, name)) if n not in indexes)
+        for name, indexes in gone.items()
+    }
+    return replace(document, **changed)
+
+
+def _added(document: SummaryDocument, missed: Iterable[Probe]) -> SummaryDocument:
+    """Return the document with the entries of these probes at the end of their sections."""
+    new: dict[str, dict[Any, None]] = {}
+    for probe in missed:
+        new.setdefault(probe.section, {})[_item(probe)] = None
+    changed: dict[str, Any] = {}
+    for name, entries in new.items():
+        before = getattr(document, name)
+        changed[name] = (
+            "\n".join(filter(None, (before, *entries)))
+            if isinstance(before, str)
+            else (*before, *entries)
+        )
+    return replace(document, **changed)
+
+
+def _item(probe: Probe) -> str | FileRow | ReadRow:
+    if probe.section == "modified":
+        return FileRow(probe.fact, cast(FileAction, probe.entry))
+    return ReadRow(probe.fact, probe.entry) if probe.section == "read" else probe.entry

@@ -1,0 +1,234 @@
+"""One setting: the type of its value, what it does, and when a project file needs trust to set it.
+
+The functions `loosens_…` tell, for a key's new and its current value, whether the new one gives
+the agent more freedom. A project file may set such a value only with the person's trust.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_args
+
+from ..errors import conceal
+
+ENV_PREFIX = "CTXAGENT_"
+SCRIPTED = "scripted:"  # begins the id of a model that plays a file of steps
+PRESET = "preset"  # the value of a key that leaves it to the preset of the policy
+MAX_WHOLE_NUMBER = 1_000_000_000
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+
+
+class ValueType(NamedTuple):
+    """What a setting's value may be."""
+
+    wanted: str  # in words, for messages
+    read: Callable[[Any], Any]  # a TOML value to the setting's; raises ValueError if it is wrong
+    literal: Callable[[str], Any] = str  # the text of a variable or flag to a TOML value; likewise
+    none: str = ""  # the word that stands for None
+    words: tuple[str, ...] = ()  # all that a value, or an item of it, can be, if these are words
+
+
+def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> ValueType:
+    expression = re.compile(pattern)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or not expression.fullmatch(value):
+            raise ValueError(value)
+        return kind(value)
+
+    return ValueType(wanted, read)
+
+
+def whole_number(unit: str, least: int) -> ValueType:
+    def read(value: Any) -> int:
+        # A bool is an instance of int, too.
+        if type(value) is not int or not least <= value <= MAX_WHOLE_NUMBER:
+            raise ValueError(value)
+        return value
+
+    return ValueType(f"a whole number of {unit}, {least} to {MAX_WHOLE_NUMBER:_}", read, int)
+
+
+def one_of(literal: Any) -> ValueType:
+    """Return the type of the words in a `Literal`, or in a tuple."""
+    names: tuple[str, ...] = literal if isinstance(literal, tuple) else get_args(literal)
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(value)
+        return str(value)
+
+    wanted = "one of " + ", ".join(f'"{name}"' for name in names)
+    return ValueType(wanted, read, words=names)
+
+
+def with_spelling(spell: Callable[[str], str], value_type: ValueType) -> ValueType:
+    """Return a type that reads a text as `spell` writes it."""
+
+    def read(value: Any) -> Any:
+        return value_type.read(spell(value) if isinstance(value, str) else value)
+
+    return value_type._replace(read=read)
+
+
+def list_of(item: ValueType) -> ValueType:
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError(value)
+        return tuple(item.read(v) for v in value)
+
+    def literal(text: str) -> list[Any]:
+        if not text.startswith("["):
+            return [text]
+        import tomllib
+
+        items: list[Any] = tomllib.loads(f"items = {text}")["items"]
+        return items
+
+    return ValueType(f"a list, each item {item.wanted}", read, literal, words=item.words)
+
+
+def list_including(item: str, value_type: ValueType) -> ValueType:
+    """Return a list type whose values must include an item."""
+
+    def read(value: Any) -> Any:
+        items = value_type.read(value)
+        if item not in items:
+            raise ValueError(value)
+        return items
+
+    return value_type._replace(wanted=f'{value_type.wanted}, and "{item}" among them', read=read)
+
+
+def _or_word(word: str, meaning: str | None, value_type: ValueType) -> ValueType:
+    """Return the type that also takes `word`, which means `meaning`."""
+
+    def read(value: Any) -> Any:
+        return meaning if value == word else value_type.read(value)
+
+    def literal(text: str) -> Any:
+        return word if text == word else value_type.literal(text)
+
+    none = word if meaning is None else value_type.none
+    return ValueType(f'{value_type.wanted}, or "{word}"', read, literal, none, value_type.words)
+
+
+def or_none(word: str, value_type: ValueType) -> ValueType:
+    """Return the type that also takes `word`, which means None."""
+    return _or_word(word, None, value_type)
+
+
+def or_preset(value_type: ValueType) -> ValueType:
+    """Return the type that also takes "preset", which stands for itself."""
+    return _or_word(PRESET, PRESET, value_type)
+
+
+def _read_switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def _switch_literal(text: str) -> bool:
+    word = text.lower()
+    if word not in ("true", "1", "false", "0"):
+        raise ValueError(text)
+    return word in ("true", "1")
+
+
+def _read_threshold(value: Any) -> int | float:
+    """Return tokens as an int, and a share of the window as a float."""
+    if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
+        value = float(percent[1]) / 100
+    if type(value) is int and 1 < value <= MAX_WHOLE_NUMBER:
+        return value
+    if type(value) in (int, float) and 0 < value <= 1:
+        return float(value)
+    raise ValueError(value)
+
+
+def _threshold_literal(text: str) -> str | int | float:
+    if text.endswith("%"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+SWITCH = ValueType("true or false", _read_switch, _switch_literal)
+THRESHOLD = ValueType(
+    'a share of the window such as 0.93 or "93%", or a number of tokens above 1',
+    _read_threshold,
+    _threshold_literal,
+)
+
+
+def loosens_never(new: Any, current: Any) -> bool:
+    return False
+
+
+def loosens_if_different(new: Any, current: Any) -> bool:
+    return bool(new != current)
+
+
+def loosens_if_shorter(new: Any, current: Any) -> bool:
+    return not set(current) <= set(new)
+
+
+def loosens_if_longer(new: Any, current: Any) -> bool:
+    return not set(new) <= set(current)
+
+
+def loosens_if_turned(to: bool) -> Callable[[Any, Any], bool]:
+    return lambda new, current: bool(new) is to and bool(current) is not to
+
+
+def loosens_if_scripted(new: Any, current: Any) -> bool:
+    return str(new).startswith(SCRIPTED)  # such a model says what the project wrote for it
+
+
+def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
+    """Return a function that tells whether a word stands later in this `Literal` than another."""
+    words = get_args(strict_to_lax)
+    return lambda new, current: bool(words.index(new) > words.index(current))
+
+
+class SettingKey(NamedTuple):
+    """One setting."""
+
+    value_type: ValueType
+    help: str  # one sentence or two for people
+    adds: bool = False  # a list that adds up over the layers instead of being replaced
+    loosens: Callable[[Any, Any], bool] = loosens_never  # called with the new and the current value
+    alias: str = ""  # a variable with a name of its own that sets this key too
+    name: str = ""  # such as "compact.at"
+    default: Any = None
+
+    def may_loosen(self, new: Any) -> bool:
+        """Tell whether a project file needs trust to set `new`, whatever the current value is."""
+        if self.loosens is loosens_if_different:
+            return bool(new) or not self.adds
+        words = self.value_type.words
+        others = {tuple: (words, ()), bool: (True, False)}.get(type(new), words or (self.default,))
+        return any(self.loosens(new, other) for other in others)
+
+    @property
+    def env(self) -> str:
+        """The environment variable that sets this key."""
+        return ENV_PREFIX + self.name.upper().replace(".", "_")
+
+
+def value_text(key: SettingKey, value: Any) -> str:
+    """Return a key's value as it would stand in a settings file, without credentials."""
+    if value is None:
+        value = key.value_type.none
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:_}"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, tuple):
+        return conceal(json.dumps(value, ensure_ascii=False, default=str))
+    return conceal(json.dumps(str(value), ensure_ascii=False))

@@ -1,0 +1,343 @@
+"""The layers that settings come from: defaults < user file < project file < environment < flags.
+
+`load_settings` reads the layers, checks every value (a wrong one is a ConfigError that names file,
+line and the nearest known key) and remembers where each came from. Lists of permission rules and
+hooks add up over the layers, everything else replaces. A project file may tighten, never loosen:
+until the person has trusted its content, what would loosen is left out and named in a notice.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, NamedTuple
+
+from ...tools.system.shorten import shorten
+from ..errors import ConfigError, UsageError, conceal
+from .keys import ENV_PREFIX, SettingKey, value_text
+from .settings import KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
+from .toml_lines import parse_toml
+from .trust import folders_within_project, is_trusted
+
+PROJECT_FILE = ".agentrc"
+USER_FILE_VARIABLE = ENV_PREFIX + "CONFIG"
+LISTING_HINT = "`ctxagent config --explain` lists every setting."
+MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
+
+
+class LoadedSettings(NamedTuple):
+    """The settings, and what a front end wants to know about where they came from."""
+
+    settings: Settings
+    # By key (`"model.id"`): "default", `FILE:LINE`, a variable's name or "-c"; several, with
+    # commas between, for a list that added up.
+    origins: dict[str, str]
+    notices: list[str]  # lines that a person should see
+    project: Path | None  # the project file
+    trust_dir: Path  # the state folder that decides whether the project file is trusted
+
+
+class SettingRow(NamedTuple):
+    """A setting as `ctxagent config` shows it: all text."""
+
+    key: str
+    value: str
+    origin: str
+    help: str
+
+
+class _LayerValue(NamedTuple):
+    """One value that a layer gives."""
+
+    key: SettingKey
+    value: Any
+    source: str
+    item_sources: tuple[str, ...] = ()  # where each item of a list stands, if known
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Yield each permission rule in the value, and where it stands."""
+        if self.key.value_type is RULES:
+            sources = self.item_sources or [self.source] * len(self.value)
+            yield from zip(self.value, sources, strict=True)
+
+
+def load_settings(
+    cwd: Path,
+    *,
+    environ: Mapping[str, str],
+    flags: Sequence[str] = (),
+    check_rule: Callable[[str], object] | None = None,
+) -> LoadedSettings:
+    """Return the settings for work in `cwd`. `flags` are `section.key=value`, later ones win;
+    `check_rule` raises UsageError for a malformed permission rule. Raises ConfigError for anything
+    that is not a setting or not a value for it."""
+    user, above = _user_file(environ), _read_variables(environ) + _read_flags(flags)
+    given = _read_document(user, _read_bytes(user)) if user else []
+    trust_dir = state_dir(_merge(given + above)[0], environ)
+    notices: list[str] = []
+    project = _project_file(cwd.resolve(), _home_folder(environ).resolve())
+    if project and not (user and project.samefile(user)):
+        given, held = _add_project_layer(given, project, trust_dir)
+        if held:
+            notices.append(
+                f"{project} is not trusted, so {', '.join(held)} in it was ignored. "
+                "Read the file, then accept it with `ctxagent config --trust`."
+            )
+    given += above
+    if check_rule:
+        _check_rules(given, check_rule)
+    settings, origins = _merge(given)
+    return LoadedSettings(settings, origins, notices, project, trust_dir)
+
+
+def settings_from_flags(flags: Sequence[str]) -> Settings:
+    """Return the settings that these flags alone give. Raises ConfigError."""
+    return _merge(_read_flags(flags))[0]
+
+
+def flag_value_text(name: str, text: str) -> str:
+    """Return the value that a flag gives a key, as it would stand in a file. Raises ConfigError."""
+    given = _layer_value(_find_key(name, "-c"), text, "-c")
+    return value_text(given.key, given.value)
+
+
+def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
+    """Return a row for every setting."""
+    value = values_by_key(loaded.settings)
+    return [
+        SettingRow(name, value_text(key, value[name]), loaded.origins[name], key.help)
+        for name, key in KEYS.items()
+    ]
+
+
+def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
+    """Return the folder of everything that ctxagent keeps; it need not exist yet."""
+    chosen = settings.state.dir
+    if chosen is None:
+        return _xdg_folder(environ, "XDG_STATE_HOME", ".local/state") / "ctxagent"
+    return _home_folder(environ).joinpath(*chosen.parts[1:]) if chosen.parts[0] == "~" else chosen
+
+
+def config_home(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own settings and instructions; it need not exist."""
+    return _xdg_folder(environ, "XDG_CONFIG_HOME", ".config") / "ctxagent"
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """Return the file of the user's own settings; it need not exist."""
+    named = environ.get(USER_FILE_VARIABLE)
+    if named:
+        return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow symlinks
+    return config_home(environ) / "agentrc"
+
+
+def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
+    """Return the permission rules of a settings file with this content: the kind of each such as
+    `allow`, the rule, and `FILE:LINE`. Raises ConfigError."""
+    return [
+        (given.key.name.partition(".")[2], rule, source)
+        for given in _read_document(path, data)
+        for rule, source in given.rules()
+    ]
+
+
+def keys_needing_trust(path: Path, data: bytes) -> list[str]:
+    """Return the keys that a project file with this content could not set without the person's
+    trust, whatever the person's own file says now or later. Raises ConfigError."""
+    return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
+
+
+def _home_folder(environ: Mapping[str, str]) -> Path:
+    try:
+        return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    except RuntimeError:  # nor has the user an entry in the system's list
+        hint = "Set HOME to a folder for settings and sessions."
+        raise ConfigError("not set, and the user has no home", where="HOME", hint=hint) from None
+
+
+def _xdg_folder(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """Return a base directory as XDG defines them: a relative one does not count."""
+    named = Path(environ.get(variable, ""))
+    return named if named.is_absolute() else _home_folder(environ) / below_home
+
+
+def _user_file(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's file if it is there, or if a variable says that it must be."""
+    path = user_file(environ)
+    return path if environ.get(USER_FILE_VARIABLE) or _is_there(path) else None
+
+
+def _project_file(cwd: Path, home: Path) -> Path | None:
+    """Return the nearest settings file within the project, None if there is none."""
+    files = (folder / PROJECT_FILE for folder in folders_within_project(cwd, home))
+    return next(filter(_is_there, files), None)
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether a settings file is there. Raises ConfigError if its rules cannot be read."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    try:
+        regular = S_ISREG(path.stat().st_mode)
+        masked = path.samefile(os.devnull)
+    except FileNotFoundError:
+        raise _unreadable(path, "it is a link to nothing") from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    if not (regular or masked):
+        raise _unreadable(path, "it is not a regular file")
+    return regular
+
+
+def _unreadable(path: Path, why: str | None) -> ConfigError:
+    hint = "Mend it or take it away: its rules may deny what would be allowed without it."
+    return ConfigError(f"cannot be read: {why}", where=str(path), hint=hint)
+
+
+def _add_project_layer(
+    given: list[_LayerValue], path: Path, trust_dir: Path
+) -> tuple[list[_LayerValue], list[str]]:
+    """Return the values with those of the project file added, and the keys that were held back."""
+    data = _read_bytes(path)
+    project = _read_document(path, data)
+    if is_trusted(path, data, trust_dir):
+        return given + project, []
+    values, _ = _merged_values(given)
+    held = [g.key.name for g in project if g.key.loosens(g.value, values[g.key.name])]
+    return given + [g for g in project if g.key.name not in held], held
+
+
+def _merged_values(given: Iterable[_LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
+    values = {name: key.default for name, key in KEYS.items()}
+    sources: dict[str, list[str]] = {}
+    for key, value, source, _ in given:
+        if key.adds:
+            values[key.name] = tuple(dict.fromkeys((*values[key.name], *value)))
+            sources.setdefault(key.name, []).append(source)
+        else:
+            values[key.name] = value
+            sources[key.name] = [source]
+    origins = {name: ", ".join(sources.get(name, ["default"])) for name in KEYS}
+    return values, origins
+
+
+def _merge(given: Iterable[_LayerValue]) -> tuple[Settings, dict[str, str]]:
+    values, origins = _merged_values(given)
+    return build_settings(values), origins
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+
+
+def _read_document(path: Path, data: bytes) -> list[_LayerValue]:
+    """Return the values that a settings file gives, in its order."""
+    table, lines = parse_toml(data, path)
+    given = []
+    for section, content in table.items():
+        where = f"{path}:{lines[(section,)]}"
+        if section not in SECTIONS:
+            raise _unknown_key(section, where)
+        if not isinstance(content, dict):
+            hint = f"Write [{section}] on a line of its own, and its keys below."
+            raise ConfigError(f"{section} is a section, not a key", where=where, hint=hint)
+        for field, raw in content.items():
+            line = lines[(section, field)]
+            source = f"{path}:{line}"
+            key = _find_key(f"{section}.{field}", source)
+            items = range(len(raw)) if isinstance(raw, list) else ()
+            sources = tuple(f"{path}:{lines.get((section, field, item), line)}" for item in items)
+            given.append(_LayerValue(key, _checked_value(key, raw, source), source, sources))
+    return given
+
+
+def _read_variables(environ: Mapping[str, str]) -> list[_LayerValue]:
+    """Return the values that the environment gives; an empty variable counts as not set."""
+    keys = {name: key for key in KEYS.values() for name in (key.alias, key.env) if name}
+    given = []
+    # A variable with the prefix overrides one with a name of its own.
+    for variable in sorted(environ, key=lambda name: (name.startswith(ENV_PREFIX), name)):
+        if not environ[variable] or variable == USER_FILE_VARIABLE:
+            continue
+        if variable in keys:
+            given.append(_layer_value(keys[variable], environ[variable], variable))
+        elif variable.startswith(ENV_PREFIX):
+            near = _nearest(variable, [key.env for key in KEYS.values()])
+            hint = f"Did you mean {near}?" if near else LISTING_HINT
+            raise ConfigError("no setting has this variable", where=variable, hint=hint)
+    return given
+
+
+def _read_flags(flags: Iterable[str]) -> list[_LayerValue]:
+    given = []
+    for flag in flags:
+        name, sign, text = flag.partition("=")
+        if not sign:
+            hint = "For example: -c demote.above=20_000"
+            raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
+        given.append(_layer_value(_find_key(name.strip(), "-c"), text, "-c"))
+    return given
+
+
+def _layer_value(key: SettingKey, text: str, source: str) -> _LayerValue:
+    try:
+        raw = key.value_type.literal(text.strip())
+    except ValueError:
+        raise _wrong_value(key, text, source) from None
+    return _LayerValue(key, _checked_value(key, raw, source), source)
+
+
+def _checked_value(key: SettingKey, raw: object, where: str) -> Any:
+    try:
+        return key.value_type.read(raw)
+    except ValueError:
+        raise _wrong_value(key, raw, where) from None
+
+
+def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
+    try:
+        shown = conceal(repr(raw))
+    except ValueError:  # Python does not write out integers of thousands of digits
+        shown = "a number beyond all bounds"
+    shown = shorten(shown, MAX_SHOWN_VALUE_CHARS)
+    message = f"{key.name} is {shown}; expected {key.value_type.wanted}"
+    known = key.value_type.words
+    words = [w for w in (raw if isinstance(raw, list) else [raw]) if isinstance(w, str)]
+    near = next(filter(None, (_nearest(w, known) for w in words if w not in known)), None)
+    return ConfigError(message, where=where, hint=f"Did you mean {near}?" if near else key.help)
+
+
+def _find_key(name: str, where: str) -> SettingKey:
+    if name not in KEYS:
+        raise _unknown_key(name, where)
+    return KEYS[name]
+
+
+def _unknown_key(name: str, where: str) -> ConfigError:
+    same = [known for known in KEYS if known.partition(".")[2] == name.rpartition(".")[2]]
+    near = _nearest(name, [*KEYS, *SECTIONS]) or next(iter(same), None)
+    hint = f"Did you mean {near}?" if near else LISTING_HINT
+    return ConfigError(f"no setting is called {name!r}", where=where, hint=hint)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def _check_rules(given: Iterable[_LayerValue], check_rule: Callable[[str], object]) -> None:
+    for one in given:
+        for rule, source in one.rules():
+            try:
+                check_rule(rule)
+            except UsageError as error:
+                message = f"{one.key.name}: {error.message}"
+                raise ConfigError(message, where=source, hint=error.hint) from None

@@ -1,0 +1,407 @@
+"""The settings: one declaration of every key, with its default, its type and what it does.
+
+A section is a frozen dataclass, and each of its fields is a key, declared with `_setting`. Parsing,
+the names of environment variables, `config --explain`, the documentation and the checks of
+`.agentrc.example` all follow from `KEYS`. To add a key, add a field; to add a section, add a class
+and a field of `Settings`. Where values come from is the concern of `load`.
+"""
+# ruff: noqa: RUF009 - `_setting` returns a dataclass field
+
+from collections.abc import Callable, Iterator
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from .keys import (
+    SWITCH,
+    THRESHOLD,
+    SettingKey,
+    ValueType,
+    list_including,
+    list_of,
+    loosens_if_different,
+    loosens_if_later,
+    loosens_if_longer,
+    loosens_if_scripted,
+    loosens_if_shorter,
+    loosens_if_turned,
+    loosens_never,
+    one_of,
+    or_none,
+    or_preset,
+    text_matching,
+    whole_number,
+    with_spelling,
+)
+from .preservation import ALWAYS, COMPACTABLE, canonical_category
+
+T = TypeVar("T")
+Preset = Literal["preset"]  # the value that the policy has
+PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger"]
+CompactMode = Literal["auto", "remind", "off"]
+Summarizer = Literal["model", "mechanical"]
+ClearingMode = Literal["auto", "every-call", "from", "off"]
+Threshold = int | float | Preset | None  # tokens, share of the window, or off
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+PermissionMode = Literal["plan", "ask", "accept-edits", "bypass"]  # from the strictest on
+SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
+Theme = Literal["auto", "dark", "light", "ansi"]
+EditingMode = Literal["emacs", "vi"]
+
+_VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
+_VISIBLE_TEXT = rf"(?!\s){_VISIBLE}+"
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+
+MODEL_ID = text_matching("the id of a model", _VISIBLE_TEXT)
+ADDRESS = text_matching("an http:// or https:// address", r"https?://[!-.0-~][!-~]*")
+FOLDER = text_matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
+PROJECT_PATH = text_matching(
+    "a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+"
+)
+VARIABLE_NAMES = list_of(text_matching("the name of a variable", _IDENTIFIER))
+TOOL_NAMES = list_of(text_matching("the name of a tool", _IDENTIFIER))
+RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TEXT))
+COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
+THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
+TOKENS = whole_number("tokens", 0)
+TOKENS_OR_AUTO = or_none("auto", whole_number("tokens", 1))
+KEPT_CATEGORIES = list_of(with_spelling(canonical_category, one_of(ALWAYS)))
+COMPACTABLE_CATEGORIES = list_including(
+    "thinking_blocks", list_of(with_spelling(canonical_category, one_of(COMPACTABLE)))
+)
+
+
+def _setting(
+    default: T,
+    value_type: ValueType,
+    help: str,
+    *,
+    adds: bool = False,
+    loosens: Callable[[Any, Any], bool] = loosens_never,
+    alias: str = "",
+) -> T:
+    """Return a dataclass field that holds its SettingKey; for the type checker, its default."""
+    key = SettingKey(value_type, help, adds, loosens, alias, default=default)
+    return field(default=default, metadata={"key": key})
+
+
+def _by_preset(value_type: ValueType, help: str) -> Preset:
+    return _setting("preset", or_preset(value_type), help)
+
+
+def _hook(help: str) -> tuple[str, ...]:
+    return _setting((), COMMANDS, help, adds=True, loosens=loosens_if_different)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """[model]"""
+
+    # The same id as `DEFAULT_MODEL` of the models, which are not loaded for it.
+    id: str = _setting(
+        "claude-sonnet-5-5", MODEL_ID, "The model that answers.", loosens=loosens_if_scripted
+    )
+    context_window: int | None = _setting(
+        None, TOKENS_OR_AUTO, 'The context window of the model. "auto": what is known of the model.'
+    )
+    max_tokens: int | None = _setting(
+        None, TOKENS_OR_AUTO, 'The longest reply. "auto": as long as the model allows.'
+    )
+    effort: Effort | None = _setting(
+        None,
+        or_none("auto", one_of(Effort)),
+        'How hard the model thinks. "auto": the model\'s own default.',
+    )
+    base_url: str | None = _setting(
+        None,
+        or_none("auto", ADDRESS),
+        'The server that gets the requests and the API key. "auto": the public API.',
+        loosens=loosens_if_different,
+        alias="ANTHROPIC_BASE_URL",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSettings:
+    """[compact]"""
+
+    preset: PresetName = _setting(
+        "default",
+        one_of(PresetName),
+        'The policy: it has the numbers of every key that says "preset".',
+    )
+    mode: CompactMode = _setting(
+        "auto",
+        one_of(CompactMode),
+        '"auto" summarises when due, "remind" only says so, "off" also clears no old results.',
+    )
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF, 'The context size at which a summary is due. "off": at no size.'
+    )
+    prepare_at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        'The context size at which it is written, in the background. "off": when it is due.',
+    )
+    keep_tokens: int | Preset = _by_preset(
+        TOKENS,
+        "How much of the newest context a summary leaves as it is, at most 15 % of the window.",
+    )
+    keep_messages: int | Preset = _by_preset(
+        whole_number("messages", 0),
+        "How many of the newest messages a summary leaves as they are in any case.",
+    )
+    model: str | None = _setting(
+        None,
+        or_none("auto", MODEL_ID),
+        'The model that summarises. "auto": the one that answers.',
+        loosens=loosens_if_scripted,
+    )
+    summarizer: Summarizer = _setting(
+        "model",
+        one_of(Summarizer),
+        'Who writes the summary; "mechanical" builds it from the records alone.',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DemoteSettings:
+    """[demote]"""
+
+    above: int | Preset | None = _by_preset(
+        or_none("off", whole_number("tokens", 1)),
+        'A tool result above this size goes to a file, and a preview to the model. "off": never.',
+    )
+    preview_chars: int | Preset = _by_preset(
+        whole_number("characters", 0), "The length of that preview."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MicrocompactSettings:
+    """[microcompact]"""
+
+    when: ClearingMode = _setting(
+        "auto",
+        one_of(ClearingMode),
+        "When old results are cleared: as the preset says, at each call, from a size on, or never.",
+    )
+    from_: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        'That size, for "from" and for the presets ctx-001 and anchored. "off": at no size.',
+    )
+    keep: int | Preset = _by_preset(
+        whole_number("results", 0), "How many of the newest results always stay."
+    )
+    above: int | Preset = _by_preset(TOKENS, "Only results above this size are cleared.")
+    tools: tuple[str, ...] | Preset = _by_preset(
+        TOOL_NAMES, "Only results of these tools are cleared."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateSettings:
+    """[truncate]"""
+
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        "The context size from which inputs of old edits that are on disk may be cut short. "
+        '"off": never.',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """[checkpoint]"""
+
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF, 'The context size at which a checkpoint is taken. "off": at no size.'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PreserveSettings:
+    """[preserve]"""
+
+    always: tuple[str, ...] = _setting(
+        ALWAYS,
+        KEPT_CATEGORIES,
+        "What every compaction keeps: `ctxagent rules` explains each.",
+        loosens=loosens_if_shorter,
+    )
+    compactable: tuple[str, ...] = _setting(
+        COMPACTABLE,
+        COMPACTABLE_CATEGORIES,
+        "Which old results may be cleared. Thinking is always cleared with what it belongs to.",
+        loosens=loosens_if_longer,
+    )
+    strict: bool = _setting(
+        False,
+        SWITCH,
+        "Whether a compaction is refused while a section that it must keep is missing.",
+        loosens=loosens_if_turned(False),
+    )
+    notes: str = _setting(
+        "NOTES.md", PROJECT_PATH, "The file with the sections that a compaction must keep."
+    )
+    run_state: str = _setting(
+        ".run/*.json",
+        PROJECT_PATH,
+        "A pattern for the files that tell whether a run goes on by itself.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSettings:
+    """[permissions]"""
+
+    mode: PermissionMode = _setting(
+        "ask",
+        one_of(PermissionMode),
+        'What happens where no rule applies. "plan" changes nothing, "bypass" asks nothing.',
+        loosens=loosens_if_later(PermissionMode),
+    )
+    allow: tuple[str, ...] = _setting(
+        (), RULES, "Calls that need no question.", adds=True, loosens=loosens_if_different
+    )
+    ask: tuple[str, ...] = _setting((), RULES, "Calls that are always asked about.", adds=True)
+    deny: tuple[str, ...] = _setting((), RULES, "Calls that are never made.", adds=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BashSettings:
+    """[bash]"""
+
+    keep_env: tuple[str, ...] = _setting(
+        (),
+        VARIABLE_NAMES,
+        "Variables that commands may see although their names look like secrets.",
+        loosens=loosens_if_different,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """[sandbox]"""
+
+    mode: SandboxMode = _setting(
+        "auto",
+        one_of(SandboxMode),
+        '"auto" runs commands under bubblewrap where it works; "require" runs none without it.',
+        loosens=loosens_if_later(SandboxMode),
+    )
+    network: bool = _setting(
+        True,
+        SWITCH,
+        "Whether commands in the sandbox reach the network.",
+        loosens=loosens_if_turned(True),
+    )
+    write: tuple[Path, ...] = _setting(
+        (),
+        list_of(FOLDER),
+        "Folders that commands may write to, besides the project and those for temporary files.",
+        adds=True,
+        loosens=loosens_if_different,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """[hooks]"""
+
+    before_compact: tuple[str, ...] = _hook(
+        "Shell commands to run before each compaction; exit code 2 prevents it."
+    )
+    after_compact: tuple[str, ...] = _hook("Shell commands to run after each compaction.")
+    before_tool: tuple[str, ...] = _hook(
+        "Shell commands to run before each call of a tool; exit code 2 prevents it."
+    )
+    after_tool: tuple[str, ...] = _hook("Shell commands to run after each call of a tool.")
+    session_start: tuple[str, ...] = _hook("Shell commands to run when a session is opened.")
+    session_end: tuple[str, ...] = _hook("Shell commands to run when a session is closed.")
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """[state]"""
+
+    dir: Path | None = _setting(
+        None,
+        or_none("auto", FOLDER),
+        'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
+        loosens=loosens_if_different,
+    )
+    redact: bool = _setting(
+        False,
+        SWITCH,
+        "Whether what looks like a key or a token is taken out of results before they are kept.",
+        loosens=loosens_if_turned(False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    """[ui]"""
+
+    theme: Theme = _setting(
+        "auto",
+        one_of(Theme),
+        'Colours for a "dark" or "light" background; "ansi": the terminal\'s sixteen; '
+        '"auto" finds out.',
+    )
+    editing_mode: EditingMode = _setting(
+        "emacs", one_of(EditingMode), "The key bindings of the input line."
+    )
+    plain: bool = _setting(
+        False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, checked."""
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    demote: DemoteSettings = field(default_factory=DemoteSettings)
+    microcompact: MicrocompactSettings = field(default_factory=MicrocompactSettings)
+    truncate: TruncateSettings = field(default_factory=TruncateSettings)
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    preserve: PreserveSettings = field(default_factory=PreserveSettings)
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    bash: BashSettings = field(default_factory=BashSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
+    state: StateSettings = field(default_factory=StateSettings)
+    ui: UiSettings = field(default_factory=UiSettings)
+
+
+SECTIONS: dict[str, Any] = {section.name: section.type for section in fields(Settings)}
+
+
+def _declared_fields() -> Iterator[tuple[str, str, Field[Any]]]:
+    """Yield each setting's section, its name such as "compact.at", and its field."""
+    for section, group in SECTIONS.items():
+        for one in fields(group):
+            leaf = one.name.removesuffix("_")  # `from` is a keyword of Python
+            yield section, f"{section}.{leaf}", one
+
+
+KEYS: dict[str, SettingKey] = {
+    name: one.metadata["key"]._replace(name=name) for _, name, one in _declared_fields()
+}
+
+
+def build_settings(values: dict[str, Any]) -> Settings:
+    """Return the Settings with this value for each of `KEYS`."""
+    groups: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for section, name, one in _declared_fields():
+        groups[section][one.name] = values[name]
+    return Settings(**{section: SECTIONS[section](**group) for section, group in groups.items()})
+
+
+def values_by_key(settings: Settings) -> dict[str, Any]:
+    """Return the value of each of `KEYS`: `build_settings` the other way round."""
+    return {
+        name: getattr(getattr(settings, section), one.name)
+        for section, name, one in _declared_fields()
+    }

@@ -1,0 +1,89 @@
+"""Trust in project files: which contents a person has accepted.
+
+`trusted.json` in the state folder maps the path of a project file to the SHA-256 of the content
+that was accepted; a file that has changed since then is not trusted any more.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+
+from ...tools.system.files import make_private_folder, replace_file
+from ..errors import ConfigError
+
+TRUST_FILE = "trusted.json"
+MAX_TRUSTED_BYTES = 100_000  # bytes of a file that can be trusted
+
+
+def folders_within_project(cwd: Path, home: Path) -> list[Path]:
+    """Return the folders whose files count as the project's in `cwd`, the nearest first. They go up
+    to the root of the repository or, outside of any, to the home directory. Elsewhere only `cwd`
+    counts, since anyone may write to folders above it."""
+    way = [cwd, *cwd.parents]
+    ends = (at for at, folder in enumerate(way) if folder == home or (folder / ".git").exists())
+    return way[: next(ends, 0) + 1]
+
+
+def read_untrusted(path: Path) -> bytes:
+    """Return the content of a file that anyone may have put there. Raises OSError for a pipe, a
+    device and a file above MAX_TRUSTED_BYTES instead of waiting."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        data = b""
+        while len(data) <= MAX_TRUSTED_BYTES and (
+            part := os.read(file, MAX_TRUSTED_BYTES + 1 - len(data))
+        ):
+            data += part
+    finally:
+        os.close(file)
+    if len(data) > MAX_TRUSTED_BYTES:
+        raise OSError(errno.EFBIG, f"it is larger than {MAX_TRUSTED_BYTES:,} bytes", str(path))
+    return data
+
+
+def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
+    """Tell whether `data`, the content of the file at `path`, was accepted."""
+    return _accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
+
+
+def trust(path: Path, state_dir: Path) -> None:
+    """Accept the file as it is now. Raises ConfigError when it cannot be read or recorded."""
+    try:
+        data = read_untrusted(path)
+    except OSError as error:
+        raise _not_trusted(path, error) from None
+    accept(path, data, state_dir)
+
+
+def accept(path: Path, data: bytes, state_dir: Path) -> None:
+    """Accept the file with this content alone. Raises ConfigError if that cannot be recorded."""
+    digests = _accepted_digests(state_dir) | {_trust_key(path): hashlib.sha256(data).hexdigest()}
+    written = json.dumps(digests, indent=1, sort_keys=True).encode()
+    try:
+        make_private_folder(state_dir)
+        replace_file(state_dir / TRUST_FILE, written, durable=False)
+    except OSError as error:
+        raise _not_trusted(path, error) from None
+
+
+def _not_trusted(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"not trusted: {error.strerror}", where=str(error.filename or path))
+
+
+def _trust_key(path: Path) -> str:
+    # A symlink is accepted by its own name: what is trusted elsewhere is not trusted here.
+    return str(path.parent.resolve() / path.name)
+
+
+def _accepted_digests(state_dir: Path) -> dict[str, str]:
+    """Return the accepted digests by path; {} if the file is missing or makes no sense."""
+    try:
+        kept = json.loads((state_dir / TRUST_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}

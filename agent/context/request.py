@@ -1,0 +1,330 @@
+"""Builds a request that the API must accept from a view.
+
+`build_request` is total: whatever the log lost, doubled or reordered, the messages satisfy the
+API's rules. Calls and results are complete, adjacent and in order (a call without a recorded
+result is answered "interrupted; outcome unknown"), ids are unique and well formed, no text is
+blank, roles alternate from a user message on, thinking is byte-identical with its signature or
+absent, no lone surrogate remains, and at most four blocks carry `cache_control`.
+
+The messages are also stable: those of a log are a prefix of those of the same log with more
+entries after it, as long as no entry edits history. The prompt cache depends on that.
+"""
+
+import re
+from binascii import a2b_base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..session.entries import Block
+from .view import THINKING, Item, View, shown_blocks
+
+UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was recorded]"
+LOST_BEGINNING = "[The beginning of this conversation is missing.]"
+GO_ON_PROMPT = "Go on."
+EMPTY_RESULT = "(no output)"
+PAUSED_STOP_REASON = "pause_turn"
+
+MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_THINKING_FIELDS = {
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+}
+_MAGIC = {  # the first bytes of each media type that the API takes
+    "image": {
+        "image/png": b"\x89PNG\r\n\x1a\n",
+        "image/jpeg": b"\xff\xd8\xff",
+        "image/gif": b"GIF8",
+        "image/webp": b"RIFF",
+    },
+    "document": {"application/pdf": b"%PDF"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to a model. No field changes after it was made."""
+
+    model: str
+    system: list[Block]
+    tools: list[dict[str, Any]]
+    messages: list[dict[str, Any]]  # alternating, from a user message on
+    max_tokens: int
+    effort: str | None = None  # None leaves it to the model
+    thinking: bool = True  # asks for adaptive thinking
+    # How the request was made from a view: `upto` is the view's newest entry, `settled` the
+    # `stable_before` of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep`
+    # and `span` say which part of the view stands alone as a text.
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Messages under construction; the calls of the last assistant message are still open."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    open: list[tuple[str, str]] = field(default_factory=list)  # recorded id, id on the wire
+    results: dict[str, Block] = field(default_factory=dict)  # by id on the wire
+    later: list[Block] = field(default_factory=list)  # user blocks that wait for the results
+
+    def add_user(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block["type"] != "tool_result":
+                self.later.append(block)
+                continue
+            for recorded, wired in self.open:
+                if recorded == block["tool_use_id"] and wired not in self.results:
+                    self.results[wired] = {**block, "tool_use_id": wired}
+                    break
+
+    def add_assistant(self, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        if self.open or self.later:
+            self.close()
+        if not self.messages:
+            self.messages.append({"role": "user", "content": [_text(LOST_BEGINNING)]})
+        renamed = []
+        for block in blocks:
+            if block["type"] == "tool_use":
+                block = {**block, "id": self._open_call(block["id"])}
+            renamed.append(block)
+        if self.messages[-1]["role"] == "assistant":
+            self.messages[-1]["content"].extend(renamed)
+        else:
+            self.messages.append({"role": "assistant", "content": renamed})
+
+    def _open_call(self, recorded: str) -> str:
+        """Add an open call and return its id on the wire, which no other call has."""
+        base = wired = _valid_id(recorded)
+        n = 1
+        while wired in self.ids:
+            n += 1
+            wired = f"{base[:120]}_{n}"
+        self.ids.add(wired)
+        self.open.append((recorded, wired))
+        return wired
+
+    def close(self) -> None:
+        """End the user message: results in the order of their calls, then everything else."""
+        content = [self.results.get(wired) or _unknown_outcome(wired) for _, wired in self.open]
+        content += self.later
+        self.open, self.results, self.later = [], {}, []
+        if content:
+            self.messages.append({"role": "user", "content": content})
+
+
+def build_messages(items: list[Item]) -> list[dict[str, Any]]:
+    """Return the messages of a request, without cache marks. There is at least one. The last is a
+    user message, unless the model paused its turn and is to go on by itself."""
+    return _messages(items, None)[0]
+
+
+def _messages(
+    items: list[Item], stable_before: int | None
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the messages, and the index of the last one that is whole before `stable_before`."""
+    draft, stable_end = _Draft(), None
+    for item in items:
+        if stable_end is None and stable_before is not None and item.seq >= stable_before:
+            # An assistant item closes the user message before it, if one waits.
+            closes = item.role == "assistant" and bool(draft.open or draft.later)
+            stable_end = len(draft.messages) - 1 + closes
+        add = draft.add_user if item.role == "user" else draft.add_assistant
+        add(_sent_blocks(item))
+    draft.close()
+    paused = bool(items) and items[-1].stop_reason == PAUSED_STOP_REASON
+    if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
+        draft.messages.append({"role": "user", "content": [_text(GO_ON_PROMPT)]})
+    return draft.messages, stable_end
+
+
+def _sent_blocks(item: Item) -> list[Block]:
+    """Return an item's blocks as they are sent; the item keeps them until it shows others."""
+    shown = shown_blocks(item)
+    if item.sent is None or item.sent[0] != shown:
+        made = (
+            [b for block in shown if (b := _user_block(block))]
+            if item.role == "user"
+            else _assistant_blocks(shown)
+        )
+        item.sent = (shown, made)
+    return item.sent[1]
+
+
+def build_request(
+    view: View,
+    *,
+    model: str,
+    max_tokens: int,
+    effort: str | None = None,
+    thinking: bool = True,
+    stable_before: int | None = None,
+) -> Request:
+    """Return the request for a view. Items from the seq `stable_before` on may still be edited: a
+    cache breakpoint stands before them, beside those at this request's end and at the end of the
+    request before."""
+    out, stable_end = _messages(view.items, stable_before)
+    system = [_text(_clean(view.system))] if view.system.strip() else []
+    if system:
+        system[0]["cache_control"] = {"type": "ephemeral"}
+    ends = {len(out) - 1, len(out) - 3}  # this request's end, and that of the one before
+    if stable_end is not None:
+        ends.add(stable_end)
+    for place in sorted(e for e in ends if 0 <= e < len(out)):
+        _mark(out[place])
+    origin = {"upto": view.last_seq, "settled": stable_before}
+    return Request(model, system, view.tools, out, max_tokens, effort, thinking, origin)
+
+
+def with_question(request: Request, asked: str) -> Request:
+    """Return the same request with one more text at its end."""
+    asked, (*before, last) = _clean(asked), request.messages
+    last = {**last, "content": [*last["content"], _text(asked)]}
+    origin = {**request.origin, "asked": asked}
+    return replace(request, messages=[*before, last], origin=origin)
+
+
+def _mark(message: dict[str, Any]) -> None:
+    """Set a cache breakpoint at the last block of a message that can carry one."""
+    content = message["content"]
+    for place in reversed(range(len(content))):
+        if content[place]["type"] not in THINKING:
+            content[place] = {**content[place], "cache_control": {"type": "ephemeral"}}
+            return
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _unknown_outcome(wired: str) -> Block:
+    return {
+        "type": "tool_result",
+        "tool_use_id": wired,
+        "content": UNKNOWN_OUTCOME,
+        "is_error": True,
+    }
+
+
+def _user_block(block: Block) -> Block | None:
+    kind = block.get("type")
+    if kind == "tool_result":
+        return _result_block(block)
+    if kind == "text":
+        return _text_block(block)
+    return _media_block(block) if kind in ("image", "document") else None
+
+
+def _text_block(block: Block) -> Block | None:
+    text = _clean(block.get("text"))
+    return _text(text) if text.strip() else None
+
+
+def _media_block(block: Block) -> Block | None:
+    """Return an image or document if its bytes begin as its type says, else None. One that the API
+    refuses would make every later request fail too."""
+    source = block.get("source")
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        return None
+    media, data = source.get("media_type"), source.get("data")
+    if not isinstance(media, str) or not isinstance(data, str):
+        return None
+    magic = _MAGIC[block["type"]].get(media)
+    try:
+        sound = magic is not None and a2b_base64(data[:16]).startswith(magic)
+    except ValueError:
+        sound = False
+    inline = {"type": "base64", "media_type": media, "data": data}
+    return {"type": block["type"], "source": inline} if sound else None
+
+
+def _result_block(block: Block) -> Block | None:
+    call, content = block.get("tool_use_id"), block.get("content")
+    if not isinstance(call, str):
+        return None
+    out: Block = {"type": "tool_result", "tool_use_id": call, "content": EMPTY_RESULT}
+    if isinstance(content, list):
+        inner = [c for c in content if isinstance(c, dict) and c.get("type") != "tool_result"]
+        out["content"] = [b for c in inner if (b := _user_block(c))] or EMPTY_RESULT
+    elif isinstance(content, str) and content.strip():
+        out["content"] = _clean(content)
+    if block.get("is_error") is True:
+        out["is_error"] = True
+    return out
+
+
+def _assistant_blocks(blocks: list[Block]) -> list[Block]:
+    """Return the blocks of a reply that may be sent back. Once one is left out or mended, the
+    thinking after it in this message is bound to something that no longer stands there, so it is
+    left out too."""
+    out: list[Block] = []
+    intact = True
+    for block in blocks:
+        kind = block.get("type")
+        sent: Block | None = None
+        if kind in THINKING:
+            sent = _thinking_block(block) if intact else None
+        elif kind == "text":
+            sent = _text_block(block)
+        elif kind == "tool_use":
+            sent = _call_block(block)
+        intact = intact and sent is not None and all(sent[k] == block.get(k) for k in sent)
+        if sent is not None:
+            out.append(sent)
+    while out and out[-1]["type"] in THINKING:
+        out.pop()  # a reply cut off while thinking: the API takes no message that ends so
+    return out
+
+
+def _thinking_block(block: Block) -> Block | None:
+    names = _THINKING_FIELDS[block["type"]]
+    sent = {k: block[k] for k in names if isinstance(block.get(k), str)}
+    whole = len(sent) == len(names) and bool(sent.get("signature", sent.get("data", "")).strip())
+    return sent if whole and not any(_SURROGATE.search(v) for v in sent.values()) else None
+
+
+def _call_block(block: Block) -> Block | None:
+    name, recorded, arguments = block.get("name"), block.get("id"), block.get("input")
+    if not isinstance(recorded, str) or not isinstance(name, str):
+        return None
+    sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
+    arguments = without_surrogates(arguments) if sendable else {}
+    return {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+
+
+def _valid_id(text: str) -> str:
+    """Return an id or name as it is if the API takes it, else the nearest one that it takes."""
+    return text if _ID.fullmatch(text) else re.sub(r"[^A-Za-z0-9_-]", "_", text)[:120] or "_"
+
+
+def _clean(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
+    """Return whether a JSON value has more than `max_depth` levels."""
+    level = [value]
+    for _ in range(max_depth + 1):
+        nodes = [node for node in level if isinstance(node, dict | list)]
+        if not nodes:
+            return False
+        level = [v for n in nodes for v in (n.values() if isinstance(n, dict) else n)]
+    return True
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value without lone surrogates, in keys too. It must not be `is_too_deep`."""
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, dict):
+        return {_clean(k): without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_surrogates(v) for v in value]
+    return value

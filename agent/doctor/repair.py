@@ -1,0 +1,302 @@
+"""The log that a repair would write: its rows in order, and what it would change.
+
+Numbers are kept, because stubs, summaries and people refer to them. So entries that stand out of
+order go back into it, a number that does not fit between its neighbours is put right, and where
+entries are lost a note takes their place. Only entries of a second writer, which have numbers that
+are taken, get new ones behind all others. After the first change of what was sent no thinking
+stays: a server takes it back only after the very words it was given after.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from ..session.entries import (
+    VERSION,
+    Assistant,
+    Entry,
+    Mask,
+    Note,
+    Pin,
+    Revert,
+    Summary,
+    ToolResult,
+    Unpin,
+    User,
+)
+from ..session.log import encode_line
+from .finding import listed
+from .salvage import RawLine, has_thinking, is_written, without_thinking
+
+MAX_NAMED_ENTRIES = 20  # of one kind that are named one by one
+LOST_KEY = "lost"  # in the data of a note: the first and the last number that it stands for
+
+_OFFLOADED = re.compile(r"\d{8}_\d{6}_(.+)_(\d+)\.md")
+_REF = re.compile(r"#(\d{1,18})\b")
+
+OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file of its result's text
+
+
+@dataclass(slots=True)
+class LogRow:
+    """A line of the mended log."""
+
+    seq: int
+    last: int  # the last number that it stands for
+    kind: str
+    line: int  # the number of the original line, 0 for a new one
+    offset: int  # of the original line, which stands for the row where `entry` is None
+    length: int
+    digest: bytes
+    has_thinking: bool
+    entry: Entry | None = None
+
+
+@dataclass(slots=True)
+class MendedLog:
+    """The rows that a repair would write, and what it would change; nothing for a whole log."""
+
+    rows: list[LogRow] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)  # a line for each
+    line_count: int = 0  # of the original
+    broken_count: int = 0  # lines of the original that cannot be read as they stand
+    other_versions: Counter[str] = field(default_factory=Counter)  # lines of the log by version
+    first_changed: int | None = None  # the number from which on what would be sent differs
+
+    def note_change(self, seq: int) -> None:
+        first = self.first_changed
+        self.first_changed = seq if first is None else min(first, seq)
+
+
+def add_line(log: MendedLog, line: RawLine) -> None:
+    """Add one more line of the original log."""
+    log.line_count = line.number
+    if line.version != VERSION:
+        log.other_versions[f"{line.version}"[:20]] += 1
+    if line.reason:
+        log.broken_count += 1
+        left = ", ".join(f"#{entry.seq} ({entry.kind})" for entry in line.entries)
+        kept = f"what is whole of {left} is kept" if left else "nothing in it can be read"
+        log.changes.append(f"line {line.number}: {line.reason}; {kept}")
+    elif not line.canonical:
+        (entry,) = line.entries
+        log.changes.append(f"line {line.number}: #{entry.seq} written as the log writes it")
+    unchanged = not line.reason and line.canonical
+    for entry in line.entries:
+        raw = line.raw if unchanged else encode_line(entry)
+        row = LogRow(
+            entry.seq, _last_number(entry), entry.kind, line.number, line.offset, len(line.raw),
+            blake2b(raw, digest_size=8).digest(), has_thinking(entry),
+        )  # fmt: skip
+        log.rows.append(row if unchanged else replace(row, entry=entry))
+        if line.reason and not is_written(entry, line.raw):
+            log.note_change(entry.seq)
+
+
+def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
+    """Put the rows right. `load` reads the entry of a row, `folder` is the session's."""
+    _put_numbers_right(log, load)
+    _drop_doubles(log)
+    _put_in_order(log)
+    _move_second_writer(log, load)
+    texts = _offloaded_texts(folder)
+    _fill_gaps(log, load, texts)
+    for row in log.rows:  # what is left of a result names the file of its text again
+        result = row.entry
+        if isinstance(result, ToolResult) and result.offloaded is None and row.seq in texts:
+            row.entry = replace(result, offloaded=texts[row.seq][1])
+    _leave_out_thinking(log, load)
+
+
+def lost_numbers(entry: Entry) -> range:
+    """Return the numbers of lost entries that an entry stands for: none but for our notes."""
+    lost = entry.data.get(LOST_KEY) if isinstance(entry, Note) else None
+    if isinstance(lost, list) and len(lost) == 2 and isinstance(lost[1], int):
+        return range(entry.seq, lost[1] + 1)
+    return range(0)
+
+
+def _last_number(entry: Entry) -> int:
+    lost = lost_numbers(entry)
+    return lost[-1] if lost else entry.seq
+
+
+def _renumber(row: LogRow, seq: int, load: Callable[[LogRow], Entry]) -> None:
+    row.entry = replace(load(row), seq=seq)
+    row.seq = seq
+    row.last = max(seq, _last_number(row.entry))
+
+
+def _put_numbers_right(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+    rows, there = log.rows, {row.seq for row in log.rows}
+    for before, row, after in zip([None, *rows], rows, rows[1:], strict=False):
+        right = before.last + 1 if before else 1
+        doubled = before is not None and before.digest == row.digest
+        if after.seq == right + 1 and row.seq != right and right not in there and not doubled:
+            log.changes.append(f"line {row.line}: it says #{row.seq}, and must be #{right}")
+            _renumber(row, right, load)
+            there.add(right)
+            log.note_change(right)
+
+
+def _drop_doubles(log: MendedLog) -> None:
+    seen: set[tuple[int, bytes]] = set()
+    kept = []
+    for row in log.rows:
+        if (row.seq, row.digest) in seen:
+            log.changes.append(f"line {row.line}: #{row.seq} a second time; left out")
+            log.note_change(row.seq + 1)
+        else:
+            kept.append(row)
+        seen.add((row.seq, row.digest))
+    log.rows = kept
+
+
+def _put_in_order(log: MendedLog) -> None:
+    ordered = sorted(log.rows, key=lambda row: row.seq)
+    moved = [new for new, old in zip(ordered, log.rows, strict=True) if new.seq != old.seq]
+    if moved:
+        log.changes.append(f"{_refs(moved)}: put back into the order of their numbers")
+        log.note_change(min(row.seq for row in moved))
+    log.rows = ordered
+
+
+def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+    """Move entries whose number is taken behind all others, in their order, with new numbers."""
+    kept: list[LogRow] = []
+    late: list[LogRow] = []
+    for row in log.rows:
+        (late if kept and row.seq <= kept[-1].seq else kept).append(row)
+    if not late:
+        return
+    late.sort(key=lambda row: row.line)
+    end = max(row.last for row in kept)
+    first, numbers = late[0].seq, {row.seq: end + n for n, row in enumerate(late, 1)}
+    moved = f"{_refs(late)}: numbers that others have; now {_stretch(end + 1, end + len(late))}"
+    for seq, row in enumerate(late, end + 1):
+        row.entry = _with_new_numbers(load(row), numbers)
+        _renumber(row, seq, load)
+    log.changes.append(moved)
+    log.note_change(first)
+    log.rows = [*kept, *late]
+
+
+def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
+    """Return the entry with new numbers for the entries that it names."""
+
+    def now(seq: Any) -> Any:
+        return numbers.get(seq, seq) if isinstance(seq, int) else seq
+
+    def text_now(text: Any) -> Any:
+        new = lambda found: f"#{now(int(found[1]))}"  # noqa: E731
+        return _REF.sub(new, text) if isinstance(text, str) else text
+
+    if isinstance(entry, Mask):
+        targets = [
+            {**t, **{k: f(t[k]) for k, f in (("seq", now), ("stub", text_now)) if k in t}}
+            for t in entry.targets
+        ]
+        return replace(entry, targets=targets)
+    if isinstance(entry, Summary):
+        return replace(
+            entry, covers=[*map(now, entry.covers)], keep=[*map(now, entry.keep)],
+            keep_from=now(entry.keep_from),
+        )  # fmt: skip
+    if isinstance(entry, Revert):
+        return replace(entry, target=now(entry.target))
+    return replace(entry, ref=now(entry.ref)) if isinstance(entry, Pin | Unpin) else entry
+
+
+def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
+    """Put a note in place of what is lost, or the result that a file of the session still has."""
+    new: list[Entry] = []
+    first = 1
+    for row in log.rows:
+        if row.seq > first:
+            log.note_change(first)
+            there = [seq for seq in texts if first <= seq < row.seq]
+            for start, end in _around(first, row.seq - 1, there):
+                log.changes.append(f"{_stretch(start, end)}: lost; a note takes the place")
+                new.append(_note(start, end))
+            new += [_restored(log, load, seq, texts[seq]) for seq in there]
+        first = row.last + 1
+    rows = [
+        LogRow(e.seq, _last_number(e), e.kind, 0, 0, 0, b"", has_thinking=False, entry=e)
+        for e in new
+    ]
+    log.rows = sorted([*log.rows, *rows], key=lambda row: row.seq)
+
+
+def _around(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of `first` to `last` without the numbers that are there."""
+    for seq in [*sorted(there), last + 1]:
+        if first < seq:
+            yield first, seq - 1
+        first = seq + 1
+
+
+def _offloaded_texts(folder: Path) -> OffloadedTexts:
+    found = {}
+    for path in sorted((folder / "offloaded").glob("*.md")):
+        if (named := _OFFLOADED.fullmatch(path.name)) and path.stat().st_size:
+            found[int(named[2])] = (named[1], f"offloaded/{path.name}")
+    return found
+
+
+def _restored(
+    log: MendedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
+) -> Entry:
+    """Return the lost entry whose text a file has: words, or the result of the only fitting call.
+    Where several calls fit, or none, it is a note that names the file."""
+    tool, path = file
+    calls: dict[str, str] = {}
+    for row in log.rows:
+        if row.kind == Assistant.kind and row.seq < seq:
+            reply = load(row)
+            assert isinstance(reply, Assistant)
+            uses = [b for b in reply.content if b.get("type") == "tool_use"]
+            calls |= {str(b.get("id")): str(b.get("name")) for b in uses}
+        elif row.kind == ToolResult.kind:
+            result = load(row)
+            assert isinstance(result, ToolResult)
+            calls.pop(result.tool_use_id, None)
+    open_calls = [id for id, name in calls.items() if name == tool]
+    if tool == "words":
+        log.changes.append(f"#{seq}: lost; the words are in {path}, and it names that")
+        return User(seq=seq, content=f"[These words were lost from the log. All of them: {path}]")
+    if len(open_calls) != 1:
+        log.changes.append(f"#{seq}: lost; its text is in {path}, and a note names that")
+        return replace(_note(seq, seq), text=f"a result of {tool}, lost; see {path}")
+    log.changes.append(f"#{seq}: restored, a result of {tool}, from {path}")
+    content = f"[{tool} · its result was restored; full text: #{seq}, or {path}]"
+    return ToolResult(seq=seq, tool_use_id=open_calls[0], content=content, offloaded=path)
+
+
+def _stretch(first: int, last: int) -> str:
+    return f"#{first}" if first == last else f"#{first} to #{last}"
+
+
+def _note(first: int, last: int) -> Note:
+    text = f"{_stretch(first, last)}: lost; what is left of it is in the log as it was"
+    return Note(seq=first, topic="warning", text=text, data={LOST_KEY: [first, last]})
+
+
+def _leave_out_thinking(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+    if log.first_changed is None:
+        return
+    late = [row for row in log.rows if row.has_thinking and row.seq >= log.first_changed]
+    for row in late:
+        row.entry, row.has_thinking = without_thinking(load(row)), False
+    if late:
+        log.changes.append(
+            f"{_refs(late)}: without their thinking, which belongs to what was sent before "
+            f"#{log.first_changed} changed"
+        )
+
+
+def _refs(rows: Iterable[LogRow]) -> str:
+    return listed([f"#{row.seq}" for row in rows], MAX_NAMED_ENTRIES)

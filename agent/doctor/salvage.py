@@ -1,0 +1,146 @@
+"""The lines of a log as they lie on disk, and what is left of those that are no entries.
+
+A line that cannot be read as it stands may still hold an entry: between NULs, with some bytes that
+are no UTF-8, cut off after its first fields, or written into the middle of another one. What is
+taken from such a line is never guessed: each field is there whole or left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..context.view import THINKING
+from ..errors import SessionError
+from ..session.entries import VERSION, Assistant, Entry, decode
+from ..session.log import encode_line, parse_entry
+
+_HEAD = re.compile(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
+_PLAIN = re.compile(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
+# Whose words an entry has: without this field it could be taken for another's.
+_OWNER_FIELDS = {"user": "source", "assistant": "purpose"}
+# A reply is worth keeping without these fields.
+_REPLACEABLE: dict[str, Any] = {"usage": {}, "stop_reason": None, "model": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """One line of a log as it lies on disk."""
+
+    number: int
+    offset: int
+    raw: bytes
+    entries: tuple[Entry, ...]  # what it holds, or what is left of it
+    reason: str = ""  # why it cannot be read as it stands, "" when it can
+    canonical: bool = True  # False: not as the log writes it, so it is not found by its number
+    version: int = VERSION
+
+
+def read_lines(path: Path) -> Iterator[RawLine]:
+    """Yield the lines of a log. Raises SessionError when it cannot be read."""
+    offset = 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                yield _line(number, offset, raw)
+                offset += len(raw)
+    except OSError as error:
+        raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
+
+
+def _line(number: int, offset: int, raw: bytes) -> RawLine:
+    try:
+        entry = parse_entry(raw)
+    except ValueError as error:
+        return RawLine(number, offset, raw, _salvaged(raw), _reason(raw, error))
+    if not raw.endswith(b"\n"):
+        reason = "cut off: it is whole but for its line end"
+        return RawLine(number, offset, raw, (entry,), reason)
+    head = _PLAIN.match(raw)
+    version = int(head[1]) if head else VERSION
+    return RawLine(number, offset, raw, (entry,), "", head is not None, version)
+
+
+def _reason(raw: bytes, error: ValueError) -> str:
+    """Return why a line is no entry, in words for a person."""
+    if nuls := raw.count(b"\0"):
+        return f"{nuls:,} NUL bytes in it, as a disk leaves them that lost power"
+    if not raw.strip():
+        return "it is empty"
+    if not raw.endswith(b"\n"):
+        return f"cut off after {len(raw):,} bytes"
+    if isinstance(error, UnicodeDecodeError):
+        return f"bytes that are no UTF-8, from byte {error.start:,} on"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at character {error.pos:,} of {len(raw):,}"
+    return f"not an entry: {error}"
+
+
+def _salvaged(raw: bytes) -> tuple[Entry, ...]:
+    """Return the entries that can be made of a broken line. One that is not as it was written loses
+    its thinking: a server takes that back byte for byte or not at all."""
+    text = raw.decode("utf-8", "replace").replace("\0", "")
+    starts = [found.start() for found in _HEAD.finditer(text)] or [0]
+    pieces = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))
+    entries = (_entry(_fields(piece)) for piece in pieces)
+    return tuple(
+        entry if is_written(entry, raw) else without_thinking(entry) for entry in entries if entry
+    )
+
+
+def is_written(entry: Entry, raw: bytes) -> bool:
+    """Return whether some bytes hold an entry just as the log writes it."""
+    return encode_line(entry).strip() in raw
+
+
+def without_thinking(entry: Entry) -> Entry:
+    if not isinstance(entry, Assistant):
+        return entry
+    kept = [block for block in entry.content if block.get("type") not in THINKING]
+    return replace(entry, content=kept)
+
+
+def has_thinking(entry: Entry) -> bool:
+    return isinstance(entry, Assistant) and without_thinking(entry) != entry
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """Return the whole fields of a JSON object's text, up to the first that is not whole."""
+    decoder = json.JSONDecoder()
+    found: dict[str, Any] = {}
+    place = text.find("{") + 1
+    try:
+        while place:
+            name, place = decoder.raw_decode(text, _skip(text, place, " \t\r\n"))
+            place = _skip(text, place, " \t\r\n:")
+            value, place = decoder.raw_decode(text, place)
+            if not isinstance(name, str) or (place == len(text) and isinstance(value, float | int)):
+                break  # a number that ends the text may have gone on
+            found[name] = value
+            place = _skip(text, place, " \t\r\n,")
+    except (ValueError, RecursionError):
+        pass
+    return found
+
+
+def _skip(text: str, place: int, characters: str) -> int:
+    while place < len(text) and text[place] in characters:
+        place += 1
+    return place
+
+
+def _entry(fields: dict[str, Any]) -> Entry | None:
+    """Return the entry of these fields, or of all but one that does not fit. Returns None where
+    there is no such entry, or where it could be taken for another than it is."""
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or _OWNER_FIELDS.get(kind, "kind") not in fields:
+        return None
+    defaults = _REPLACEABLE if kind == Assistant.kind else {}
+    for name in ("", *fields):
+        try:
+            return decode({**defaults, **{k: v for k, v in fields.items() if k != name}})
+        except (ValueError, RecursionError):
+            continue
+    return None

@@ -1,0 +1,1 @@
+"""One conversation: turns, tool calls and subagents."""

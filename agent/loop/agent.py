@@ -1,0 +1,211 @@
+"""One conversation: its log, what is folded from it, its model and its tools.
+
+Everything that happens in a conversation goes through `Agent.record` (durable, in the log) and
+`Agent.emit` (for a front end to show). `loop.turn` runs the turns of an agent, and
+`loop.compaction_host` is the agent as the compaction engine sees it.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...tools.base import Context, Tool
+from ...tools.job import end_all
+from ...tools.system.tasks import finish_despite_cancel
+from ..compaction.drift.monitor import DriftMonitor
+from ..compaction.engine import CompactionEngine
+from ..compaction.policy import DEFAULT, Policy
+from ..context.request import Request
+from ..context.view import View, fold
+from ..context.window import Window, measure
+from ..events import Ask, CallFinished, Emit, Notice, waiting
+from ..models.base import Model, Reply
+from ..models.catalog import Limits, known_model
+from ..permissions.approval import Approval
+from ..session.checkpoints import Checkpoints
+from ..session.entries import Assistant, Entry, Revert, Summary
+from ..session.ledger import Ledger
+from ..session.log import Log
+from ..session.totals import Totals
+from .budget import BudgetMeter
+from .file_changes import ChangeTracker
+from .hooks import SessionHooks
+from .model_call import stream_reply
+from .resume import ResumeCache
+from .startup import SessionSetup, StartupEntries
+from .subagent_types import AgentType
+from .tool_calls import Denial, ToolRunner
+
+DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
+
+
+@dataclass
+class Agent:
+    """The state of one conversation.
+
+    `engine` is given by whoever puts the conversation together (`compaction_host.attach_engine`).
+    """
+
+    log: Log
+    view: View
+    ledger: Ledger
+    totals: Totals
+    checkpoints: Checkpoints
+    resume_cache: ResumeCache
+    model: Model
+    tools: Sequence[Tool[Any]]
+    approval: Approval
+    context: Context  # what the tools are handed
+    emit: Emit
+    ask: Ask | None  # None where no person can be asked
+    setup: SessionSetup
+    hooks: SessionHooks
+    change_tracker: ChangeTracker | None = None
+    policy: Policy = DEFAULT
+    budget_meter: BudgetMeter = field(default_factory=BudgetMeter)
+    max_tokens: int | None = None  # of a reply
+    effort: str | None = None
+    limits: Limits | None = None  # of the model; None until it was asked
+    denials: list[Denial] = field(default_factory=list)
+    subagent_types: Sequence[AgentType] = ()  # that this conversation can start
+    last_call_at: float | None = None  # when this process last asked the model, in Unix time
+    token_correction: float = 1.0  # the server's token count over our estimate
+    engine: CompactionEngine = field(init=False)
+    is_open: bool = False  # whether the entry that says who opened the session is recorded
+
+    def __post_init__(self) -> None:
+        self.startup = StartupEntries(self._startup_entries, self.record)
+        self.drift_monitor = DriftMonitor(
+            self.record, lambda: self.emit, self.ledger, self._search_archive
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the session."""
+        return self.log.path.parent
+
+    def record(self, entry: Entry) -> Entry:
+        """Append an entry to the log and fold it in. Raises RecordError."""
+        recorded = self.log.append(entry)
+        if not isinstance(recorded, Revert):  # which needs `refold`
+            self.view.add(recorded)
+        for add in (self.ledger.add, self.totals.add, self.checkpoints.add):
+            add(recorded)
+        if isinstance(recorded, Summary):
+            self.drift_monitor.arm(recorded)
+            self.resume_cache.renew_aside()
+        return recorded
+
+    def rebuild_view(self) -> None:
+        """Fold the view again from the whole log, as after a revert."""
+        self.view = fold(self.log.entries())
+
+    async def begin(self) -> None:
+        """Record what a session begins with, once. Raises RecordError."""
+        self.open()
+        await self.look_around()
+
+    def open(self) -> None:
+        """Record who opened the session, once. Raises RecordError."""
+        if not self.is_open:
+            self.record(self.setup.session_entry(self.view, self.model.id, self.tools))
+            self.is_open = True
+
+    async def look_around(self) -> None:
+        """Record what the session learns of its surroundings, once. Raises RecordError."""
+        if not self.startup.is_over:
+            with waiting(self.emit, "reading what the project says"):
+                await self.startup.complete()
+            await self.hooks.run("session_start", {})
+
+    async def window(self) -> Window:
+        """Return the context's size and level; ask the model for its limits at first use."""
+        if self.limits is None:
+            with waiting(self.emit, "asking how much the model takes"):
+                self.limits = await self.model.limits()
+        return self.current_window()
+
+    def current_window(self) -> Window:
+        """Return the context's size and level from what is known without asking the model."""
+        window = measure(self.view, (self.limits or self.model.assumed_limits()).window)
+        return Window(round(window.tokens * self.token_correction), window.size)
+
+    def reply_room(self) -> int:
+        """Return how many tokens the next reply may have; 0 when nothing fits."""
+        limits = self.limits or self.model.assumed_limits()
+        wanted = self.max_tokens or DEFAULT_REPLY_TOKENS
+        if limits.source == "server" or known_model(self.model.id):  # the limit is no assumption
+            wanted = min(wanted, limits.output)
+        return self.current_window().max_output(wanted)
+
+    async def ask_model(self, request: Request, emit: Emit, purpose: str) -> Reply:
+        """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
+        by a cancellation. Raises ModelError and RecordError."""
+        self.last_call_at = time.time()
+        return await stream_reply(self.model, request, emit, self._record_reply, purpose)
+
+    def tool_runner(self) -> ToolRunner:
+        """Return what runs this conversation's tool calls."""
+        return ToolRunner(
+            tools={tool.name: tool for tool in self.tools},
+            approval=self.approval,
+            context=self.context,
+            policy=self.policy,
+            record=self.record,
+            next_seq=lambda: self.log.last_seq + 1,
+            emit=self.emit,
+            ask=self.ask,
+            denials=self.denials,
+            change_tracker=self.change_tracker,
+            before_change=self.snapshot,
+            run_hook=self.hooks.run if self.hooks.has_tool_hooks else None,
+        )
+
+    async def snapshot(self) -> None:
+        """Record what the files are like before a turn changes them, once a turn."""
+        if taken := await asyncio.to_thread(self.checkpoints.turn_snapshot):
+            self.record(taken)
+            if warning := self.checkpoints.missing_files_notice(taken):
+                self.emit(Notice("warning", warning))
+
+    async def finish(self) -> None:
+        """Do what is due when the session ends in good order; to be called before `close`."""
+        if self.is_open:
+            await self.engine.finish()
+
+    async def close(self) -> None:
+        """End background jobs, close the model and let go of the session."""
+        try:
+            await self.leave()
+        finally:
+            await self.model.close()
+
+    async def leave(self) -> None:
+        """Do what `close` does, but leave the model open for another conversation."""
+        try:
+            await self.engine.close()
+            await end_all(self.context.jobs, self.context.sandbox)
+            await self.startup.close()
+        finally:
+            await finish_despite_cancel(asyncio.to_thread(self.resume_cache.leave, self.log))
+            self.log.close()
+        task = asyncio.current_task()
+        cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it
+        if self.is_open and not cancelled:
+            await self.hooks.run("session_end", {})
+
+    def _startup_entries(self) -> Sequence[Entry]:
+        return self.setup.startup_entries(self.view, self.ledger, self.tools, self.context.env)
+
+    def _search_archive(self, words: str) -> list[str]:
+        passages = self.context.search(words, "session").passages
+        return [f"{passage.ref} ({passage.what}): {passage.excerpt}" for passage in passages]
+
+    def _record_reply(self, reply: Assistant) -> None:
+        self.budget_meter.pay(reply.cost_usd or 0.0)
+        self.record(reply)
+        if reply.purpose == "turn":
+            self.emit(CallFinished(reply.usage, reply.cost_usd, reply.stop_reason))

@@ -1,0 +1,66 @@
+"""Count what a run has used and hold it against its budget before each call."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from ..errors import LimitReached
+from ..launch import Budget
+
+
+@dataclass
+class BudgetMeter:
+    """Model calls and dollars of one run, shared by all that run in it.
+
+    What is spent `within` another meter counts there too, and ends with it.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    calls: int = 0
+    dollars: float = 0.0
+    within: Optional["BudgetMeter"] = None
+    hint: str = ""  # how to go on after the limit, where that is not by a higher option
+
+    def check(self) -> None:
+        """Raise LimitReached before a call that this run may not make."""
+        if self.within is not None:
+            self.within.check()
+        if self.budget.calls is not None and self.calls >= self.budget.calls:
+            raise LimitReached(
+                f"the limit of {self.budget.calls} model calls is reached",
+                limit="turns",
+                hint=self.hint or "Go on with `ctxagent --continue` and a higher --max-turns.",
+            )
+        if self.budget.dollars is not None and self.dollars >= self.budget.dollars:
+            raise LimitReached(
+                f"the budget of ${self.budget.dollars:g} is spent (${self.dollars:.4f})",
+                limit="budget",
+                hint=self.hint or "Go on with `ctxagent --continue` and a higher --max-budget-usd.",
+            )
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further call may be made."""
+        try:
+            self.check()
+        except LimitReached:
+            return True
+        return False
+
+    def call(self) -> int:
+        """Count one more call and return its number.
+
+        Raises LimitReached as `check` does: others that share the budget may have called meanwhile.
+        """
+        self.check()
+        self._count()
+        return self.calls
+
+    def pay(self, dollars: float) -> None:
+        self.dollars += dollars
+        if self.within is not None:
+            self.within.pay(dollars)
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.within is not None:
+            self.within._count()

@@ -1,0 +1,127 @@
+"""The agent as the compaction engine sees it: what the engine may read, and what it may do."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..compaction import checkpoint
+from ..compaction.engine import CompactionEngine
+from ..compaction.host import CompactionPurpose, ModelAnswer
+from ..compaction.layers import truncate
+from ..compaction.preserve import PreservedSection, preserved_sections, preserved_text
+from ..context.request import Request
+from ..context.view import View
+from ..events import Emit
+from ..models.catalog import CACHE_LIFE_S, cache_prices, cost
+from ..session.entries import Checkpoint, Entry, Usage, User
+from ..session.ledger import Ledger
+from ..session.store import content_text
+from .agent import Agent
+from .model_call import text_of
+
+
+def attach_engine(agent: Agent) -> Agent:
+    """Give an agent its compaction engine, and return the agent."""
+    agent.engine = CompactionEngine(CompactionHost(agent), agent.policy)
+    return agent
+
+
+class CompactionHost:
+    """An agent as `compaction.host.EngineHost`, which documents each member."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.record, self.rebuild_view = agent.record, agent.rebuild_view
+        self.current_window, self.sync = agent.current_window, agent.log.sync
+
+    @property
+    def view(self) -> View:
+        return self._agent.view
+
+    @view.setter
+    def view(self, view: View) -> None:
+        self._agent.view = view
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._agent.ledger
+
+    @ledger.setter
+    def ledger(self, ledger: Ledger) -> None:
+        self._agent.ledger = ledger
+
+    @property
+    def effort(self) -> str | None:
+        return self._agent.effort
+
+    @effort.setter
+    def effort(self, effort: str | None) -> None:
+        self._agent.effort = effort
+
+    @property
+    def emit(self) -> Emit:
+        return self._agent.emit
+
+    @property
+    def folder(self) -> Path:
+        return self._agent.folder
+
+    @property
+    def model_id(self) -> str:
+        return self._agent.model.id
+
+    def cache_prices(self) -> tuple[float, float]:
+        return cache_prices(self.model_id)
+
+    def call_cost_usd(self, read: int, written: int) -> float | None:
+        return cost(self.model_id, Usage(cache_read=read, output=written))
+
+    def cache_is_cold(self) -> bool:
+        asked_at = self._agent.last_call_at or self._agent.totals.replied_at
+        return asked_at is None or time.time() - asked_at > CACHE_LIFE_S
+
+    def reinserted(self) -> Sequence[Entry]:
+        agent = self._agent
+        return agent.setup.reinserted(
+            agent.ledger,
+            agent.context,
+            mode=agent.approval.mode,
+            preserved=preserved_text(self.preserved_sections()),
+        )
+
+    async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
+        agent = self._agent
+        return await checkpoint.take_checkpoint(
+            self, agent.checkpoints, trigger, mode=agent.approval.mode
+        )
+
+    def file_sha256(self, path: str) -> str | None:
+        return truncate.file_sha256(path)
+
+    def preserved_sections(self) -> Sequence[PreservedSection]:
+        agent = self._agent
+        return preserved_sections(
+            agent.context.cwd,
+            agent.policy.rules,
+            agent.ledger,
+            agent.ledger.phase,
+            agent.current_window().size,
+        )
+
+    def recall(self, ref: int) -> str | None:
+        return self._agent.context.recall(ref)
+
+    def redact(self, words: str) -> str:
+        return content_text(self._agent.log.redact(User(content=words)).content)
+
+    async def ask_model(
+        self, request: Request, purpose: CompactionPurpose = "summary"
+    ) -> ModelAnswer:
+        reply = await self._agent.ask_model(request, lambda event: None, purpose)
+        return ModelAnswer(
+            text_of(reply.content), reply.stop_reason, cost(reply.model, reply.usage)
+        )
+
+    async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
+        return await self._agent.hooks.run(name, event)

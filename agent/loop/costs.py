@@ -1,0 +1,91 @@
+"""The bill of a session: what it has cost and what for, folded from its entries.
+
+The lines add up to the session's totals. A price that is not known makes every sum unknown that it
+is part of.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..models.catalog import cost, known_model
+from ..session.entries import Assistant, Entry, Session, SubagentRun, Usage
+from ..session.totals import Counts, Totals
+
+PURPOSES = {
+    "turn": "conversation",
+    "summary": "compaction",
+    "verify": "verification",
+    "attempt": "broken attempts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """One line of a bill."""
+
+    what: str  # the purpose of the session's own calls, or the subagent's task
+    counts: Counts
+    agent: SubagentRun | None = None  # None for the session's own calls
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBill:
+    """The bill of one session."""
+
+    lines: tuple[BillLine, ...]  # those that have calls: the session's own, then its subagents
+    totals: Totals
+    saved: float | None  # dollars that the cache saved (negative: cost); None when not known
+
+
+def session_bill(
+    entries: Iterable[Entry], log: Callable[[SubagentRun], Iterable[Entry]]
+) -> SessionBill:
+    """Return the bill of a session; `log` gives the entries of a subagent's own log."""
+    totals, own = Totals(), {what: Totals() for what in PURPOSES.values()}
+    agents: dict[str, SubagentRun] = {}
+    cache = _Cache()
+    for entry in entries:
+        totals.add(entry)
+        cache.add(entry)
+        if isinstance(entry, Assistant):
+            own.setdefault(PURPOSES.get(entry.purpose, entry.purpose), Totals()).add(entry)
+        elif isinstance(entry, SubagentRun):
+            agents[entry.id] = entry
+    for agent in agents.values():
+        child = _Cache()
+        for entry in log(agent):
+            child.add(entry)
+        cache.include(child, totals.by_agent[agent.id])
+    lines = [BillLine(what, part.all) for what, part in own.items()]
+    lines += [BillLine(a.description, totals.by_agent[a.id], a) for a in agents.values()]
+    return SessionBill(tuple(line for line in lines if line.counts.calls), totals, cache.saved)
+
+
+@dataclass(slots=True)
+class _Cache:
+    """What the prompt cache has saved in one log, call by call."""
+
+    saved: float | None = 0.0
+    calls: int = 0
+    asked: str = ""  # the model of the newest call: a server may answer under another name
+
+    def add(self, entry: Entry) -> None:
+        if isinstance(entry, Session):
+            self.asked = entry.model
+        elif isinstance(entry, Assistant):
+            self.calls += 1
+            usage = Usage.from_json(entry.usage)
+            model = entry.model if known_model(entry.model) else self.asked
+            paid = cost(model, usage)
+            full = cost(model, Usage(input=usage.prompt, output=usage.output))
+            if self.saved is None or paid is None or full is None:
+                self.saved = None
+            else:
+                self.saved += full - paid
+
+    def include(self, other: "_Cache", counts: Counts) -> None:
+        """Add the savings of a subagent; unknown when its log lacks calls that were counted."""
+        if self.saved is None or other.saved is None or other.calls < counts.calls:
+            self.saved = None
+        else:
+            self.saved += other.saved

@@ -1,0 +1,208 @@
+"""After a kill: end leftover processes, find the files they changed, and tell the model.
+
+A session that goes on after its process was killed in the middle of a call ends what still runs of
+unfinished calls and background jobs, as leaving it in good order would have. It finds the files
+that the unfinished calls have changed by comparing with the snapshot before them, since no result
+names them. Both are recorded before the turn goes on: all that the model knows of such a call is
+that its outcome is unknown. A copy of a session reports the calls that it was copied with only if
+the original's were killed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from ...tools.base import Tool
+from ...tools.system import orphans
+from ..errors import RecordError, SessionError
+from ..session.entries import Assistant, Checkpoint, End, Entry, Note, Session, ToolResult, User
+from ..session.ledger import Ledger, content_key
+from ..session.listing import is_in_use
+from ..session.lock import LOCK_NAME as LOCK
+from ..session.log import LOG_NAME, Entries, find_entry
+from ..session.stale_files import is_changed
+from ..session.store import locate_log
+from ..worktree import WorkTree
+from .file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
+
+KILLED_TOPIC = "killed"
+SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
+MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
+MAX_LISTED_LINES = 20  # files, or commands, that the model is told of
+
+
+def recover_from_kill(
+    path: Path,
+    ledger: Ledger,
+    tree: WorkTree,
+    tools: Iterable[Tool[Any]],
+    unrecorded: Sequence[Entry],
+) -> list[Entry]:
+    """Return what must be recorded when the session of the log at `path` goes on; blocking.
+
+    `unrecorded` are entries that will be recorded with these and name changes too.
+    """
+    changing = {t.name for t in tools if t.effect in ("edit", "run") or t.name == SUBAGENT_TOOL}
+    ended = _end_orphans(path)
+    calls, before = _unfinished_calls(path, changing)
+    if not (calls or ended):
+        return []
+    rows = _changed_rows(before, ledger, tree, unrecorded) if before else []
+    text = f"killed in the middle of {len(calls)} calls, which changed {len(rows)} files"
+    data: dict[str, Any] = {"calls": calls, "ended": ended, "changes": rows[:MAX_CHANGES_IN_RESULT]}
+    if len(rows) > MAX_CHANGES_IN_RESULT:
+        data["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
+    found: list[Entry] = [Note(topic=KILLED_TOPIC, text=text, data=data)]
+    words = _notice_text(
+        ended, [f"{each['action']} {ledger.display_path(each['path'])}" for each in rows]
+    )
+    return [*found, User(content=words, source="notice")] if words else found
+
+
+def _end_orphans(path: Path) -> list[str]:
+    """End the commands that still run, and return them."""
+    project, session = locate_log(path)
+    found = []
+    for name in sorted(orphans.names(session)):
+        place, _ = orphans.parts(name)
+        command = _unfinished_command(project / "sessions" / place / LOG_NAME, name)
+        if command is not None and orphans.end(name):
+            found.append(command)
+    return found
+
+
+def _unfinished_command(path: Path, name: str) -> str | None:
+    """Return the command of a call without a result, or of a background job; else None.
+
+    None stands for a call that came to its end and left something running on purpose. Only entries
+    near the call are read, however long the log is.
+    """
+    session, number = orphans.parts(name)
+
+    def is_it(id: str) -> bool:
+        return orphans.call_name(session, number, id) == name
+
+    for seq in range(number, min(_last_seq(path), number + MAX_ENTRIES_NEAR_CALL) + 1):
+        entry = find_entry(path, seq)
+        if isinstance(entry, End | Session) or _is_reply(entry):
+            break  # the results of a reply come before them
+        if isinstance(entry, ToolResult) and is_it(entry.tool_use_id):
+            return str(entry.details.get("command")) if "job" in entry.details else None
+    for seq in range(number - 1, max(0, number - MAX_ENTRIES_NEAR_CALL), -1):
+        entry = find_entry(path, seq)
+        for id, given in _tool_uses(entry) if isinstance(entry, Assistant) else ():
+            if is_it(id):
+                return str(given.get("command"))
+    return None
+
+
+def _is_reply(entry: Entry | None) -> bool:
+    return isinstance(entry, Assistant) and entry.purpose == "turn"
+
+
+def _last_seq(path: Path) -> int:
+    with suppress(SessionError):
+        return next((entry.seq for entry in reversed(Entries(path))), 0)
+    return 0
+
+
+def _tool_uses(entry: Assistant) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for block in entry.content:
+        given = block.get("input")
+        if block.get("type") == "tool_use":
+            yield str(block.get("id")), given if isinstance(given, dict) else {}
+
+
+def _unfinished_calls(path: Path, changing: Collection[str]) -> tuple[list[str], str | None]:
+    """Return the calls of the newest reply that have no result and may have changed something, and
+    the newest snapshot, which was taken before they ran.
+
+    There are none where their turn ended or they were looked into before.
+    """
+    calls, before, (origin, upto) = _newest_reply(path, changing)
+    if calls and origin:
+        original = path.parents[1] / origin / LOG_NAME
+        if (
+            is_in_use(original.with_name(LOCK))
+            or _newest_reply(original, changing, upto)[0] != calls
+        ):
+            return [], None
+    return (calls, before) if calls else ([], None)
+
+
+def _newest_reply(
+    path: Path, changing: Collection[str], upto: float = inf
+) -> tuple[list[str], str | None, tuple[str, float]]:
+    """Find the newest reply's unfinished calls, the snapshot before them, and the session that this
+    one was copied from, with the number of the last entry copied.
+
+    The session is "" for none. What came after the session was opened again neither ended the turn
+    nor preceded the calls. A note of an earlier recovery after entry `upto` is passed over: a copy
+    that ends there does not know it.
+    """
+    answered, before, ended = set[str](), None, False
+    calls: list[str] | None = None
+    origin: tuple[str, float] = ("", inf)
+    with suppress(SessionError):
+        for entry in reversed(Entries(path)):
+            if isinstance(entry, Note) and entry.topic == KILLED_TOPIC:
+                if entry.seq > upto:
+                    continue
+                break
+            if isinstance(entry, Session) and calls is None:
+                ended, before = False, None
+                if entry.parent:
+                    origin = (str(entry.parent.get("id", "")), entry.parent.get("seq", inf))
+            elif isinstance(entry, End):
+                ended = True
+            elif isinstance(entry, ToolResult):
+                answered.add(entry.tool_use_id)
+            elif isinstance(entry, Checkpoint):
+                before = before or entry.snapshot
+            elif isinstance(entry, Assistant) and entry.purpose == "turn" and calls is None:
+                uses = [b for b in entry.content if b.get("type") == "tool_use"]
+                left = [b for b in uses if str(b.get("id")) not in answered]
+                calls = [str(b.get("id")) for b in left if b.get("name") in changing]
+                calls = [] if ended else calls
+            if calls is not None and (before or not calls):
+                break
+    return calls or [], before, origin
+
+
+def _changed_rows(
+    before: str, ledger: Ledger, tree: WorkTree, unrecorded: Sequence[Entry]
+) -> list[dict[str, Any]]:
+    """Return the changes of files that are neither as before nor as the session left them."""
+    known = dict(ledger.contents)
+    for entry in unrecorded:
+        rows = entry.data.get("changes", ()) if isinstance(entry, Note) else ()
+        known |= {each["path"]: content_key(each) for each in rows if content_key(each)}
+    with suppress(RecordError):  # what it was is not kept any more
+        if now := tree.snapshot().tree:
+            return [
+                change_row(change, by=INTERRUPTED)
+                for change in tree.compare(before, now)
+                if change.path not in known or is_changed(change.path, known[change.path])
+            ]
+    return []
+
+
+def _notice_text(ended: Sequence[str], changed: Sequence[str]) -> str:
+    """Return what the model is told, "" for nothing."""
+    parts = []
+    if changed:
+        parts.append("Files that are not as they were before the calls without a result:")
+        parts += _bullets(changed)
+    if ended:
+        parts.append("These commands still ran, and have been ended:")
+        parts += _bullets([" ".join(command.split())[:200] for command in ended])
+    return "\n".join(["The agent was killed in the middle of its work.", *parts]) if parts else ""
+
+
+def _bullets(lines: Sequence[str]) -> list[str]:
+    more = (
+        [f"- and {len(lines) - MAX_LISTED_LINES:,} more"] if len(lines) > MAX_LISTED_LINES else []
+    )
+    return [*(f"- {line}" for line in lines[:MAX_LISTED_LINES]), *more]

@@ -1,0 +1,172 @@
+"""Hooks: the person's own shell commands around an event of the agent.
+
+Each command gets the event as one line of JSON on its standard input. Before an event a command may
+veto it with exit code 2, and gives the reason in the first lines of its output; any other failure
+becomes a warning and stops nothing. No command outlives its run: it is ended with all that it
+started.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...tools.base import Output
+from ...tools.system.process import Process, ending
+from ...tools.system.shorten import shorten
+from ..config.settings import HookSettings
+from ..errors import SessionError, ToolError
+from ..events import Emit, Notice, waiting
+from ..session.entries import End
+from ..session.log import Entries
+from ..session.store import AGENTS
+
+HOOK_TIMEOUT_S = 30.0
+VETO_EXIT_CODE = 2
+MAX_TOOL_OUTPUT_CHARS = 16_384
+
+Hook = Callable[[str, Mapping[str, Any]], Awaitable[str | None]]
+
+_MAX_OUTPUT_BYTES = 4_096
+_MAX_OUTPUT_LINES = 5
+_MAX_COMMAND_CHARS = 60  # in a warning
+
+
+class _HeadSink:
+    """A sink that keeps the first bytes of an output."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def feed(self, data: bytes) -> None:
+        self._data += data[: _MAX_OUTPUT_BYTES - len(self._data)]
+
+    def close(self) -> None:
+        pass
+
+    def lines(self) -> str:
+        text = self._data.decode("utf-8", "replace").strip()
+        return "\n".join(line.rstrip() for line in text.splitlines()[:_MAX_OUTPUT_LINES])
+
+
+def before_tool_event(tool: str, title: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
+    """Return the event of a call that is about to run; `given` is what the model sent."""
+    return {"tool": tool, "title": title, "input": given, "cwd": str(cwd)}
+
+
+def after_tool_event(before: Mapping[str, Any], output: Output, seconds: float) -> dict[str, Any]:
+    """Return the event of a call that has run, on top of what was known before it."""
+    details = output.details
+    changed = [row["path"] for row in details.get("changes", ())]
+    if "diff" in details and "path" in details:
+        changed.append(details["path"])
+    return {
+        **before,
+        "is_error": output.is_error,
+        "output": output.text[:MAX_TOOL_OUTPUT_CHARS],
+        "characters": len(output.text),
+        "seconds": round(seconds, 3),
+        "changed": changed,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHooks:
+    """The hook commands of one session, run by the name of an event."""
+
+    settings: HookSettings
+    log_path: Path
+    cwd: Path
+    env: Mapping[str, str]
+    resumed: bool
+    emit: Emit
+    redact: Callable[[Output], Output]
+
+    @property
+    def has_tool_hooks(self) -> bool:
+        """Whether any command runs around tool calls."""
+        return bool(self.settings.before_tool or self.settings.after_tool)
+
+    async def run(self, name: str, event: Mapping[str, Any]) -> str | None:
+        """Run the commands for the event `name`, if there are any; return the reason of a veto.
+
+        A subagent's session is part of its parent's and has no start and end of its own.
+        """
+        commands = getattr(self.settings, name)
+        of_subagent = self.log_path.parent.parent.name == AGENTS
+        if not commands or (of_subagent and name.startswith("session_")):
+            return None
+        more: dict[str, Any] = {}
+        if name == "session_start":
+            more = {"log": str(self.log_path), "cwd": str(self.cwd), "resumed": self.resumed}
+        elif name == "session_end":
+            more = {"log": str(self.log_path), "status": _last_status(self.log_path)}
+        with waiting(self.emit, f"the hooks of {name}"):
+            return await run_hooks(
+                commands,
+                {"event": name, "session": self.log_path.parent.name, **event, **more},
+                cwd=self.cwd,
+                env=self.env,
+                warn=lambda text: self.emit(Notice("warning", self.redact(Output(text)).text)),
+            )
+
+
+def _last_status(log_path: Path) -> str:
+    """Return how the newest turn of a log ended, "" where none has."""
+    with suppress(SessionError):
+        return next((e.status for e in reversed(Entries(log_path)) if isinstance(e, End)), "")
+    return ""
+
+
+async def run_hooks(
+    commands: Sequence[str],
+    event: Mapping[str, Any],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    warn: Callable[[str], None],
+    seconds: float = HOOK_TIMEOUT_S,
+) -> str | None:
+    """Run the commands one after another; return the reason of a veto, which ends the run.
+
+    `event` names itself in "event"; only one that begins with "before_" can be vetoed. Each command
+    may take that many `seconds`; `warn` takes one text for each that failed. When cancelled,
+    nothing is left running.
+    """
+    line = json.dumps(event).encode() + b"\n"
+    vetoable = str(event["event"]).startswith("before_")
+    for command in commands:
+        output = _HeadSink()
+        name = shorten(command, _MAX_COMMAND_CHARS)
+        try:
+            code = await _run(command, line, output, cwd=cwd, env=env, seconds=seconds)
+        except ToolError as error:
+            warn(f"hook `{name}` did not start: {error}")
+            continue
+        if code is None:
+            warn(f"hook `{name}` was ended: it took longer than {seconds:g} s")
+        elif code == VETO_EXIT_CODE and vetoable:
+            return output.lines() or f"hook `{name}` vetoed it and gave no reason"
+        elif code:
+            warn(f"hook `{name}` failed ({ending(code)}): {output.lines() or 'no output'}")
+    return None
+
+
+async def _run(
+    command: str,
+    line: bytes,
+    output: _HeadSink,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    seconds: float,
+) -> int | None:
+    """Return the exit code of a command; None when it was still running at the end of its time."""
+    process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
+    try:
+        in_time = await process.exited(seconds)
+    finally:
+        await process.end()
+    return process.exit_code if in_time else None

@@ -1,0 +1,47 @@
+"""Tell the model when the permission mode changed: by a notice before the next words."""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..config.settings import PermissionMode
+    from ..context.view import View
+    from .agent import Agent
+
+MEANINGS: "dict[PermissionMode, str]" = {
+    "ask": "looking is free, the user is asked about everything else",
+    "accept-edits": "files of the project may be edited too, the user is asked about the rest",
+    "plan": "change nothing; look around, then present a plan",
+    "bypass": "nothing is asked, all that no rule denies may be done",
+}
+# In a notice of ours, or in what stands after a summary (`prompt.renewal`).
+_NAMED = re.compile(
+    r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def announce_mode(agent: "Agent", last_mode: str) -> None:
+    """Record a notice for the model when the mode is not the one it knows of.
+
+    `last_mode` is the mode of the model's newest turn; it counts where the view names none. Raises
+    RecordError.
+    """
+    from ..session.entries import User
+
+    now = agent.approval.mode
+    if agent.view.items and now != (announced_mode(agent.view) or last_mode):
+        agent.record(User(content=mode_notice(now), source="notice"))
+
+
+def mode_notice(mode: "PermissionMode") -> str:
+    return f"The permission mode is now {mode}: {MEANINGS[mode]}."
+
+
+def announced_mode(view: "View") -> str | None:
+    """Return the mode that the view names last, None when it names none."""
+    for item in reversed(view.items):
+        for block in item.blocks if item.role == "user" else ():
+            if found := _NAMED.match(str(block.get("text", ""))):
+                return found[1]
+    return None

@@ -1,0 +1,373 @@
+"""How a session stood at some point of its log, kept beside it: a resumed session reads the log
+only from there on.
+
+`resume.json` is a cache: it may be deleted at any time, and comes back once there is enough behind
+it. It counts only for the very bytes it was made from: it holds their digests, which are compared
+with the log unless the log is in every respect as its last writer left it (`resume.stat`). It holds
+what a view is made of, so it is the owner's alone, like the log. That it cannot be written is no
+error of the session.
+"""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ... import __version__
+from ...tools.system.files import replace_file
+from ..compaction.drift import WATCHED_TURNS
+from ..context import tokens
+from ..context.view import Folding, View, start_folding
+from ..errors import RecordError, SessionError
+from ..session.checkpoints import PointCounter
+from ..session.codec import from_json, signature, to_json
+from ..session.entries import End, Entry, Session, Summary, ToolResult
+from ..session.ledger import Ledger
+from ..session.log import Entries, Log, parse_entry, skipped_line_warning
+from ..session.log_file import FileState
+from ..session.subagent_logs import update_unheard
+from ..session.totals import Totals
+
+
+@dataclass(slots=True)
+class SessionState:
+    """All that is folded from the entries of a session."""
+
+    folding: Folding = field(default_factory=Folding)
+    ledger: Ledger = field(default_factory=Ledger)
+    totals: Totals = field(default_factory=Totals)
+    numbering: PointCounter = field(default_factory=PointCounter)
+    entries: int = 0  # how many there are
+    newest: int = 0  # seq of the last entry
+    highest: int = 0  # the largest seq
+    began: str | None = None  # the directory in which the session was opened first
+    session: str = ""  # the id under which it was opened last
+    origins: set[str] = field(default_factory=set)  # all ids under which it was opened
+    # path to sha256, as the tools knew the files
+    seen: dict[str, str] = field(default_factory=dict)
+    todos: list[Any] = field(default_factory=list)
+    # ids of subagents whose end the model has not heard of
+    untold: set[str] = field(default_factory=set)
+    ends: list[int] = field(default_factory=list)  # seq of the newest ends of turns
+    # An entry changed what was folded before it: only `catch_up` puts the view right.
+    behind: bool = False
+
+    @property
+    def view(self) -> View:
+        return self.folding.view
+
+    @property
+    def summary(self) -> Summary | None:
+        """The newest summary that stands."""
+        return self.view.summary
+
+    @property
+    def ended(self) -> int:
+        """How many turns have ended since that summary, as far as that matters."""
+        since = self.summary.seq if self.summary else 0
+        return sum(end > since for end in self.ends)
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry."""
+        self.behind = self.behind or not self.folding.add(entry)
+        for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
+            fold_of(entry)
+        update_unheard(self.untold, entry)
+        self.entries += 1
+        self.newest, self.highest = entry.seq, max(self.highest, entry.seq)
+        if isinstance(entry, Session):
+            self.began = entry.cwd if self.began is None else self.began
+            self.session = entry.id
+            self.origins.add(entry.id)
+        elif isinstance(entry, ToolResult):
+            self._add_known(entry.details)
+        elif isinstance(entry, End):
+            self.ends = [*self.ends, entry.seq][-WATCHED_TURNS:]
+
+    def catch_up(self, entries: Iterable[Entry]) -> None:
+        """Fold the view again, from all entries."""
+        self.folding, self.behind = start_folding(entries), False
+
+    def _add_known(self, details: dict[str, Any]) -> None:
+        """Add what a result says of what its tool knew: a file's digest, or the todo list."""
+        seen = details.get("seen")
+        if isinstance(seen, dict) and "path" in seen and "sha256" in seen:
+            self.seen[str(seen["path"])] = str(seen["sha256"])
+        if isinstance(details.get("todos"), list):
+            self.todos = details["todos"]
+
+
+CACHE_NAME = "resume.json"
+LOG_STATE_NAME = "resume.stat"
+CACHE_VERSION = 1
+MIN_UNCACHED_LOG_BYTES = 1 << 20  # fewer are read faster than a cache is written
+MAX_CACHED_LOG_BYTES = 32 << 20  # read for the cache while a session is open
+MAX_LOG_BYTES_AT_EXIT = 8 << 20  # read for the cache while somebody waits for the exit
+SEGMENT_BYTES = 32 << 20  # of log under one digest: several are checked side by side
+MAX_SKIPPED_LINES_SHOWN = 100  # lines that are no entries; the others are counted
+FILE_TIME_GRAIN_NS = 20_000_000  # two changes of a file within it may look like one
+
+_READ_BLOCK_BYTES = 1 << 18
+
+
+@dataclass(slots=True)
+class CachedState:
+    """A session's state after the first `offset` bytes of its log."""
+
+    standing: SessionState = field(default_factory=SessionState)
+    offset: int = 0
+    lines: int = 0  # in the first `offset` bytes
+    # end and digest of each stretch of the log
+    segments: list[tuple[int, str]] = field(default_factory=list)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    more_errors: int = 0
+
+    def warnings(self, log: Path) -> list[str]:
+        shown = [skipped_line_warning(log, number, why) for number, why in self.errors]
+        more = [f"{log}: {self.more_errors:,} more lines skipped"] if self.more_errors else []
+        return shown + more
+
+    def follow(self, log: Path) -> None:
+        """Go on to the end of the log; the view may be behind then.
+
+        Raises SessionError when the log cannot be read.
+        """
+        try:
+            with log.open("rb") as file:
+                file.seek(self.offset)
+                self._read(file)
+        except OSError as error:
+            raise SessionError(f"cannot read the log {log}: {error.strerror}") from error
+
+    def _read(self, file: BinaryIO) -> None:
+        digest, begun = hashlib.sha256(), self.offset
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            digest.update(line)
+            self.offset += len(line)
+            self.lines += 1
+            try:
+                self.standing.add(parse_entry(line))
+            except ValueError as error:
+                self._skip(str(error))
+            if self.offset - begun >= SEGMENT_BYTES:
+                self.segments.append((self.offset, digest.hexdigest()))
+                digest, begun = hashlib.sha256(), self.offset
+        if self.offset > begun:
+            self.segments.append((self.offset, digest.hexdigest()))
+
+    def _skip(self, why: str) -> None:
+        if len(self.errors) < MAX_SKIPPED_LINES_SHOWN:
+            self.errors.append((self.lines, why))
+        else:
+            self.more_errors += 1
+
+
+class ResumeCache:
+    """The cache of one log. Only the holder of the log's lock calls `keep`, `renew` and `leave`."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._path, self._left = log.with_name(CACHE_NAME), log.with_name(LOG_STATE_NAME)
+        self.reached = 0
+        self._size = 0  # bytes that are kept
+        self._behind = False  # whether an entry since needs all of the log to be read
+        self._thread: threading.Thread | None = None
+
+    def read(self) -> CachedState:
+        """Return how the session stands, from the cache and the log after it.
+
+        Raises SessionError when the log cannot be read.
+        """
+        told, kept = self._load(), None
+        if told is not None:
+            with ThreadPoolExecutor(1) as aside:  # both take their time
+                holds = aside.submit(self._holds, told["segments"])
+                kept = _parsed_state(told)
+                kept = kept if holds.result() else None
+        if kept is None:
+            kept, self._size = CachedState(), 0
+        self.reached = kept.offset
+        kept.follow(self._log)
+        if kept.standing.behind:
+            kept.standing.catch_up(Entries(self._log))
+            self.reached = 0  # so that it is kept: to read all of it once is enough
+        return kept
+
+    def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
+        """Write the cache anew if enough has been added to the log.
+
+        More than `most` bytes would take long and are left to whoever opens the session next.
+        """
+        with suppress(OSError, SessionError):
+            size = self._log.stat().st_size
+            if self._behind or size - self.reached < self._worth:
+                return
+            told = self._load()
+            kept = (_parsed_state(told) if told else None) or CachedState()
+            if size - kept.offset > most:
+                return
+            kept.follow(self._log)
+            self._behind = kept.standing.behind
+            if not self._behind:
+                self.keep(kept)
+
+    def renew_aside(self) -> None:
+        """Run `renew` in the background."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self.renew, name="resumption", daemon=True)
+            self._thread.start()
+
+    def keep(self, kept: CachedState) -> None:
+        """Write what was read, if it is worth it. Its folds must not have grown since."""
+        if kept.offset - self.reached < self._worth:
+            return
+        rest = to_json(CachedState, replace(kept, segments=[]))
+        told = {"form": _cache_form(), "segments": kept.segments, "kept": rest}
+        with suppress(OSError, RecursionError):
+            data = json.dumps(told, separators=(",", ":")).encode()
+            checked = hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+            replace_file(self._path, checked, single_writer=True, durable=False)
+            self.reached, self._size = kept.offset, len(data)
+
+    def leave(self, log: Log) -> None:
+        """Renew the cache, and note what the log file is like, unless something else has changed
+        it.
+
+        Blocking. Does nothing where nothing may be appended to the log.
+        """
+        if self._thread is not None:
+            self._thread.join()
+        if log.refusal:
+            return
+        self.renew(MAX_LOG_BYTES_AT_EXIT)
+        if not self.reached:
+            return
+        with suppress(OSError, RecordError):
+            log.sync()
+            left = log.unchanged_state
+            while left and 0 <= time.time_ns() - left.changed < FILE_TIME_GRAIN_NS:
+                time.sleep(FILE_TIME_GRAIN_NS / 4e9)  # or a later change might not show
+            if left:
+                replace_file(
+                    self._left, json.dumps(left).encode(), single_writer=True, durable=False
+                )
+
+    @property
+    def _worth(self) -> int:
+        return max(MIN_UNCACHED_LOG_BYTES, self._size)
+
+    def _load(self) -> dict[str, Any] | None:
+        """Return the content of the cache file, None where it is not whole or of another form."""
+        try:
+            digest, _, data = self._path.read_bytes().partition(b"\n")
+            if hashlib.sha256(data).hexdigest().encode() != digest:
+                return None
+            told: dict[str, Any] = json.loads(data)
+            if told["form"] != _cache_form():
+                return None
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            return None
+        self._size = len(data)
+        return told
+
+    def _holds(self, segments: Sequence[tuple[int, str]]) -> bool:
+        """Tell whether the log still begins with the bytes that the cache was made from."""
+        try:
+            stat = self._log.stat()
+            if segments[-1][0] > stat.st_size:
+                return False
+            with suppress(OSError, ValueError):
+                if json.loads(self._left.read_bytes()) == [*FileState.of(stat)]:
+                    return True
+            return _match_digests(self._log, segments)
+        except OSError:
+            return False
+
+
+def _parsed_state(told: dict[str, Any]) -> CachedState | None:
+    """Return the state that a cache file holds; None for what only looks like one."""
+    try:
+        kept: CachedState = from_json(CachedState, told["kept"])
+        kept.segments = [(end, digest) for end, digest in told["segments"]]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
+    return kept
+
+
+def create_session(path: Path) -> tuple[Log, SessionState, ResumeCache]:
+    """Make a new log; return what `resume_session` returns."""
+    return Log(path), SessionState(), ResumeCache(path)
+
+
+def copy_cache(log: Path, copy: Path) -> None:
+    """Give a copy of a log the cache of the log itself."""
+    with suppress(OSError):
+        data = log.with_name(CACHE_NAME).read_bytes()
+        replace_file(copy.with_name(CACHE_NAME), data, single_writer=True, durable=False)
+
+
+def resume_session(path: Path, *, read_only: bool = False) -> tuple[Log, SessionState, ResumeCache]:
+    """Open an existing log and return it with the session's state. Raises as `Log.open` does."""
+    resumption, kept = ResumeCache(path), CachedState()
+
+    def read(log: Log) -> tuple[int, list[str]]:
+        nonlocal kept
+        kept = resumption.read()
+        if not read_only:
+            resumption.keep(kept)
+        return kept.standing.highest, kept.warnings(path)
+
+    log = Log.open(path, read, read_only=read_only)
+    return log, kept.standing, resumption
+
+
+@cache
+def _cache_form() -> str:
+    """Return a digest of all that must be the same for a fold to go on in another process.
+
+    That is this program, the fields that it keeps, and how it counts tokens. One version number may
+    be that of several programs, so the sources of the folds count.
+    """
+    told = [CACHE_VERSION, __version__, tokens.use_vocabulary(), signature(CachedState)]
+    digest = hashlib.sha256(json.dumps(told).encode())
+    for path in fold_sources():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def fold_sources() -> list[Path]:
+    """Return the modules that the folds are made of."""
+    agent = Path(__file__).parents[1]
+    rooms = ("context", "session", "worktree", "compaction/drift", "compaction/language")
+    return sorted(
+        [Path(__file__), *(path for room in rooms for path in (agent / room).rglob("*.py"))]
+    )
+
+
+def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
+    """Tell whether the stretches of a log have these digests."""
+    starts = [0, *(end for end, _ in segments)]
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        found = pool.map(lambda stretch: _digest(log, *stretch), pairwise(starts))
+        return all(one == digest for one, (_, digest) in zip(found, segments, strict=True))
+
+
+def _digest(log: Path, start: int, end: int) -> str:
+    digest, room = hashlib.sha256(), memoryview(bytearray(_READ_BLOCK_BYTES))
+    with log.open("rb", buffering=0) as file:
+        file.seek(start)
+        while start < end and (count := file.readinto(room[: end - start])):
+            digest.update(room[:count])
+            start += count
+    return digest.hexdigest()

@@ -1,0 +1,197 @@
+"""The types of subagents: three built in, and what files of the person and of the project add.
+
+A file is `agents/<any>.md`: front matter (`name`, `description`, `tools`, `model`) between two
+lines of `---`, and below it the prompt. A project's files count only once the person has trusted
+their content. An untrusted or broken file, and a link that leads out of the project, is left out
+with a warning. No type can do more than the conversation that starts it.
+"""
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..prompts import prompt_text
+
+if TYPE_CHECKING:
+    from ...tools.base import Tool
+
+TYPES_FOLDER = "agents"  # of the person's own configuration, and of .ctxagent in a project
+MAX_DESCRIPTION_CHARS = (
+    500  # characters of a description: the model reads all of them at every call
+)
+READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
+TASK = "Task"
+LINK_LEAVES_PROJECT = (
+    "it is a link that leads out of the project; copy the file there if it belongs to it"
+)
+ONE_LINE_HINT = "lists and words stand on one line: `tools: Read, Grep`"
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_BLOCK = re.compile(r"[>|][-+0-9]*")  # a value that stands on the lines below
+_KEYS = ("name", "description", "tools", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentType:
+    """A type of subagent."""
+
+    name: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None  # names; None for all there are
+    model: str | None = None
+    source: str = "built in"  # a path, or "built in"
+    looks_only: bool = False  # edits nothing, and runs only commands that plainly read
+
+    def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
+        """Return which of its parent's tools a subagent of this type has."""
+        named = self.tools
+        return [t for t in tools if t.name != TASK and (named is None or t.name in named)]
+
+
+def built_in_types() -> list[AgentType]:
+    return [
+        AgentType(
+            "explore",
+            "finds things out in files and with commands that only read; changes nothing",
+            _prompt("explore"),
+            READ_ONLY_TOOLS,
+            looks_only=True,
+        ),
+        AgentType("general", "does work of any kind, with all tools but Task", _prompt("general")),
+        AgentType(
+            "review",
+            "takes a second look at a change or a plan, and says what is wrong; changes nothing",
+            _prompt("review"),
+            READ_ONLY_TOOLS,
+            looks_only=True,
+        ),
+    ]
+
+
+def load_types(
+    cwd: Path, *, config_home: Path, home: Path, trust_dir: Path, tools: Collection[str]
+) -> tuple[list[AgentType], list[str]]:
+    """Return all types for work in `cwd`, and a warning for each file that was left out.
+
+    `tools` are the names of all tools.
+    """
+    types, warnings = {each.name: each for each in built_in_types()}, []
+    own = sorted((config_home / TYPES_FOLDER).glob("*.md"))
+    foreign, leaving = _project_files(cwd, home)
+    warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
+    for path in (*own, *foreign):
+        try:
+            data = read_untrusted(path)
+            if path in foreign and not is_trusted(path, data, trust_dir):
+                warnings.append(
+                    f"{path} is not trusted, so the subagent in it is left out. Read the file, "
+                    "then accept it with `ctxagent config --trust`."
+                )
+                continue
+            found = parse_type(data.decode("utf-8"), str(path), tools)
+            if found.name in types:
+                raise ValueError(f"there is a type {found.name} already")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            warnings.append(f"{path}: this subagent is left out: {why}")
+        else:
+            types[found.name] = found
+    return list(types.values()), warnings
+
+
+def project_files(cwd: Path, home: Path) -> list[Path]:
+    """Return the files of the nearest `.ctxagent/agents` within the project, without links out of
+    it."""
+    return _project_files(cwd, home)[0]
+
+
+def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
+    """Return the type that a file describes. Raises ValueError, saying what is wrong with it."""
+    head, prompt = _split_front_matter(text)
+    given = _front_matter_values(head)
+    name, description = given.get("name", ""), given.get("description", "")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name is {name!r}, not up to 40 of a-z, 0-9 and -, a letter first")
+    if not description:
+        raise ValueError("it has no description")
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        raise ValueError(
+            f"description has {len(description):,} characters, at most {MAX_DESCRIPTION_CHARS} can"
+        )
+    if not prompt:
+        raise ValueError("there is no prompt below the front matter")
+    return AgentType(
+        name, description, prompt, _tools(given, tools), given.get("model") or None, source
+    )
+
+
+def names_and_descriptions(types: Sequence[AgentType]) -> list[tuple[str, str]]:
+    """Return the types as the tool Task lists them."""
+    return [(each.name, each.description) for each in types]
+
+
+def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
+    """Return the project's files, and the links among them that lead out of the project."""
+    way = folders_within_project(cwd.resolve(), home.resolve())
+    owner = next((folder for folder in way if (folder / ".ctxagent" / TYPES_FOLDER).is_dir()), None)
+    if owner is None:
+        return [], []
+    root = way[-1] if (way[-1] / ".git").exists() else owner
+    files = sorted((owner / ".ctxagent" / TYPES_FOLDER).glob("*.md"))
+    held = [path for path in files if Path(os.path.realpath(path)).is_relative_to(root)]
+    return held, [path for path in files if path not in held]
+
+
+def _tools(given: Mapping[str, str], known: Collection[str]) -> tuple[str, ...] | None:
+    """Return the tools that a file names, with or without brackets; None where it names none."""
+    if "tools" not in given:
+        return None
+    named = tuple(re.findall(r"[^\s,\[\]\"']+", given["tools"]))
+    if not named:
+        raise ValueError("tools is empty; name some, or leave the line out for all there are")
+    if TASK in named:
+        raise ValueError("tools names Task, and a subagent has no subagents")
+    if strange := [name for name in named if name not in known]:
+        raise ValueError(f"tools names {', '.join(strange)}; there are {', '.join(known)}")
+    return named
+
+
+def _split_front_matter(text: str) -> tuple[list[str], str]:
+    """Return the lines of the front matter, and the text below."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].strip() != "---":
+        raise ValueError("it does not begin with front matter between two lines of ---")
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
+    if not end:
+        raise ValueError("its front matter does not end with a line of ---")
+    return lines[1:end], "\n".join(lines[end + 1 :]).strip()
+
+
+def _front_matter_values(lines: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        known = bool(colon) and key in _KEYS
+        if _BLOCK.fullmatch(value) or (not known and line[0] in " \t-"):
+            raise ValueError(f"at {_brief(line)}: {ONE_LINE_HINT}")
+        if not known:
+            raise ValueError(f"{_brief(line)} is none of {', '.join(_KEYS)}")
+        if key in given:
+            raise ValueError(f"{key} is given twice")
+        given[key] = " ".join(value.strip("\"'").split())
+    return given
+
+
+def _brief(line: str) -> str:
+    return repr(line.strip()[:60])
+
+
+def _prompt(name: str) -> str:
+    return prompt_text(f"agent-{name}").strip()

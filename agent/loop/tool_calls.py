@@ -1,0 +1,406 @@
+"""Run the tool calls of one message.
+
+Each call is checked (known tool, valid arguments), judged by the permission rules, put to a person
+where the rules say so, and run. Calls that change nothing run side by side, the others one after
+another, all in the order the model wrote them. Each result is recorded as it finishes, so that an
+interrupt, a crash or a kill loses none that was finished.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from ...tools.base import Context, Interrupted, Output, Params, Tool
+from ...tools.system import orphans
+from ..compaction.layers.demote import demote_to_file
+from ..compaction.policy import Policy
+from ..errors import ToolError
+from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
+from ..permissions import suggestions
+from ..permissions.approval import Approval, Verdict
+from ..session.entries import Block, Entry, Note, ToolResult
+from ..session.log import LOG_NAME
+from ..session.store import locate_log
+from .hooks import Hook, after_tool_event, before_tool_event
+
+if TYPE_CHECKING:
+    from .file_changes import ChangeTracker
+
+CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
+call again{hint}."
+MAX_PARALLEL_CALLS = 16  # calls that run at once; each may hold a process and its pipes
+INTERRUPTED = "[interrupted by the user]"
+NOT_RUN = "[not run: the user interrupted before this call started]"
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A call that was not allowed. `asked` is False where no person could be asked."""
+
+    tool: str
+    title: str
+    rule: str
+    reason: str
+    asked: bool  # False where no person could be asked
+
+
+class _Refused(Exception):
+    """The call does not run; the output says why."""
+
+    def __init__(self, text: str, **details: Any) -> None:
+        super().__init__(text)
+        self.output = Output(text, details, is_error=True)
+
+
+@dataclass
+class ToolRunner:
+    """Runs the tool calls of one conversation."""
+
+    tools: Mapping[str, Tool[Any]]
+    approval: Approval
+    context: Context
+    policy: Policy
+    record: Callable[[Entry], Entry]
+    next_seq: Callable[[], int]
+    emit: Emit
+    ask: Ask | None  # None where no person can be asked: what would ask is denied
+    denials: list[Denial] = field(default_factory=list)
+    # finds what the calls change, for the details of results
+    change_tracker: "ChangeTracker | None" = None
+    # awaited before a call that may change something
+    before_change: Callable[[], Awaitable[None]] | None = None
+    run_hook: Hook | None = None  # awaited before and after each call
+
+    async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
+        """Run the calls and record a result for each.
+
+        `broken` has the raw arguments of calls whose JSON did not parse; `cut` says that the output
+        limit cut the message off. When cancelled, a result is recorded for every call before
+        CancelledError is raised.
+        """
+        waiting = list(calls)
+        try:
+            while waiting:
+                group = self._group(waiting, broken)
+                async with asyncio.TaskGroup() as tasks:
+                    for call in group:
+                        waiting.remove(call)
+                        tasks.create_task(self._one(call, broken.get(call["id"]), cut))
+        except BaseExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
+        except asyncio.CancelledError:
+            output = Output(NOT_RUN, {"interrupted": True}, is_error=True)
+            for call in waiting:
+                self._finish(call, call["name"], output, 0.0)
+            raise
+
+    def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
+        """Return the calls to run next, side by side: a run of harmless ones, or a single other."""
+        harmless = []
+        for call in calls[:MAX_PARALLEL_CALLS]:
+            tool = self.tools.get(call["name"])
+            if call["id"] not in broken and tool and tool.effect not in ("none", "read"):
+                break
+            harmless.append(call)
+        return harmless or calls[:1]
+
+    async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
+        title = call["name"]
+        started = time.monotonic()
+        try:
+            tool, params = self._checked(call, raw, cut)
+            title = tool.title(params)
+            await self._allowed(tool, params, title, call["input"])
+            started = time.monotonic()
+            self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
+            output = await self.watched(tool, params, call["id"])
+        except _Refused as refused:  # the time that a person thought is none of the call's
+            self._finish(call, title, refused.output, 0.0)
+            return
+        except Interrupted as interrupted:
+            self._finish(call, title, interrupted.output, time.monotonic() - started)
+            raise asyncio.CancelledError from None
+        except asyncio.CancelledError:
+            output = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
+            self._finish(call, title, output, 0.0)
+            raise
+        seconds = time.monotonic() - started
+        output = self._finish(call, title, output, seconds)
+        if self.run_hook is not None:
+            before = before_tool_event(tool.name, title, call["input"], self.context.cwd)
+            await self.run_hook("after_tool", after_tool_event(before, output, seconds))
+
+    async def watched(self, tool: Tool[Any], params: Params, id: str) -> Output:
+        """Run a permitted call and return its output with what it changed; nothing is recorded.
+
+        Raises Interrupted with what there is of it, or CancelledError.
+        """
+        if self.change_tracker is None:
+            return await self._outcome(tool, params, id)
+        token = await self.change_tracker.before(tool, params)
+        if self.before_change and token and (token.before is not None or token.edits is not None):
+            await self.before_change()
+        interrupted = False
+        try:
+            output = await self._outcome(tool, params, id)
+        except Interrupted as interruption:
+            output, interrupted = interruption.output, True
+        try:
+            found = await self.change_tracker.after(token, hurry=interrupted)
+        except asyncio.CancelledError:
+            raise Interrupted(output) from None
+        output = replace(output, details={**output.details, **found})
+        if interrupted:
+            raise Interrupted(output)
+        return output
+
+    async def _outcome(self, tool: Tool[Any], params: Params, id: str) -> Output:
+        def tell(text: str) -> None:
+            self.emit(ToolOutput(id, text))
+
+        try:
+            context = replace(self.context, progress=tell, env=self._env(id))
+            return await tool.run(params, replace(context, kept=self.approval.denies_reading))
+        except ToolError as error:
+            return Output(str(error), dict(error.details), is_error=True)
+        except Interrupted:
+            raise
+        except Exception as error:  # a tool's own fault must not end the session
+            text = f"{tool.name} failed by a fault of its own: {type(error).__name__}: {error}"
+            return Output(text, {"fault": type(error).__name__}, is_error=True)
+
+    def _env(self, id: str) -> Mapping[str, str]:
+        """Return the environment of a call's commands, which names the call they belong to, should
+        they outlive this process."""
+        context = self.context
+        if context.session_dir is None:
+            return context.env
+        session = locate_log(context.session_dir / LOG_NAME)[1]
+        name = orphans.call_name(session, self.next_seq(), id)
+        return orphans.named(context.env, name)
+
+    def _checked(self, call: Block, raw: str | None, cut: bool) -> tuple[Tool[Any], Params]:
+        tool = self.tools.get(call["name"])
+        if tool is None:
+            raise _Refused(
+                f"There is no tool {call['name']!r}. The tools: {', '.join(self.tools)}."
+            )
+        if raw is not None:
+            error = "the output limit cut them off" if cut else _json_error(raw)
+            hint = ", in smaller pieces" if cut else ""
+            raise _Refused(CUT_OFF.format(error=error, hint=hint))
+        try:
+            return tool, tool.Params.model_validate(call["input"])
+        except ValidationError as error:
+            raise _Refused(_argument_error(tool, error)) from None
+
+    async def _allowed(
+        self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
+    ) -> None:
+        verdict = self._judged(tool, params)
+        if verdict.action == "deny":
+            self._deny(tool, title, verdict, asked=True)
+            raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
+        await self._heard(tool, title, given, verdict)
+        if verdict.action == "allow":
+            return
+        if self.ask is None:
+            self._deny(tool, title, verdict, asked=False)
+            raise _Refused(
+                f"Not allowed: {verdict.reason}, and nobody can be asked in this run. Do without "
+                "it, or say in your answer what you would need.",
+                denied=True,
+            )
+        answer = await self.ask(await self._question(tool, params, title, given, verdict))
+        if answer.allow:
+            self._recheck(tool, params, verdict)
+            if answer.where:
+                self.approval.allow_for_session(answer.rule)
+            self._note_answer(tool, title, answer)
+            return
+        self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
+        why = f" They say: {answer.reason}" if answer.reason else ""
+        raise _Refused(f"The user declined this call.{why}", denied=True)
+
+    def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
+        """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
+        verdict = self.approval.judge(tool, params)
+        why = tool.exception(params, self.context)
+        if not why or verdict.action == "deny" or self.approval.mode == "bypass":
+            return verdict
+        reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
+        return Verdict("ask", reason, verdict.rule)
+
+    async def _heard(
+        self, tool: Tool[Any], title: str, given: dict[str, Any], verdict: Verdict
+    ) -> None:
+        """Let the person's own hooks veto the call, before the person is asked."""
+        if self.run_hook is None:
+            return
+        event = before_tool_event(tool.name, title, given, self.context.cwd)
+        if (veto := await self.run_hook("before_tool", event)) is not None:
+            reason = f"a before_tool hook prevented it: {veto}"
+            self._deny(tool, title, replace(verdict, reason=reason), asked=True, answer="hook")
+            raise _Refused(f"Not allowed: {reason}", denied=True)
+
+    def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
+        """Refuse a call whose file leads elsewhere than when it was asked about.
+
+        A person thinks for minutes, and jobs go on meanwhile.
+        """
+        now = self.approval.judge(tool, params)
+        moved = tool.effect in ("read", "edit") and now.action == "ask" and now.rule != asked.rule
+        if moved or (now.action == "deny" and self.approval.mode != "plan"):
+            raise _Refused(f"Not done: since it was asked about, {now.reason}. Call it again.")
+
+    async def _question(
+        self,
+        tool: Tool[Any],
+        params: Params,
+        title: str,
+        given: dict[str, Any],
+        verdict: Verdict,
+    ) -> Question:
+        def settled() -> Answer | None:
+            now = self._judged(tool, params)
+            allowed = now.action == "allow"
+            return Answer(True, reason=now.reason, rule=now.rule) if allowed else None
+
+        return Question(
+            tool.name,
+            title,
+            given,
+            verdict.rule,
+            verdict.reason,
+            await self._diff(tool, params),
+            offers=()
+            if tool.exception(params, self.context)
+            else suggestions.suggest(self.approval, tool, params, verdict.rule, self.context.cwd),
+            check=lambda rule: suggestions.check_for_call(
+                self.approval, rule, tool, params, self.context.cwd
+            ),
+            settled=settled,
+        )
+
+    async def _diff(self, tool: Tool[Any], params: Params) -> str | None:
+        """Return what the call would change.
+
+        A call that must fail is refused, so that nobody is asked in vain, unless the reason would
+        tell of a file that may not be read unasked.
+        """
+        try:
+            found = await tool.preview(params, self.context)
+        except ToolError as error:
+            if self._may_read(tool.subject(params)):
+                raise _Refused(str(error), **error.details) from None
+            return None
+        return found.get("diff")
+
+    def _may_read(self, path: str) -> bool:
+        reader = self.tools.get("Read")
+        if reader is None:
+            return False
+        given = reader.Params.model_validate({"path": path})
+        return self.approval.judge(reader, given).action == "allow"
+
+    def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
+        """Record that a call which was asked about is allowed."""
+        given = "always" if answer.where else "not needed" if answer.reason else "yes"
+        data = {
+            "answer": given, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
+        }  # fmt: skip
+        self.record(Note(topic="permission", text=f"allowed: {tool.name} {title}", data=data))
+
+    def _deny(
+        self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool, answer: str = ""
+    ) -> None:
+        denial = Denial(tool.name, title, verdict.rule, verdict.reason, asked)
+        self.denials.append(denial)
+        text = f"not authorised: {tool.name} {title}"
+        data = {
+            "answer": answer, "rule": verdict.rule, "reason": verdict.reason, "asked": asked,
+        }  # fmt: skip
+        self.record(Note(topic="permission", text=text, data=data))
+
+    def _finish(self, call: Block, title: str, output: Output, seconds: float) -> Output:
+        """Record a result, and return the output as it was recorded."""
+        output = self.context.redact(output)
+        details = dict(output.details)
+        content: str | list[Block] = output.blocks or output.text
+        offloaded = None
+        if isinstance(content, str):
+            content, offloaded = self.demoted(call["name"], content, details)
+        recorded = self.record(
+            ToolResult(
+                tool_use_id=call["id"],
+                content=content,
+                is_error=output.is_error,
+                details=details,
+                offloaded=offloaded,
+            )
+        )
+        shown = content if isinstance(content, str) else output.text
+        self.emit(
+            ToolFinished(
+                call["id"], call["name"], title, output.is_error, shown, seconds, details,
+                recorded.seq,
+            )
+        )  # fmt: skip
+        return output
+
+    def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
+        """Return the text, or a reference to the file of the session that now holds it."""
+        folder = self.context.session_dir
+        if folder is None:
+            return text, None
+        room = self.tools[tool].room if tool in self.tools else None
+        try:
+            found = demote_to_file(
+                text,
+                tool=tool,
+                seq=self.next_seq(),
+                folder=folder,
+                policy=self.policy,
+                room=room,
+            )
+        except OSError as error:
+            details["not_offloaded"] = str(error.strerror)
+            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
+            return text, None
+        if found is None:
+            return text, None
+        plan, path = found
+        details["tokens_saved"] = plan.saved
+        return plan.reference, path
+
+
+def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:
+    """Return the error of a turn in which calls were denied that nobody was asked about."""
+    if not denials:
+        return None
+    lines = [f"{d.tool} {d.title}: {d.reason}; allow it with --allow '{d.rule}'" for d in denials]
+    return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}
+
+
+def _json_error(raw: str) -> str:
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return "they are not a JSON object, or one that is nested too deep"
+
+
+def _argument_error(tool: Tool[Any], error: ValidationError) -> str:
+    """Turn pydantic's findings into short lines that the model can act on."""
+    lines = [f"{tool.name} was not run, its arguments are wrong:"]
+    for found in error.errors(include_url=False)[:8]:
+        where = ".".join(map(str, found["loc"])) or "arguments"
+        lines.append(f"- {where}: {found['msg']}")
+    lines.append(f"It takes: {', '.join(tool.Params.model_fields)}.")
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""What a person does by hand: run a shell command (`!cmd`), pin a note (`#words`), unpin."""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...tools.base import Interrupted, Output
+from ...tools.bash import BashParams, BashTool
+from ..events import ToolFinished, ToolStarted
+from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
+from .agent import Agent
+
+SHELL = "Shell"  # what a command by hand is called where tool calls are shown
+MAX_CHANGES_NAMED = 10  # changed files that the model is told of
+
+_RAN = "[The user ran a command in a shell of their own, in {cwd}:]\n{command}"
+_NOTE = "[The user notes, to be kept in mind until they take it back:]\n{words}"
+_TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be kept in mind.]"
+
+
+class _ByHand(BashParams):
+    timeout: float = math.inf  # the person who waits for it ends it
+
+
+async def run_shell_command(agent: Agent, command: str) -> None:
+    """Run a person's command in the project and record it with its output and what it changed.
+
+    Nobody is asked. When cancelled, the command is ended and what there was is recorded. Raises
+    RecordError.
+    """
+    agent.log.check_writable()
+    await agent.begin()
+    runner, id = agent.tool_runner(), f"shell-{agent.log.last_seq + 1}"
+    runner.context = replace(agent.context, sandbox=None)  # a person has none in a shell either
+    given = {"command": command}
+    agent.emit(ToolStarted(id, SHELL, command, given))
+    started = time.monotonic()
+    try:
+        output = await runner.watched(BashTool(), _ByHand.model_validate(given), id)
+    except Interrupted as interrupted:
+        output = interrupted.output
+        _clear_cancellation()
+    except asyncio.CancelledError:
+        output = Output("[interrupted by the user]", {"interrupted": True}, is_error=True)
+        _clear_cancellation()
+    output = agent.context.redact(output)
+    details = given | output.details
+    text, offloaded = runner.demoted("shell", output.text, details)
+    recorded = agent.record(
+        User(
+            content=_shown_to_model(agent, command, text, details),
+            source="shell",
+            details=details,
+            offloaded=offloaded,
+        )
+    )
+    agent.log.sync()
+    seconds = time.monotonic() - started
+    agent.emit(
+        ToolFinished(id, SHELL, command, output.is_error, text, seconds, details, recorded.seq)
+    )
+
+
+async def pin_note(agent: Agent, words: str) -> int:
+    """Pin a person's own words and return the ref that takes them back.
+
+    The model sees them with the next request, and verbatim in every summary. Raises RecordError.
+    """
+    await agent.begin()
+    ref = agent.record(User(content=_NOTE.format(words=words), source="note")).seq
+    agent.record(Pin(ref=ref, text=words))
+    return ref
+
+
+def unpin(agent: Agent, ref: int) -> None:
+    """Remove a pin; the model is told where it sees the note or the pin in a summary.
+
+    Raises RecordError.
+    """
+    agent.record(Unpin(ref=ref))
+    place, summary = agent.view.position(ref), agent.view.summary
+    noted = place is not None and agent.view.items[place].source == "note"
+    if noted or (summary and f"\n#{ref}: " in summary.text):
+        agent.record(User(content=_TAKEN_BACK.format(ref=ref), source="notice"))
+
+
+def _shown_to_model(agent: Agent, command: str, text: str, details: dict[str, Any]) -> list[Block]:
+    ran = _RAN.format(cwd=agent.context.cwd, command=command)
+    if changes := details.get("changes"):
+        ran += f"\n[It changed: {_named(agent, changes)}]"
+    return [{"type": "text", "text": part} for part in (ran, SHELL_OUTPUT_HEADING + text)]
+
+
+def _named(agent: Agent, changes: Sequence[dict[str, Any]]) -> str:
+    named = [
+        f"{agent.ledger.display_path(c['path'])} ({c['action']})"
+        for c in changes[:MAX_CHANGES_NAMED]
+    ]
+    more = len(changes) - MAX_CHANGES_NAMED
+    return ", ".join([*named, *([f"and {more:,} more"] if more > 0 else [])])
+
+
+def _clear_cancellation() -> None:
+    """Let the person's interrupt end the command, but not what records it."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()

@@ -1,0 +1,338 @@
+"""A model behind the Messages API, by way of the `anthropic` SDK.
+
+Only this module and `lazy_sdk`, which imports the SDK, know it. The import takes up to a second,
+so it happens in a thread (`start_import`) and never at start-up. The SDK gives authentication,
+headers, pooling and typed errors; reading the stream, the limits on silence and the retries are
+ours (`sse.py`, `retry.py`), because the SDK retries only before the first byte, obeys any
+retry-after, and takes a stream that broke off for a finished one.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..context.request import Request
+from ..errors import NoCredentials, RequestRejected, conceal
+from ..events import Delta
+from . import lazy_sdk
+from .base import Reply
+from .catalog import DEFAULT_LIMITS, Limits, known_model
+from .request_body import body, digest
+from .retry import Fault, RetryPlan, RetryPolicy, classify_error
+from .sse import ReplyDraft, call_ids, limit_silence, parse_events
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
+BASE_URL_VAR = "ANTHROPIC_BASE_URL"
+_PROFILE_VARS = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MAX_ERROR_CHARS = 500
+_LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
+_DRAIN_TIMEOUT_S = 0.5  # to read to the end of the stream, so that its connection is used again
+_IMPORT_SWITCH_INTERVAL_S = 0.001  # for which the import keeps other threads waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Time limits in seconds."""
+
+    connect: float = 10.0
+    first_byte: float = 120.0  # from the request to the first byte of the reply's events
+    between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
+
+
+def check_credentials(environ: Mapping[str, str]) -> None:
+    """Raise NoCredentials when the environment names no key, or one that cannot be sent. The SDK's
+    profiles count where a variable points to them."""
+    for name in (KEY_VAR, TOKEN_VAR):
+        value = environ.get(name, "")
+        if not (value.isascii() and value.isprintable()):
+            raise NoCredentials(
+                f"{name} holds a line break or a character that no key has.", hint="Set it again."
+            )
+    if not any(environ.get(name) for name in (KEY_VAR, TOKEN_VAR, *_PROFILE_VARS)):
+        raise NoCredentials(
+            f"No key for the model: neither {KEY_VAR} nor {TOKEN_VAR} is set.",
+            hint=f"Set {KEY_VAR}, or {BASE_URL_VAR} and {TOKEN_VAR} for another server that speaks "
+            "the Messages API. `ctxagent demo` shows everything without a key.",
+        )
+
+
+def check_address(url: str) -> None:
+    """Raise RequestRejected for a base URL that no request can go to."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # not a port, or a bracket that is not closed
+        sound = False
+    if not sound:
+        raise RequestRejected(
+            f"The base URL {conceal(url)!r} is not an http or https address.",
+            hint=f"Write {BASE_URL_VAR} or model.base_url as https://HOST[:PORT].",
+        )
+
+
+@cache
+def start_import() -> "Future[None]":
+    """Start importing the SDK in a thread; later calls change nothing. The future is done when the
+    SDK is there, or has the ImportError."""
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel the import
+    Thread(target=_load, args=(done,), name="import-anthropic", daemon=True).start()
+    return done
+
+
+def _load(done: "Future[None]") -> None:
+    collecting, interval = gc.isenabled(), sys.getswitchinterval()
+    gc.disable()  # thousands of modules and nothing to collect: a tenth to a third less
+    # Who types meanwhile waits several switch intervals for each key.
+    sys.setswitchinterval(_IMPORT_SWITCH_INTERVAL_S)
+    try:
+        lazy_sdk.load()
+    except ImportError as error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+    finally:
+        sys.setswitchinterval(interval)
+        gc.freeze()  # the next collection would stop everything, to look through all of it
+        if collecting:
+            gc.enable()
+
+
+class AnthropicModel:
+    """A model behind the Messages API. See `base.Model`."""
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        base_url: str | None = None,
+        context_window: int | None = None,
+        max_output: int | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Set the model up without connecting. `base_url`, `context_window` and `max_output` come
+        from the settings and win over what the environment and the server say. `environ` holds the
+        variables that the SDK would read."""
+        self.id = id
+        self.base_url = base_url or environ.get(BASE_URL_VAR) or None
+        self.context_window = context_window
+        self.max_output = max_output
+        self.timeouts = timeouts or Timeouts()
+        self.retry = retry or RetryPolicy()
+        self._environ = environ
+        self._client: anthropic.AsyncAnthropic | None = None
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Yield deltas, a `Retrying` before each wait, and the reply. Raises NoCredentials and
+        RequestRejected (PromptTooLong) at once, ModelUnavailable when the attempts are used up."""
+        plan = RetryPlan(self.retry)
+        while True:
+            try:
+                async with aclosing(self._attempt(request)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                return
+            except Fault as fault:
+                retrying = plan.next_attempt(fault)
+            yield retrying
+            await asyncio.sleep(retrying.seconds)
+
+    def assumed_limits(self) -> Limits:
+        """Return the limits by the settings, else by the table, else the stated default."""
+        row = known_model(self.id)
+        return self._with_settings(row.limits if row else DEFAULT_LIMITS)
+
+    async def limits(self) -> Limits:
+        """Return `assumed_limits`, or ask the server about a model that is nowhere described."""
+        if known_model(self.id) is None and self.context_window is None:
+            return self._with_settings(await self._ask_limits())
+        return self.assumed_limits()
+
+    def _with_settings(self, found: Limits) -> Limits:
+        window = self.context_window or found.window
+        source = "setting" if self.context_window else found.source
+        return Limits(window, min(self.max_output or found.output, window), source)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _attempt(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Make one attempt. Raises Fault when another may succeed."""
+        client = await self._connect()
+        deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
+        draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
+        with self._translated(draft):
+            response = await self._open(client, request, deadline)
+            draft.sent = digest(response.request.content)
+            try:
+                async with aclosing(self._read(response, draft, deadline)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            finally:
+                await response.aclose()
+        if not draft.complete:
+            raise Fault("the stream ended before the reply was finished")
+        yield draft.reply()
+
+    async def _connect(self) -> "anthropic.AsyncAnthropic":
+        if self._client is None:
+            check_credentials(self._environ)
+            if self.base_url:
+                check_address(self.base_url)
+            await asyncio.wrap_future(start_import())
+        if self._client is None:  # a concurrent call may have been faster
+            self._client = self._build()
+        return self._client
+
+    def _build(self) -> "anthropic.AsyncAnthropic":
+        import anthropic
+        import httpx2
+
+        key, token = (
+            self._environ.get(KEY_VAR) or None,
+            self._environ.get(TOKEN_VAR) or None,
+        )
+        url = urlsplit(self.base_url or "")
+        options: dict[str, Any] = {"follow_redirects": False}  # the key would go there too
+        if url.scheme == "http" and url.hostname in _LOOPBACK:
+            # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
+            options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
+        return anthropic.AsyncAnthropic(
+            api_key=key,
+            auth_token=None if key else token,
+            base_url=self.base_url,
+            max_retries=0,
+            timeout=httpx2.Timeout(
+                None, connect=self.timeouts.connect, write=self.timeouts.between
+            ),
+            http_client=anthropic.DefaultAsyncHttpxClient(**options),
+        )
+
+    async def _open(
+        self, client: "anthropic.AsyncAnthropic", request: Request, deadline: float
+    ) -> "httpx2.Response":
+        async with asyncio.timeout_at(deadline):
+            opened = await client.messages.create(**body(request), stream=True)
+        kind = opened.response.headers.get("content-type", "")
+        if "event-stream" not in kind:
+            await opened.response.aclose()
+            raise RequestRejected(
+                f"{conceal(str(client.base_url))} answered with {kind or 'nothing known'}, not "
+                "with a stream of events: this is no Messages API server.",
+                hint=f"Check {BASE_URL_VAR}.",
+                status=opened.response.status_code,
+            )
+        response: httpx2.Response = opened.response
+        return response
+
+    async def _read(
+        self, response: "httpx2.Response", draft: ReplyDraft, deadline: float
+    ) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of a stream and gather them in `draft`."""
+        limited = limit_silence(
+            response.aiter_bytes(), deadline=deadline, between=self.timeouts.between
+        )
+        async with aclosing(limited) as chunks:
+            try:
+                async with aclosing(parse_events(chunks)) as events:
+                    async for event in events:
+                        if event.get("type") == "error":
+                            raise self._event_error(event, draft.model, response)
+                        for delta in draft.take(event):
+                            yield delta
+                        if draft.stopped:
+                            break
+            except ValueError as error:
+                raise Fault(f"the stream cannot be read: {error}") from error
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+                    async for _ in chunks:
+                        pass
+
+    @contextmanager
+    def _translated(self, draft: ReplyDraft) -> Iterator[None]:
+        """Raise the SDK's errors as ours, except those that come when the reply is complete."""
+        import anthropic
+        import httpx2
+
+        try:
+            yield
+        except anthropic.APIStatusError as error:
+            raise classify_error(
+                error.status_code,
+                error.type,
+                self._words(error.api_message or error.message),
+                model=self.id,
+                headers=error.response.headers,
+                request_id=error.request_id,
+            ) from error
+        except anthropic.CredentialsError as error:
+            words = self._words(error)
+            raise NoCredentials(f"The SDK found no credentials that work: {words}") from error
+        except (TimeoutError, anthropic.APIConnectionError, httpx2.HTTPError) as error:
+            if not draft.complete:
+                raise Fault(self._describe(error, draft)) from error
+
+    def _words(self, said: object) -> str:
+        """Return the beginning of an error's text, without the key, which some servers repeat."""
+        text = conceal(str(said), self._environ.get(KEY_VAR), self._environ.get(TOKEN_VAR))
+        return text[:_MAX_ERROR_CHARS]
+
+    def _describe(self, error: Exception, draft: ReplyDraft) -> str:
+        if isinstance(error, TimeoutError):
+            silence = self.timeouts.between if draft.began else self.timeouts.first_byte
+            return f"the server was silent for {silence:g} s"
+        cause = error.__cause__ or error
+        what = self._words(cause) or type(cause).__name__
+        return f"the connection broke: {what}" if draft.began else f"no connection: {what}"
+
+    def _event_error(
+        self, event: dict[str, Any], model: str, response: "httpx2.Response"
+    ) -> Fault | RequestRejected:
+        """Return what an `error` event in mid-stream means, by its type: the status was 200."""
+        error = event.get("error")
+        error = error if isinstance(error, dict) else {}
+        return classify_error(
+            200,
+            error.get("type"),
+            self._words(error.get("message", "")),
+            model=model,
+            headers={},
+            request_id=response.headers.get("request-id"),
+        )
+
+    async def _ask_limits(self) -> Limits:
+        """Return what the server knows of the model, or the default when it knows nothing."""
+        client = await self._connect()
+        import anthropic
+
+        try:
+            async with asyncio.timeout(_LIMITS_TIMEOUT_S):
+                info: Any = await client.models.retrieve(self.id)
+        except (TimeoutError, ValueError, anthropic.AnthropicError):
+            return DEFAULT_LIMITS
+        window = getattr(info, "max_input_tokens", None)
+        output = getattr(info, "max_tokens", None)
+        if not isinstance(window, int) or window <= 0:
+            return DEFAULT_LIMITS
+        if not isinstance(output, int) or output <= 0:
+            output = DEFAULT_LIMITS.output
+        return Limits(window, output, "server")

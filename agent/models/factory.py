@@ -1,0 +1,28 @@
+"""The model that the settings name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..config.keys import SCRIPTED
+from ..config.settings import Settings
+from .base import Model
+from .catalog import DEFAULT_LIMITS
+
+
+def make_model(settings: Settings, environ: Mapping[str, str]) -> Model:
+    """Return the model that the settings name. `scripted:FILE` plays the steps of that file. Raises
+    UsageError for a script that cannot be read."""
+    chosen = settings.model
+    if chosen.id.startswith(SCRIPTED):
+        from .scripted import ScriptedModel
+
+        window = chosen.context_window or DEFAULT_LIMITS.window
+        return ScriptedModel.from_file(Path(chosen.id.removeprefix(SCRIPTED)), window=window)
+    from .anthropic import AnthropicModel
+
+    return AnthropicModel(
+        chosen.id,
+        base_url=chosen.base_url,
+        context_window=chosen.context_window,
+        environ=environ,
+    )

@@ -1,0 +1,120 @@
+"""Imports the `anthropic` SDK without the two thirds of it that no request here touches.
+
+The SDK's packages re-export what their modules define: about three thousand modules, of which a
+client, the Messages API and the errors need a third. Under `load` such a name is imported when it
+is asked for (as in PEP 810): the same object, later. A name that a package makes itself runs its
+`__init__` as it is. Nothing of the SDK is named here or replaced. Where this way fails, or logging
+is wanted of the SDK, the import is the plain one.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+
+SDK = "anthropic"
+LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
+_REEXPORT = re.compile(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_NAME = re.compile(r"\s*(\w+)(?: as (\w+))?\s*")
+
+
+def load() -> None:
+    """Import what a client of the Messages API needs of the SDK. Raises ImportError."""
+    if SDK in sys.modules or os.environ.get(LOGGING_VARIABLE):
+        _import()
+        return
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)  # it stays there, for what is asked for later
+    try:
+        _import()
+    except (ImportError, AttributeError, NameError, TypeError):  # an SDK of another structure
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if _is_of_sdk(name)]:
+            del sys.modules[name]
+        _import()
+
+
+def _import() -> None:
+    """Import all that the adapter touches between its first request and the reply."""
+    from anthropic import (  # noqa: F401
+        APIConnectionError,
+        APIStatusError,
+        AsyncAnthropic,
+        CredentialsError,
+        DefaultAsyncHttpxClient,
+    )
+    from anthropic.resources.messages import AsyncMessages  # noqa: F401
+
+
+def _is_of_sdk(name: str) -> bool:
+    return name.partition(".")[0] == SDK
+
+
+class _Finder(MetaPathFinder):
+    """Finds the SDK's packages, and nothing else."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not _is_of_sdk(fullname):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec and spec.submodule_search_locations and type(spec.loader) is SourceFileLoader:
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Makes a package whose `__init__` is not run before it is needed."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        reexports = _reexports(self.get_data(self.path).decode())
+        with os.scandir(Path(self.path).parent) as files:
+            beside = {file.name.partition(".")[0] for file in files}
+        if beside & reexports.keys():  # importing such a module would hide what is re-exported
+            super().exec_module(module)
+            return
+        lock, running = RLock(), False
+
+        def look_up(name: str) -> object:
+            nonlocal running
+            if name in reexports:
+                origin, there = reexports[name]
+                value = getattr(import_module(origin, module.__name__), there)
+                module.__dict__[name] = value
+                return value
+            with lock:
+                if not running and not _is_special(name):
+                    submodule = f"{module.__name__}.{name}"
+                    if PathFinder.find_spec(submodule, module.__path__):
+                        return import_module(submodule)
+                    running = True
+                    SourceFileLoader.exec_module(self, module)
+                    if name in module.__dict__:
+                        return module.__dict__[name]
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        module.__dict__["__getattr__"] = look_up
+
+
+def _reexports(text: str) -> dict[str, tuple[str, str]]:
+    """Return the names that an `__init__` imports from its modules at the top level, each with the
+    module and the name there."""
+    found = {}
+    for statement in _REEXPORT.finditer(text):
+        for item in (statement[2] or statement[3] or "").split(","):
+            if name := _NAME.fullmatch(item):
+                found[name[2] or name[1]] = (statement[1], name[1])
+    return found
+
+
+def _is_special(name: str) -> bool:
+    """Return whether the import system and others look this name up on any module. `__all__` does
+    not count: who asks for it wants all names."""
+    return name.startswith("__") and name.endswith("__") and name != "__all__"

@@ -1,0 +1,57 @@
+"""The JSON body of a request to the Messages API, the same for every model of this package."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..context.request import Request
+from .catalog import known_model
+
+_WITHOUT_THINKING = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
+
+
+def body(request: Request) -> dict[str, Any]:
+    """Return the body of POST /v1/messages, without `stream`. It shares the request's blocks."""
+    return body_with(request, parameters(request))
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """Return what a body has beside the words: the model, and how it is to answer."""
+    out: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens}
+    if takes_thinking(request.model, request.effort):
+        if request.thinking:
+            out["thinking"] = {"type": "adaptive"}
+        if request.effort is not None:
+            out["output_config"] = {"effort": request.effort}
+    return out
+
+
+def body_with(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with these parameters in place of the request's own."""
+    out = {**parameters, "messages": request.messages}
+    if request.system:
+        out["system"] = request.system
+    if request.tools:
+        out["tools"] = request.tools
+    return out
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return a body as the bytes that the SDK sends. Raises ValueError for what is not JSON."""
+    streamed = dict(sorted({**body, "stream": True}.items()))
+    text = json.dumps(streamed, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256, in hex, by which the log knows the bytes of a request."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def takes_thinking(model: str, effort: str | None = None) -> bool:
+    """Return whether a model takes adaptive thinking and an effort. A model that is not in the
+    table may stand behind any server: then only if an effort was set."""
+    if known_model(model) is None:
+        return effort is not None
+    return not model.startswith(_WITHOUT_THINKING)

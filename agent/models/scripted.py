@@ -1,0 +1,185 @@
+"""A scripted model: plays steps instead of asking a server, for the demo and for tests.
+
+Everything around it is real: tools, approval, log, counts of tokens. Its id, "scripted", says what
+it is. When the script has no step left it raises an error instead of making something up.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..context import tokens
+from ..context.request import Request
+from ..errors import ModelError, ScriptExhausted, UsageError
+from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..session.entries import Block, Usage
+from .base import Reply
+from .catalog import Limits
+from .request_body import body, digest, encode
+
+_WORDS = re.compile(r"\s*\S+\s*|\s+")
+_MAX_OUTPUT_TOKENS = 32_000
+_KINDS: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "thinking": (str,),
+    "tools": (list,),
+    "stop_reason": (str, type(None)),
+    "delay": (int, float),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One reply of a script."""
+
+    text: str = ""
+    thinking: str = ""
+    # (name, input) pairs; an input that is a str stands for arguments that are no JSON object.
+    tools: Sequence[tuple[str, dict[str, Any] | str]] = ()
+    stop_reason: str | None = None  # None: "tool_use" when there are tools, else "end_turn"
+    error: ModelError | None = None  # raised once the text, if any, was streamed
+    delay: float = 0.0  # seconds, before everything
+
+
+class ScriptedModel:
+    """A model that plays steps. See `base.Model`."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step] | Callable[[Request], Step],
+        *,
+        id: str = "scripted",
+        pace: float = 0.0,
+        window: int = 200_000,
+        check: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """Play `steps` in order, one a call; a function instead chooses one for each request.
+        `pace` is the seconds between two words, `window` the size of the context in tokens. `check`
+        is called with the JSON body of each request, to raise when it is not a good one."""
+        self.id = id
+        self.pace = pace
+        self.window = window
+        self.check = check
+        self.requests: list[Request] = []  # all so far
+        self._block_tokens: dict[str, int] = {}  # by the JSON of a block
+        self._steps = steps if callable(steps) else list(steps)
+
+    @classmethod
+    def from_file(cls, path: Path, *, pace: float = 0.0, window: int = 200_000) -> "ScriptedModel":
+        """Return a model that plays the steps of a JSON file. The file holds `{"steps": [{"text":
+        …, "thinking": …, "tools": [{"name": …, "input": {…}}], "stop_reason": …, "delay": …}]}`,
+        every key optional. Raises UsageError that names the file and the step."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path}: the script cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise UsageError(f"{path}: the script is not JSON: {error}") from error
+        if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+            raise UsageError(f"{path}: a script is an object with a list of `steps`")
+        steps = [_step(step, f"{path}: step {n}") for n, step in enumerate(data["steps"], 1)]
+        return cls(steps, pace=pace, window=window)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
+        self.requests.append(deepcopy(request))
+        asked = body(request)
+        if self.check is not None:
+            self.check(asked)
+        sent = digest(encode(asked))
+        step, number = self._next(request), len(self.requests)
+        await asyncio.sleep(step.delay)
+        if step.error is not None and not step.text:
+            raise step.error
+        prompt = Usage(input=self._prompt_tokens(request))
+        yield Accepted(prompt.to_json(), sent)
+        for kind, text in ((ThinkingDelta, step.thinking), (TextDelta, step.text)):
+            for word in _WORDS.findall(text):
+                await asyncio.sleep(self.pace)
+                yield kind(word)
+        if step.error is not None:
+            raise step.error
+        for name, given in step.tools:
+            raw = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            yield ToolDraft(name, len(raw))
+        yield replace(_reply(step, number, self.id, prompt), sent=sent)
+
+    def assumed_limits(self) -> Limits:
+        return Limits(self.window, min(_MAX_OUTPUT_TOKENS, self.window), "setting")
+
+    async def limits(self) -> Limits:
+        return self.assumed_limits()
+
+    async def close(self) -> None:
+        pass
+
+    def _prompt_tokens(self, request: Request) -> int:
+        blocks = [*request.system, *request.tools]
+        blocks += (block for message in request.messages for block in message["content"])
+        sizes = self._block_tokens
+        encoded = [json.dumps(block) for block in blocks]
+        for text, block in zip(encoded, blocks, strict=True):
+            if text not in sizes:
+                sizes[text] = tokens.estimate_block(block)
+        return sum(sizes[text] for text in encoded)
+
+    def _next(self, request: Request) -> Step:
+        if callable(self._steps):
+            return self._steps(request)
+        if len(self.requests) > len(self._steps):
+            raise ScriptExhausted(
+                f"The script has {len(self._steps)} steps and this is call {len(self.requests)}.",
+                hint="Add a step to the script.",
+            )
+        return self._steps[len(self.requests) - 1]
+
+
+def _step(data: Any, where: str) -> Step:
+    if not isinstance(data, dict):
+        raise UsageError(f"{where} is not an object")
+    for key, value in data.items():
+        if key not in _KINDS:
+            raise UsageError(f"{where}: unknown key {key!r}", hint=f"Keys: {', '.join(_KINDS)}.")
+        if not isinstance(value, _KINDS[key]) or isinstance(value, bool):
+            raise UsageError(f"{where}: `{key}` is a {type(value).__name__}")
+    tools = [_tool(tool, where) for tool in data.get("tools", [])]
+    return Step(**{**data, "tools": tools})
+
+
+def _tool(data: Any, where: str) -> tuple[str, dict[str, Any] | str]:
+    if (
+        not isinstance(data, dict)
+        or set(data) != {"name", "input"}
+        or not isinstance(data["name"], str)
+        or not isinstance(data["input"], (dict, str))
+    ):
+        raise UsageError(f'{where}: a tool is {{"name": "…", "input": {{…}}}}')
+    return data["name"], data["input"]
+
+
+def _reply(step: Step, number: int, model: str, prompt: Usage) -> Reply:
+    content: list[Block] = []
+    broken: dict[str, str] = {}
+    if step.thinking:
+        signed = f"scripted-{number}"
+        content.append({"type": "thinking", "thinking": step.thinking, "signature": signed})
+    if step.text:
+        content.append({"type": "text", "text": step.text})
+    for place, (name, given) in enumerate(step.tools, 1):
+        call = f"call_{number}_{place}"
+        if isinstance(given, str):
+            broken[call], given = given, {}
+        content.append({"type": "tool_use", "id": call, "name": name, "input": deepcopy(given)})
+    return Reply(
+        content,
+        step.stop_reason or ("tool_use" if step.tools else "end_turn"),
+        prompt + Usage(output=tokens.estimate_content(content)),
+        model,
+        f"scripted-{number}",
+        broken,
+    )

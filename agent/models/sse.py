@@ -1,0 +1,283 @@
+"""Turns the bytes of a streamed reply into deltas and, at the end, the reply.
+
+`limit_silence` bounds the silence between chunks of bytes, `parse_events` makes the JSON objects
+of server-sent events from them, and a `ReplyDraft` gathers those. Nothing that the API sent is
+dropped: unknown kinds of block are kept as they came, unknown kinds of event and delta are ignored.
+Arguments of a tool are parsed once, when they are complete. Text and calls that lack a field are
+made whole, since not every server sends all of them. No server is trusted: what it sends is bounded
+in size and depth, its counts in what they can be, and ids that stand in the request already, or
+that could not be sent back, are replaced.
+"""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from ..context.request import MAX_JSON_DEPTH, Request, is_too_deep
+from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..session.entries import Block, Usage
+from .base import Reply
+
+_USAGE = {
+    "input_tokens": "input",
+    "cache_read_input_tokens": "cache_read",
+    "cache_creation_input_tokens": "cache_creation",
+    "output_tokens": "output",
+}
+# By kind of delta: the field of the block that grows, and the field of the delta that is added.
+_GROWTH = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("input", "partial_json"),
+}
+MAX_REPLY_BYTES = 128 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a tenth
+_MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+async def limit_silence(
+    chunks: AsyncIterator[bytes], *, deadline: float, between: float
+) -> AsyncGenerator[bytes, None]:
+    """Yield the same chunks. Raises TimeoutError when the first has not come by `deadline` (on the
+    loop's clock), or a later one within `between` seconds of the one before it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        yield chunk
+        deadline = loop.time() + between
+
+
+async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the events of a `text/event-stream`, each as its JSON object; skip pings and comments.
+    Raises ValueError for data that is not a JSON object in UTF-8, or that could not be written down
+    again, and for a stream that is too large."""
+    data: list[bytes] = []
+    async with aclosing(_lines(chunks)) as lines:
+        async for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                event = _event(b"\n".join(data))
+                if not isinstance(event, dict):
+                    raise ValueError(f"an event that is {event!r:.80}, not an object")
+                yield event
+                data = []
+
+
+def _event(data: bytes) -> Any:
+    try:
+        event = json.loads(data.decode(), parse_constant=_refuse_constant)
+        too_deep = is_too_deep(event, 2 * MAX_JSON_DEPTH)
+    except RecursionError:
+        too_deep = True
+    if too_deep:
+        raise ValueError("an event that is nested too deep")
+    return event
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    rest: list[bytes] = []  # a line in pieces, joined once
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > MAX_REPLY_BYTES:
+            raise ValueError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MB")
+        head, *more = chunk.split(b"\n")
+        rest.append(head)
+        for tail in more:
+            yield b"".join(rest).removesuffix(b"\r")
+            rest = [tail]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block that is still being written: its fields so far, in pieces."""
+
+    block: Block
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    size: int = 0  # characters of arguments
+
+
+@dataclass(slots=True)
+class ReplyDraft:
+    """A reply under construction."""
+
+    model: str  # the one asked for, until the server names it
+    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
+    max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
+    sent: str = ""  # sha256 of the request's bytes
+    began: bool = False
+    stopped: bool = False
+    stop_reason: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    message_id: str | None = None
+    _content: dict[int, Block] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _broken: dict[str, str] = field(default_factory=dict)
+    _size: int = 0  # characters of content
+
+    @property
+    def complete(self) -> bool:
+        """True once the reply has said why it stopped, and no block is open."""
+        return self.stopped or (self.stop_reason is not None and not self._open)
+
+    def take(self, event: dict[str, Any]) -> Iterator[Delta]:
+        """Add one event and yield the deltas that a front end should see. Raises ValueError for an
+        event that makes no sense where it stands."""
+        kind = event.get("type")
+        if kind == "message_start":
+            yield self._start(_object(event, "message"))
+        elif kind == "content_block_start":
+            yield from self._start_block(event)
+        elif kind == "content_block_delta":
+            yield from self._grow(event)
+        elif kind == "content_block_stop":
+            self._close(_index(event))
+        elif kind == "message_delta":
+            self._count(event.get("usage"))
+            self.stop_reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
+        elif kind == "message_stop":
+            self.stopped = True
+
+    def reply(self) -> Reply:
+        """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
+        for index in list(self._open):
+            self._close(index)
+        content = [self._content[i] for i in sorted(self._content)]
+        broken = dict(self._broken)
+        return Reply(
+            content, self.stop_reason, self.usage, self.model, self.message_id, broken, self.sent
+        )
+
+    def _start(self, message: dict[str, Any]) -> Accepted:
+        self.began = True
+        self.model = _text(message.get("model")) or self.model
+        self.message_id = _text(message.get("id"))
+        self._count(message.get("usage"))
+        return Accepted(self.usage.to_json(), self.sent)
+
+    def _count(self, usage: Any) -> None:
+        """Take over the counts of a usage. They are cumulative: later ones replace earlier ones."""
+        if isinstance(usage, dict):
+            counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
+            found = {
+                k: v for k, v in counts.items() if type(v) is int and 0 <= v <= _MAX_CREDIBLE_TOKENS
+            }
+            self.usage = replace(self.usage, **found)
+            # A reply has no more tokens than characters, but for hidden ones.
+            bound = max(self.max_tokens, self._size)
+            self.usage = replace(self.usage, output=min(self.usage.output, bound))
+
+    def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
+        index, block = _index(event), _object(event, "content_block")
+        if index in self._open or index in self._content:
+            _nonsense(event)
+        self._open[index] = _Open(dict(block))
+        self._size += len(json.dumps(block))
+        if block.get("type") == "tool_use":
+            yield ToolDraft(_text(block.get("name")) or "", 0)
+        elif block.get("type") == "text" and block.get("text"):
+            yield TextDelta(str(block["text"]))
+
+    def _grow(self, event: dict[str, Any]) -> Iterator[Delta]:
+        delta = _object(event, "delta")
+        kind = _text(delta.get("type"))
+        if kind not in _GROWTH:
+            return
+        opened = self._open.get(_index(event))
+        name, source = _GROWTH[kind]
+        piece = delta.get(source)
+        if opened is None or not isinstance(piece, str):
+            _nonsense(event)
+        opened.pieces.setdefault(name, []).append(piece)
+        self._size += len(piece)
+        if kind == "text_delta":
+            yield TextDelta(piece)
+        elif kind == "thinking_delta":
+            yield ThinkingDelta(piece)
+        elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
+            opened.size += len(piece)
+            yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
+
+    def _close(self, index: int) -> None:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            raise ValueError(f"the end of block {index}, which was not begun")
+        block = opened.block
+        for name, pieces in opened.pieces.items():
+            if name != "input":
+                block[name] = str(block.get(name) or "") + "".join(pieces)
+        if block.get("type") == "text":
+            block["text"] = _text(block.get("text")) or ""
+        elif block.get("type") == "tool_use":
+            self._complete(block, "".join(opened.pieces.get("input", ())))
+        elif "input" in opened.pieces:
+            block["input"] = parse_arguments("".join(opened.pieces["input"])) or {}
+        self._content[index] = block
+
+    def _complete(self, block: Block, raw: str) -> None:
+        """Give a call its arguments, and what the server left out. Results are told apart by the
+        ids of their calls, so an id that is taken is replaced."""
+        taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
+        id = _text(block.get("id")) or ""
+        fresh = _ID.fullmatch(id) and id not in taken
+        block["id"] = id if fresh else f"call_{secrets.token_hex(8)}"
+        block["name"] = _text(block.get("name")) or ""
+        given = block.get("input")
+        raw = raw or ("" if given in (None, {}) else json.dumps(given))
+        found = parse_arguments(raw) if raw else {}
+        block["input"] = found or {}
+        if found is None:
+            self._broken[block["id"]] = raw
+
+
+def call_ids(request: Request) -> Iterator[str]:
+    """Yield the ids of the calls that a request holds."""
+    for message in request.messages:
+        yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def parse_arguments(raw: str) -> dict[str, Any] | None:
+    """Return a tool's arguments, or None when they are not one whole JSON object. NaN and Infinity,
+    which Python would read, and deep nesting are refused: they could not be sent back."""
+    try:
+        value = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and not is_too_deep(value) else None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    if type(index) is not int:
+        _nonsense(event)
+    return index
+
+
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        _nonsense(event)
+    return value
+
+
+def _nonsense(event: dict[str, Any]) -> NoReturn:
+    raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")

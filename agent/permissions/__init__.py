@@ -1,0 +1,1 @@
+"""Permissions: which tool calls may run, and the reading of shell commands that decides it."""

@@ -1,0 +1,429 @@
+"""Permissions: every tool call is judged before it runs; a judgement never raises.
+
+Deny rules count first, then ask rules, then allow rules, and last the mode: `ask` lets the agent
+look at the project and asks about the rest, `accept-edits` also lets it edit files in the project,
+`plan` lets it change nothing whatever the allow rules say, `bypass` lets it do all that no deny
+rule forbids. A path counts as it is written and as it is with links followed: both must be allowed,
+either may be denied. A shell command is judged by its parts: each must be allowed or only look, any
+may be denied.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...tools.system.shorten import shorten
+from ..config.settings import PermissionMode
+from .paths import all_path_forms, expand_glob, is_within, path_forms, protected_name
+from .rules import (
+    PathMatcher,
+    Rule,
+    allows_part,
+    allows_text,
+    exact_command,
+    exact_path,
+    forbids_part,
+    narrowest_subject,
+    parse_rule,
+    path_matcher,
+)
+from .shell import git
+from .shell.parser import Script, SimpleCommand, Word, parse
+from .shell.read_only import (
+    changes_no_file,
+    follows_links,
+    is_read_only,
+    path_arguments,
+    reads_files,
+    searched_folders,
+)
+from .shell.rule_match import RuleMatch
+from .shell.wrappers import name_set
+
+if TYPE_CHECKING:
+    from ...tools.base import Params, Tool
+
+RuleKind = Literal["deny", "ask", "allow", "session"]
+VerdictAction = Literal["allow", "ask", "deny"]
+
+MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
+MAX_QUOTED_COMMAND_CHARS = 80  # of a command in a reason
+_SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
+
+_PLAN_MODE_REFUSAL = (
+    "plan mode is on: nothing may be edited, and only commands that look may run. Finish the plan "
+    "and present it"
+)
+_READ_ONLY_REFUSAL = (
+    "this subagent only looks: it edits nothing and runs only commands that plainly read"
+)
+_FILE_WRITING_COMMANDS = name_set(
+    "cp mv rm rmdir mkdir touch tee truncate ln install dd sed chmod chown shred unlink patch"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of one call."""
+
+    action: VerdictAction
+    reason: str  # for people and for the model
+    # The rule that decided or, when the call is asked about or plan mode denies it, the narrowest
+    # rule that would allow it.
+    rule: str = ""
+
+
+class Approval:
+    """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
+    outside the project that are read without a question; `own` are the agent's own files and
+    folders, which no mode allows to edit."""
+
+    def __init__(
+        self,
+        *,
+        mode: PermissionMode = "ask",
+        allow: Sequence[str] = (),
+        ask: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        cwd: Path,
+        readable: Sequence[Path] = (),
+        own: Sequence[Path] = (),
+    ) -> None:
+        self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
+        self._read_only = False
+        self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
+        self._project = (self._cwd, os.path.realpath(cwd))
+        self._readable = (*self._project, *all_path_forms(readable))
+        self._own = all_path_forms(own)
+        self._rules: dict[RuleKind, list[tuple[Rule, PathMatcher]]] = {
+            "deny": [], "ask": [], "allow": [], "session": [],
+        }  # fmt: skip
+        given: dict[RuleKind, Sequence[str]] = {"deny": deny, "ask": ask, "allow": allow}
+        for kind, texts in given.items():
+            for text in texts:
+                self._add(kind, text)
+
+    @property
+    def mode(self) -> PermissionMode:
+        return self._mode[0]
+
+    @mode.setter
+    def mode(self, mode: PermissionMode) -> None:
+        self._mode[0] = mode
+
+    def read_only_view(self) -> "Approval":
+        """Return a view with the same rules and mode that denies all but plain looking."""
+        view = copy(self)
+        view._read_only = True
+        return view
+
+    def allow_for_session(self, rule: str) -> None:
+        """Allow what `rule` matches for the rest of the session."""
+        if rule not in self.rules()["session"]:
+            self._add("session", rule)
+
+    def revoke(self, rule: str) -> bool:
+        """Remove a rule that allows; tell whether there was one."""
+        before = self.rules()
+        for kind in ("allow", "session"):
+            # In place, since views share the list.
+            self._rules[kind][:] = [pair for pair in self._rules[kind] if str(pair[0]) != rule]
+        return before != self.rules()
+
+    def with_rule(self, rule: str) -> "Approval":
+        """Return a copy with the same mode and one more rule that allows. Raises UsageError."""
+        copied = copy(self)
+        copied._rules = {**self._rules, "session": [*self._rules["session"]]}
+        copied._add("session", rule)
+        return copied
+
+    def rules(self) -> Mapping[str, Sequence[str]]:
+        """Return the rules by what they do, in the order of their force, for display."""
+        return {kind: [str(rule) for rule, _ in rules] for kind, rules in self._rules.items()}
+
+    def judge(self, tool: "Tool[Any]", params: "Params") -> Verdict:
+        """Return whether a call may run, must be asked about or is denied."""
+        subject = tool.subject(params)
+        if self._read_only and not _call_changes_nothing(tool, subject):
+            return Verdict("deny", _READ_ONLY_REFUSAL)
+        if tool.effect in ("read", "edit"):
+            verdict = self._judge_path(tool.name, subject, edits=tool.effect == "edit")
+        elif tool.name == "Bash":
+            verdict = self._judge_command(subject)
+        else:
+            verdict = self._judge_call(tool.name, subject, harmless=tool.effect == "none")
+        if self.mode == "bypass" and verdict.action == "ask":
+            return Verdict("allow", "bypass mode: no deny rule forbids it")
+        return verdict
+
+    def denies_reading(self, path: str) -> bool:
+        """Tell whether a deny rule keeps an absolute path from being read, found or listed."""
+        if not self._has_rules("Read", "deny"):
+            return False
+        target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+        return self._matching_path_rule("Read", (path, target), "deny") is not None
+
+    def _add(self, kind: RuleKind, text: str) -> None:
+        rule = parse_rule(text)
+        matcher = path_matcher(rule.path or "/", self._cwd, widely=kind in ("deny", "ask"))
+        self._rules[kind].append((rule, matcher))
+
+    def _rules_for(self, tool: str, *kinds: RuleKind) -> Iterator[tuple[Rule, PathMatcher]]:
+        return (pair for kind in kinds for pair in self._rules[kind] if pair[0].covers(tool))
+
+    def _judge_call(self, tool: str, subject: str, *, harmless: bool) -> Verdict:
+        """Judge a tool without files and commands: the subjects are equal, or the rule's is a
+        pattern."""
+        part = SimpleCommand((Word(subject),), subject)
+        shown = f"{tool} {subject}".strip()
+        if rule := self._matching_rule(tool, part, "deny"):
+            return _verdict_by_rule("deny", shown, rule)
+        if self.mode == "plan" and not harmless:
+            return Verdict("deny", _PLAN_MODE_REFUSAL, tool)
+        if rule := self._matching_rule(tool, part, "ask"):
+            return _verdict_by_rule("ask", shown, rule)
+        if rule := self._matching_rule(tool, part, "allow", "session"):
+            return _verdict_by_rule("allow", shown, rule)
+        if harmless:
+            return Verdict("allow", f"{tool} changes nothing")
+        return Verdict("ask", f"{tool} may change things", tool)
+
+    def _matching_rule(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
+        return next((r for r, _ in self._rules_for(tool, *kinds) if allows_part(r, part)), None)
+
+    def _judge_path(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
+        found = path_forms(text or ".", base or self._cwd)
+        verb = "editing" if edits else "reading"
+        if not found:
+            return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
+        if rule := self._matching_path_rule(tool, found, "deny"):
+            return _verdict_by_rule("deny", f"{verb} {text}", rule)
+        wanted = self._path_rule(tool, found[0], edits)
+        if edits and self.mode == "plan":
+            return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
+        if rule := self._matching_path_rule(tool, found, "ask"):
+            return _verdict_by_rule("ask", f"{verb} {text}", rule)
+        if tool == "Grep" and (rule := self._rule_hiding_below(found, "ask")):
+            own = self._rules_for("Grep", "allow", "session")
+            if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
+                reason = f"{text or '.'} may hold files that {rule} keeps from being read"
+                return Verdict("ask", f"{reason}; search a narrower folder", wanted)
+        deciding = ""
+        for form in reversed(found):
+            if rule := self._path_allowing_rule(tool, form, edits):
+                deciding = str(rule)
+            elif why := self._mode_objection(form, edits):
+                return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
+        return Verdict("allow", f"{verb} {text} is allowed", deciding)
+
+    def _matching_path_rule(self, tool: str, paths: Iterable[str], *kinds: RuleKind) -> Rule | None:
+        for rule, matcher in self._rules_for(tool, *kinds):
+            if rule.any or any(matcher.matches(path) for path in paths):
+                return rule
+        return None
+
+    def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
+        """Return the rule that allows this path; it must name what runs by itself later."""
+        for rule, matcher in self._rules_for(tool, "allow", "session"):
+            if rule.any or (
+                matcher.matches(form)
+                and not (edits and protected_name(form, self._project, rule.path, self._own))
+            ):
+                return rule
+        return None
+
+    def _rule_hiding_below(self, folders: Iterable[str], *kinds: RuleKind) -> Rule | None:
+        """Return a rule that keeps files below these folders from being read."""
+        for rule, matcher in self._rules_for("Read", *kinds):
+            if not rule.any and any(os.path.isdir(f) and matcher.below(f) for f in folders):  # noqa: PTH112
+                return rule
+        return None
+
+    def _mode_objection(self, form: str, edits: bool) -> str:
+        """Return why the mode does not allow reading or editing this path, "" if it does."""
+        if not edits:
+            return "" if is_within(form, self._readable) else "it is outside the project"
+        if not is_within(form, self._project):
+            return "it is outside the project"
+        if self.mode != "accept-edits":
+            return "edits are asked about"
+        name = protected_name(form, self._project, own=self._own)
+        return f"{name} is protected" if name else ""
+
+    def _path_rule(self, tool: str, form: str, edits: bool) -> str:
+        family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"
+        root = next((root for root in self._project if is_within(form, (root,))), "")
+        path = os.path.relpath(form, root) if root else form
+        return f"{family}({'./' * path.startswith('~')}{exact_path(path)})"
+
+    def _judge_command(self, text: str) -> Verdict:
+        if len(text.encode("utf-8", "replace")) > MAX_COMMAND_BYTES:
+            reason = f"no shell takes a command of more than {MAX_COMMAND_BYTES:,} bytes"
+            return Verdict("deny", reason)
+        script = parse(text)
+        bases = self._base_folders(script)
+        verdicts = [self._judge_part(part, script, bases) for part in script.parts]
+        verdicts += [self._judge_file(w, script, bases, edits=True) for w in script.writes]
+        verdicts += [self._judge_file(w, script, bases, edits=False) for w in script.reads]
+        if script.doubt:
+            verdicts.append(self._doubtful(script.doubt, script))
+        verdict = reduce(_stricter, verdicts or [Verdict("allow", "it does nothing")])
+        ask_rules = self.rules()["ask"]
+        by_ask_rule = any(v.action == "ask" and v.rule in ask_rules for v in verdicts)
+        if verdict.action != "ask" or by_ask_rule:
+            return verdict
+        may_match = any(self._rule_answering(part, "maybe") for part in script.parts)
+        for rule, _ in self._rules_for("Bash", "allow", "session"):
+            if allows_text(rule, text) and not (rule.any and may_match):
+                return _verdict_by_rule("allow", "the command", rule)
+        return verdict
+
+    def _rule_answering(
+        self, part: SimpleCommand, answer: RuleMatch, *kinds: RuleKind
+    ) -> Rule | None:
+        """Return the first deny or ask rule that gives this answer for a part."""
+        rules = self._rules_for("Bash", *(kinds or ("deny", "ask")))
+        return next((rule for rule, _ in rules if forbids_part(rule, part) == answer), None)
+
+    def _base_folders(self, script: Script) -> list[str]:
+        """Return the folders that relative paths may start from, with that of a leading `cd`."""
+        first = script.parts[0] if script.parts else None
+        if first and git.is_leading_cd(first, script) and len(first.words) == 2:
+            return [self._cwd, *path_forms(first.words[1].text, self._cwd)[:1]]
+        return [self._cwd]
+
+    def _judge_part(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> Verdict:
+        shown, wanted = _quoted_command(part.source), f"Bash({narrowest_subject(part, script)})"
+        if rule := self._deny_rule(part, bases):
+            return _verdict_by_rule("deny", shown, rule)
+        looks = part.wrapper or (is_read_only(part) and git.has_known_folder(part, script))
+        if self.mode == "plan" and not looks:
+            return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
+        if rule := self._rule_answering(part, "yes", "ask"):
+            return _verdict_by_rule("ask", shown, rule)
+        if rule := self._rule_answering(part, "maybe"):
+            return self._doubtful(f"{shown} may come to what {rule} is for", script)
+        if part.wrapper:
+            return Verdict("allow", f"{shown} is as good as what it starts")
+        if part.doubt:
+            return Verdict("ask", f"{shown}: {part.doubt}", wanted)
+        git_looks = part.name == "git" and is_read_only(part)
+        if git_looks and (named := next(filter(None, map(git.program_git_runs, bases)), "")):
+            return self._doubtful(f"the repository has git run {named}", script)
+        # Where a command goes is a matter of paths, so that what follows is judged from there.
+        if part.name != "cd" and (rule := self._matching_rule("Bash", part, "allow", "session")):
+            if hidden := self._unclear_path(part, bases):
+                return self._doubtful(f"what {hidden} stands for may be kept by a rule", script)
+            return _verdict_by_rule("allow", shown, rule)
+        if not looks:
+            return Verdict("ask", f"{shown} is not known to only look", wanted)
+        return self._judge_looking(part, script, bases)
+
+    def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
+        """Return a deny rule for the command, or for a file that is seen among its arguments."""
+        if rule := self._rule_answering(part, "yes", "deny"):
+            return rule
+        writes = part.name.rpartition("/")[2] in _FILE_WRITING_COMMANDS
+        tools = [tool for tool in ("Read", "Write")[: 1 + writes] if self._has_rules(tool, "deny")]
+        if not tools:
+            return None
+        texts = {word.text for word in path_arguments(part)}
+        texts |= {
+            path
+            for word in path_arguments(part)
+            if word.fixed and word.glob
+            for base in bases
+            for path in expand_glob(word.text, base) or []
+            if not os.path.isdir(os.path.join(base, path))  # noqa: PTH112, PTH118
+        }
+        seen = [
+            (text, base) for base in bases for text in (*texts, *git.paths_in_commits(part, base))
+        ]
+        found = [form for text, base in seen for form in path_forms(text, base)]
+        rules = (self._matching_path_rule(tool, found, "deny") for tool in tools)
+        return next(filter(None, rules), None)
+
+    def _has_rules(self, tool: str, *kinds: RuleKind) -> bool:
+        return next(self._rules_for(tool, *kinds), None) is not None
+
+    def _unclear_path(self, part: SimpleCommand, bases: Sequence[str]) -> str:
+        """Return a word that may stand for a guarded file without showing it, "" if none does."""
+        name = part.name.rpartition("/")[2]
+        uses_files = name != "git" and (reads_files(name) or name in _FILE_WRITING_COMMANDS)
+        if not uses_files or not self._has_rules("Read", "deny", "ask"):
+            return ""
+        for word in path_arguments(part):
+            if not word.fixed:
+                return word.text
+            if word.glob and any(expand_glob(word.text, base) is None for base in bases):
+                return word.text
+        return ""
+
+    def _judge_looking(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> Verdict:
+        """Judge a command that only looks, by the files and folders that it looks at."""
+        verdicts = [Verdict("allow", f"{_quoted_command(part.source)} only looks")]
+        files = list(path_arguments(part))
+        verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
+        folders = searched_folders(part)
+        verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
+        for rule, matcher in self._rules_for("Read", "deny", "ask") if part.name == "git" else ():
+            guarded = bool if rule.any else matcher.matches
+            if any(git.may_show_file(part, base, guarded) for base in bases):
+                verdicts.append(self._doubtful(f"it may show what {rule} is for", script))
+        if follows_links(part, bases):
+            verdicts.append(self._doubtful("it follows links, wherever they lead", script))
+        return reduce(_stricter, verdicts)
+
+    def _judge_file(
+        self, word: Word, script: Script, bases: Sequence[str], *, edits: bool
+    ) -> Verdict:
+        """Judge a file named in a command, from every folder that it may be relative to."""
+        if not word.fixed or (word.glob and edits):
+            return self._doubtful(f"the file {word.text} is known only when it runs", script)
+        tool = "Write" if edits else "Read"
+        verdicts = []
+        for base in bases:
+            found = expand_glob(word.text, base) if word.glob else []
+            if found is None:
+                reason = f"what {word.text} stands for cannot be looked at file by file"
+                verdicts.append(self._doubtful(reason, script))
+            texts = [word.text, *(found or [])]
+            verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
+        return reduce(_stricter, verdicts)
+
+    def _judge_folder(self, word: Word, script: Script, base: str) -> Verdict:
+        """Judge a folder whose files a command reads without naming them."""
+        found = expand_glob(word.text, base) if word.glob else []
+        folders = [form for text in (word.text, *(found or [])) for form in path_forms(text, base)]
+        if rule := self._rule_hiding_below(folders, "deny", "ask"):
+            return self._doubtful(f"it may read files that {rule} keeps from being read", script)
+        return Verdict("allow", f"no rule keeps what is in {word.text}")
+
+    def _doubtful(self, reason: str, script: Script) -> Verdict:
+        rule = f"Bash({exact_command(script.text)})"
+        if self.mode == "plan":
+            return Verdict("deny", _PLAN_MODE_REFUSAL, rule)
+        return Verdict("ask", reason, rule)
+
+
+def _call_changes_nothing(tool: "Tool[Any]", subject: str) -> bool:
+    if tool.name == "Bash":
+        return changes_no_file(parse(subject))
+    return tool.effect not in ("edit", "run")
+
+
+def _verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:
+    done = {"deny": "denied", "ask": "to be asked about", "allow": "allowed"}[action]
+    return Verdict(action, f"{what} is {done} by the rule {rule}", str(rule))
+
+
+def _stricter(one: Verdict, other: Verdict) -> Verdict:
+    return other if _SEVERITY[other.action] > _SEVERITY[one.action] else one
+
+
+def _quoted_command(source: str) -> str:
+    return f"`{shorten(' '.join(source.split()), MAX_QUOTED_COMMAND_CHARS)}`"

@@ -1,0 +1,200 @@
+"""The permission rules in settings files: the person's own, for every project, or the project's.
+
+Files keep their comments, order and layout; they are read again right before each change and
+replaced as a whole. A change by the person to a project file makes that file trusted, but only if
+everything in it before was trusted or needed no trust.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from ...tools.system.files import make_private_folder, replacing
+from ..config import toml_lines
+from ..config.load import PROJECT_FILE, LoadedSettings, keys_needing_trust, rules_in_file, user_file
+from ..config.trust import accept, is_trusted, read_untrusted
+from ..errors import ConfigError
+from .rules import parse_rule
+
+RulesFile = Literal["project", "user"]
+
+_BOM = b"\xef\xbb\xbf"
+_NEW_FILE_MODES: dict[RulesFile, int] = {"project": 0o644, "user": 0o600}
+
+
+class RuleFiles:
+    """The settings files that rules are added to and removed from."""
+
+    def __init__(self, loaded: LoadedSettings, *, cwd: Path, environ: Mapping[str, str]) -> None:
+        # The files need not exist. One that counts as the person's own is not also the project's.
+        self.paths: dict[RulesFile, Path] = {"user": user_file(environ)}
+        project = loaded.project or cwd / PROJECT_FILE
+        if os.path.realpath(project) != os.path.realpath(self.paths["user"]):
+            self.paths = {"project": project, **self.paths}
+        # The allow rules that a session opened from now on begins with.
+        self.allow = loaded.settings.permissions.allow
+        self._loaded = loaded
+        self._cwd = cwd
+        self._environ = environ
+
+    def add(self, rule: str, where: RulesFile) -> str:
+        """Add a rule that allows, and return the path of its file. Raises ConfigError when that is
+        not a settings file, holds what the person has not trusted or cannot be written, and when
+        the rule would mean other files there."""
+        path = self.paths[where]
+        if where == "project" and parse_rule(rule).relative:
+            self._check_folder(path)
+        data = _read(path)
+        if where == "project" and data is not None:
+            self._check_trust(path, data)
+        changed = _with_allow_list(path, data or b"", lambda rules: _add_rule(rules, rule))
+        if changed != data:
+            self._write(where, changed)
+        self.allow = (*(r for r in self.allow if r != rule), rule)
+        return str(path)
+
+    def remove(self, rule: str) -> list[str]:
+        """Remove a rule from the files where it is in force; return their paths. Raises
+        ConfigError."""
+        self.allow = tuple(r for r in self.allow if str(parse_rule(r)) != rule)
+        touched = []
+        for where, path in self.paths.items():
+            data = _read(path)
+            if data is None or not self._in_force(where, data):
+                continue
+            changed = _with_allow_list(path, data, lambda rules: _remove_rule(rules, rule))
+            if changed != data:
+                self._write(where, changed)
+                touched.append(str(path))
+        return touched
+
+    def origin(self, kind: str, rule: str) -> str:
+        """Return where a rule comes from: `FILE:LINE`, a variable, the command line or this
+        session. `kind` is allow, ask, deny or session."""
+        key = "allow" if kind == "session" else kind
+        for where, path in self.paths.items():
+            with suppress(ConfigError):
+                data = _read(path)
+                if data is None or not (key != "allow" or self._in_force(where, data)):
+                    continue
+                for found, text, place in rules_in_file(path, data):
+                    if found == key and str(parse_rule(text)) == rule:
+                        return self._short_path(place)
+        if kind == "session":
+            return "this session"
+        sources = self._loaded.origins[f"permissions.{kind}"].split(", ")
+        given = [source for source in sources if "/" not in source]
+        return ", ".join(given).replace("-c", "the command line") or "as the session began"
+
+    def describe_file(self, where: RulesFile) -> str:
+        """Return the short path of a file, with the target if it is a link."""
+        path = self.paths[where]
+        shown = self._short_path(str(path))
+        target = self._short_path(os.path.realpath(path))
+        return f"{shown}, a link to {target}" if path.is_symlink() else shown
+
+    def _short_path(self, path: str) -> str:
+        home = self._environ.get("HOME", "")
+        for folder, mark in ((str(self._cwd), ""), (os.path.realpath(self._cwd), ""), (home, "~/")):
+            if folder and path.startswith(f"{folder}/"):
+                return mark + path[len(folder) + 1 :]
+        return path
+
+    def _check_folder(self, path: Path) -> None:
+        """Raise ConfigError if the file is not in the session's folder: its rules' paths count from
+        it."""
+        if os.path.realpath(path.parent) != os.path.realpath(self._cwd):
+            raise ConfigError(
+                f"nothing was written, for in a session opened in {path.parent} the rule would "
+                "mean other files",
+                where=str(path),
+                hint="Keep it elsewhere, or with an absolute path.",
+            )
+
+    def _check_trust(self, path: Path, data: bytes) -> None:
+        if self._in_force("project", data):
+            return
+        if held := keys_needing_trust(path, data):
+            raise ConfigError(
+                f"nothing was written, for it holds {', '.join(held)} that you have not trusted",
+                where=str(path),
+                hint="Read it and accept it with `ctxagent config --trust`, or keep the rule "
+                "elsewhere.",
+            )
+
+    def _in_force(self, where: RulesFile, data: bytes) -> bool:
+        return where == "user" or is_trusted(self.paths[where], data, self._loaded.trust_dir)
+
+    def _write(self, where: RulesFile, data: bytes) -> None:
+        path = self.paths[where]
+        target = Path(os.path.realpath(path))  # a link stays one
+        try:
+            make_private_folder(target.parent)
+            with replacing(target, new_mode=_NEW_FILE_MODES[where], keep_mode=True) as file:
+                file.write(data)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        if where == "project":
+            accept(path, data, self._loaded.trust_dir)
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a file, None if there is none. Raises ConfigError."""
+    try:
+        return read_untrusted(path)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ConfigError("is a link to a file that is not there", where=str(path)) from None
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def _add_rule(rules: Any, rule: str) -> None:
+    if rule not in rules:
+        rules.append(rule)
+
+
+def _remove_rule(rules: Any, rule: str) -> None:
+    for place in reversed(range(len(rules))):
+        if str(parse_rule(rules[place])) == rule:
+            del rules[place]
+
+
+def _with_allow_list(path: Path, data: bytes, change: Callable[[Any], None]) -> bytes:
+    """Return the settings file with `permissions.allow` changed by `change`, all else as it was.
+    Raises ConfigError for a file that is not sound."""
+    import tomlkit
+
+    wanted, _ = toml_lines.parse_toml(data, path)
+    rules_in_file(path, data)  # raises if there is anything but settings in it
+    allow = list(wanted.get("permissions", {}).get("allow", []))
+    change(allow)
+    if allow == wanted.get("permissions", {}).get("allow", []):
+        return data
+    wanted.setdefault("permissions", {})["allow"] = allow
+    text = data.removeprefix(_BOM).decode()
+    document = tomlkit.parse(text + "\n" * bool(text and not text.endswith("\n")))
+    if "permissions" not in document:
+        if text:
+            document.add(tomlkit.nl())
+        document.add("permissions", tomlkit.table())
+    table: Any = document["permissions"]
+    if "allow" not in table:
+        table["allow"] = []
+    change(table["allow"])
+    written = tomlkit.dumps(document)
+    if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
+        written = re.sub(r"(?<!\r)\n", "\r\n", written)
+    changed = _BOM * data.startswith(_BOM) + written.encode()
+    rules_in_file(path, changed)
+    if toml_lines.parse_toml(changed, path)[0] != wanted:
+        raise ConfigError(
+            "its form does not let a rule be put in or taken out",
+            where=str(path),
+            hint="Do it by hand: `allow` below [permissions].",
+        )
+    return changed

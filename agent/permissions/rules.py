@@ -1,0 +1,354 @@
+r"""Permission rules: `Tool` or `Tool(subject)`, and what they match.
+
+The subject of a Bash rule is a command: whole, with `:*` for any further words, or with `*` for any
+text. The subject of a Read or Edit rule is a path pattern: `*` stays within one component, `**`
+spans folders, a pattern that ends in a plain name covers what is below it. `\\*` is a star. A rule
+that denies or asks is read widely, one that allows is read narrowly.
+"""
+
+import difflib
+import glob
+import os
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..errors import UsageError
+from .shell.parser import Script, SimpleCommand, Word
+from .shell.read_only import has_read_only_form
+from .shell.rule_match import (
+    RuleMatch,
+    first_operand,
+    has_options,
+    match_in_any_order,
+    stray_word,
+)
+from .shell.wrappers import name_set
+
+TOOL_NAMES = ("Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall")
+_FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
+_RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
+BLANKS = " \t\n"
+MAX_SCANNED_FILES = 50_000  # files looked at to find one below a folder
+
+# Whose first words alone would allow too much, in any version (`sqlite3`, `python3.11`).
+_RISKY_COMMANDS = name_set(
+    "rm rmdir dd kill pkill killall chmod chown curl wget ssh scp rsync cp mv ln tee install "
+    "truncate patch awk gawk mawk nawk sed tar vi vim nvim ex ed emacs sqlite psql mysql gdb npx "
+    "bunx uvx pipx less more man telnet ftp sftp nc ncat netcat socat zip "
+    # shells other than those below, and what starts a program or a shell
+    "csh tcsh ksh mksh fish ash rbash su runuser pkexec tmux screen script expect unbuffer rlwrap "
+    "systemd-run nsenter setpriv prlimit at batch crontab watch watchexec entr nodemon sg newgrp "
+    "runcon numactl start-stop-daemon daemonize run-parts dbus-run-session xvfb-run xterm cpulimit "
+    "firejail bwrap proot fakeroot torsocks proxychains valgrind ltrace perf rr lldb hyperfine "
+    "mpirun mpiexec srun pssh ansible ansible-playbook nix-shell"
+)
+# Which build by a file that says what to run; an option names another file, or what to run.
+BUILD_TOOLS = name_set(
+    "make gmake bmake remake just ninja samu rake bundle scons waf cmake meson task mage ant mvn "
+    "mvnw gradle gradlew"
+)
+_INTERPRETERS = name_set(
+    "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh "
+    "julia ipython ts-node tsx raku groovy scala elixir guile racket sbcl octave runghc jshell"
+)
+_VERSION = re.compile(r"-?\d[\d.]*$")
+UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
+UNESCAPED_WILDCARD = re.compile(r"(?<!\\)[*?]")
+_RISKY_SECOND_WORDS = name_set("exec run dlx eval")
+_RISKY_SUBCOMMANDS = {
+    ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
+    ("git", "submodule"), ("git", "filter-branch"), ("git", "hook"), ("git", "difftool"),
+    ("git", "mergetool"), ("git", "clone"), ("git", "fetch"), ("git", "pull"),
+    ("git", "ls-remote"), ("git", "archive"), ("git", "send-email"),
+}  # fmt: skip
+# These run what the project itself has listed.
+_SCRIPT_SUBCOMMANDS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
+_SCRIPT_NAME = re.compile(r"[\w./][\w./-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A permission rule."""
+
+    tool: str
+    subject: str | None = None  # None: every call of the tool
+
+    def __str__(self) -> str:
+        return self.tool if self.subject is None else f"{self.tool}({self.subject})"
+
+    def covers(self, tool: str) -> bool:
+        """Tell whether the rule is about a tool: `Read` includes Grep and Glob, `Edit` includes
+        Write."""
+        return tool in _FAMILIES.get(self.tool, (self.tool,))
+
+    @property
+    def any(self) -> bool:
+        """Whether the rule matches every call of its tools."""
+        return self.subject is None or (self.tool == "Bash" and self.subject == "*")
+
+    @property
+    def path(self) -> str:
+        """The path pattern that the subject is, "" if it is none."""
+        return (self.subject or "") if any(self.tool in f for f in _FAMILIES.values()) else ""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the paths that the rule names count from the folder of the session."""
+        return bool(self.path) and self.path[0] not in "/~"
+
+
+def parse_rule(text: str) -> Rule:
+    """Return the rule that a setting, an option or a person wrote. Raises UsageError."""
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)(?:\((.+)\))?\s*", text, re.DOTALL)
+    if match is None or (
+        match[1] == "Bash" and match[2] is not None and not match[2].strip(BLANKS)
+    ):
+        raise UsageError(f"{text!r} is not a permission rule", hint=_RULE_EXAMPLES)
+    tool, subject = match[1], match[2]
+    if tool not in TOOL_NAMES:
+        near = difflib.get_close_matches(tool.capitalize(), TOOL_NAMES, 1, 0.5)
+        meant = f"Did you mean {near[0]}?" if near else f"The tools are {', '.join(TOOL_NAMES)}."
+        raise UsageError(f"the rule {text!r} names no tool", hint=f"{meant} {_RULE_EXAMPLES}")
+    if tool == "Bash" and subject and subject.endswith(":*"):
+        words = subject[:-2]
+        if not words.strip() or UNESCAPED_STAR.search(words):
+            raise UsageError(f"`:*` in {text!r} must follow plain words", hint=_RULE_EXAMPLES)
+    rule = Rule(tool, subject)
+    if not _is_possible_path(rule.path):
+        raise UsageError(f"no path is as {text!r} says", hint=_RULE_EXAMPLES)
+    return rule
+
+
+def _is_possible_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def exact_command(text: str) -> str:
+    """Return the subject of a Bash rule for this command alone."""
+    return text.strip(BLANKS).replace("*", "\\*")
+
+
+def exact_path(path: str) -> str:
+    """Return the subject of a path rule for this path alone (and what is below it)."""
+    return re.sub(r"([*?])", r"\\\1", path)
+
+
+def narrowest_subject(part: SimpleCommand, script: Script) -> str:
+    """Return the subject of the narrowest rule worth keeping that allows a command. That is its
+    first word or two with `:*`, or its exact text where that would allow too much."""
+    if part.doubt or script.doubt or part.name == "cd":
+        return exact_command(script.text)
+    taken = _identifying_words(part)
+    if not taken or stray_word(part, len(taken)):
+        return exact_command(part.source)
+    return exact_command(shlex.join(word.text for word in taken)) + ":*"
+
+
+def _identifying_words(part: SimpleCommand) -> tuple[Word, ...]:
+    name, words = _VERSION.sub("", part.name.rpartition("/")[2]), part.words
+    plain = [word.fixed and not word.glob for word in words]
+    second = words[1].text if len(words) > 1 else ""
+    runs = (name, second) in _RISKY_SUBCOMMANDS or second in _RISKY_SECOND_WORDS
+    if name in _RISKY_COMMANDS | BUILD_TOOLS or (
+        runs and (name, second) not in _SCRIPT_SUBCOMMANDS
+    ):
+        return ()
+    if has_read_only_form(name) and name not in _INTERPRETERS and name != "git":
+        return ()  # what it is asked about is more than looking
+    if name in _INTERPRETERS:
+        place = 2 if second == "-m" else 1
+        if len(words) > place and plain[place] and _SCRIPT_NAME.fullmatch(words[place].text):
+            return words[: place + 1]
+        return ()
+    if second.startswith("-"):
+        return ()
+    return words[:2] if second and plain[1] and _SUBCOMMAND.fullmatch(second) else words[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandPattern:
+    """The subject of a Bash rule, ready to match."""
+
+    words: tuple[str, ...]
+    pattern: re.Pattern[str] | None  # of the whole command; None for a rule that ends in `:*`
+
+
+@lru_cache(maxsize=512)
+def _command_pattern(subject: str) -> _CommandPattern:
+    if subject.endswith(":*"):
+        return _CommandPattern(tuple(_split(unescape_command(subject[:-2]))), None)
+    pieces = UNESCAPED_STAR.split(subject)
+    body = ".*".join(re.escape(unescape_command(piece)) for piece in pieces)
+    return _CommandPattern(tuple(_split(unescape_command(subject))), re.compile(body, re.DOTALL))
+
+
+def unescape_command(subject: str) -> str:
+    return subject.replace("\\*", "*")
+
+
+def unescape_path(pattern: str) -> str:
+    return re.sub(r"\\([*?])", r"\1", pattern)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def allows_text(rule: Rule, command: str) -> bool:
+    """Tell whether the rule names exactly this whole command, or any command."""
+    if rule.any:
+        return True
+    subject = rule.subject or ""
+    starred = subject.endswith(":*") or UNESCAPED_STAR.search(subject)
+    return not starred and unescape_command(subject).strip(BLANKS) == command.strip(BLANKS)
+
+
+def allows_part(rule: Rule, part: SimpleCommand) -> bool:
+    """Tell whether an allow rule matches this simple command as it is written. A rule for a kind of
+    command does not allow one with words that make it do more (`stray_word`)."""
+    if rule.any:
+        return True
+    subject = rule.subject or ""
+    command = _command_pattern(subject)
+    if command.pattern:
+        matches = bool(command.pattern.fullmatch(part.source))
+        return matches and not (UNESCAPED_STAR.search(subject) and stray_word(part, 1, subject))
+    begins = _match_prefix(command.words, part.words) == "yes"
+    return begins and not stray_word(part, len(command.words))
+
+
+def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:
+    """Tell whether a deny or ask rule matches this simple command.
+
+    The program counts by its last name (`/bin/rm`), options before a subcommand are left out (`git
+    -C x push`), and the rule's own options match in any order (`rm x -fr`). "maybe" means that a
+    word which decides is known only when the command runs.
+    """
+    if rule.any:
+        return "yes"
+    command = _command_pattern(rule.subject or "")
+    answers: set[RuleMatch] = set()
+    for words in _equivalent_spellings(part.words):
+        if command.pattern is None:
+            answers.add(_match_prefix(command.words, words))
+            if has_options(command.words):
+                answers.add(match_in_any_order(command.words, words))
+            continue
+        lines = (part.source, " ".join(word.text for word in words))
+        if any(command.pattern.fullmatch(line) for line in lines):
+            return "yes"
+        vague = any(not word.fixed or word.glob for word in words)
+        if vague and _match_prefix(command.words[:1], words[:1]) != "no":
+            answers.add("maybe")
+    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+
+def _match_prefix(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
+    for text, word in zip(wanted, words, strict=False):
+        if not word.fixed or word.glob:
+            return "maybe"
+        if word.text != text:
+            return "no"
+    return "yes" if len(words) >= len(wanted) else "no"
+
+
+def _equivalent_spellings(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """Yield a command with its program's last name, with and without options before operands."""
+    first = words[0]
+    name = Word(first.text.rpartition("/")[2] or first.text, first.fixed, first.glob)
+    yield (name, *words[1:])
+    start = first_operand([name.text, *(word.text for word in words[1:])])
+    if 1 < start < len(words):
+        yield (name, *words[start:])
+
+
+@dataclass(frozen=True, slots=True)
+class PathMatcher:
+    """The paths that a rule's subject means."""
+
+    patterns: tuple[str, ...]  # absolute
+    expressions: tuple[re.Pattern[str], ...]  # one for each pattern
+
+    def matches(self, path: str) -> bool:
+        return any(expression.fullmatch(path) for expression in self.expressions)
+
+    def below(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> bool:
+        """Tell whether matching files exist below a folder, or may. A folder with more than
+        `max_files` files is not searched through, and is taken to hold some."""
+        plain = [p for p in self.patterns if "**/" not in p]
+        if len(plain) < len(self.patterns) and self._deep_below(folder, max_files):
+            return True
+        for pattern in plain:
+            python = re.sub(r"\\([*?])", r"[\1]", pattern.replace("[", "[[]"))
+            found = glob.iglob(python, include_hidden=True)  # noqa: PTH207
+            if any(path.startswith(folder.rstrip("/") + "/") for path in found):
+                return True
+        return False
+
+    def _deep_below(self, folder: str, max_files: int) -> bool:
+        seen, folders = 0, deque([folder])
+        while folders:
+            try:
+                entries = list(os.scandir(folders.popleft()))
+            except OSError:
+                continue
+            seen += len(entries)
+            if seen > max_files or any(self.matches(entry.path) for entry in entries):
+                return True
+            folders += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+        return False
+
+
+def path_matcher(subject: str, cwd: str, *, widely: bool) -> PathMatcher:
+    """Return what a path pattern means in `cwd`. `widely`: a name alone is meant in every folder,
+    and links in the pattern are followed. Otherwise links are followed only in patterns for places
+    that the project cannot have changed."""
+    real_cwd = os.path.realpath(cwd)
+    if subject.startswith(("/", "~")):
+        expanded = _expand_home(subject) if subject.startswith("~") else "/" + subject.lstrip("/")
+        patterns = [expanded]
+        own = any(expanded.startswith(f"{exact_path(root)}/") for root in (cwd, real_cwd))
+    else:
+        if widely and "/" not in subject.rstrip("/"):
+            subject = f"**/{subject}"
+        patterns = [f"{exact_path(root)}/{subject}" for root in (cwd, real_cwd)]
+        own = True
+    patterns = [os.path.normpath(pattern) for pattern in patterns]
+    if widely:  # what is said of all in a folder is said of the folder
+        patterns += [p.removesuffix("/**") for p in patterns if p.endswith("/**") and p != "/**"]
+    if widely or not own:
+        patterns += [_follow_links(pattern) for pattern in patterns]
+    unique = tuple(dict.fromkeys(patterns))
+    return PathMatcher(unique, tuple(re.compile(_path_regex(p), re.DOTALL) for p in unique))
+
+
+def _expand_home(subject: str) -> str:
+    name, slash, rest = subject.partition("/")
+    return exact_path(os.path.expanduser(name)) + slash + rest  # noqa: PTH111
+
+
+def _follow_links(pattern: str) -> str:
+    """Return the pattern with the links in its part before the first wildcard followed."""
+    parts = pattern.split("/")
+    plain = next((i for i, p in enumerate(parts) if UNESCAPED_WILDCARD.search(p)), len(parts))
+    beginning = os.path.realpath(unescape_path("/".join(parts[:plain])) or "/")
+    return os.path.normpath("/".join([exact_path(beginning), *parts[plain:]]))
+
+
+def _path_regex(pattern: str) -> str:
+    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    pieces = re.split(r"(\\[*?]|(?:(?<=/)|^)\*\*/|\*\*|\*|\?)", pattern)
+    body = "".join(wild.get(p) or re.escape(unescape_path(p)) for p in pieces)
+    last = pattern.rpartition("/")[2]
+    return body if UNESCAPED_WILDCARD.search(last) else f"{body.removesuffix('/')}(?:/.*)?"

@@ -1,0 +1,291 @@
+"""What a git command shows of files' contents, and what git would run or read elsewhere because a
+repository's own files say so.
+
+A command that only looks (`git status`) is harmless only if they name no programs: a configuration
+comes with a folder that somebody packed, and names filters, diff drivers and hooks.
+"""
+
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from .parser import Script, SimpleCommand, Word
+from .wrappers import name_set
+
+# Without options these show names and messages, or nothing of files.
+_BRIEF_SUBCOMMANDS = name_set("log reflog whatchanged diff-tree diff-index diff-files")
+_PATCH_SUBCOMMANDS = name_set("diff stash")
+_CONTENT_SUBCOMMANDS = name_set("show blame grep cat-file range-diff")
+_SUMMARY_OPTION = re.compile(
+    r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|raw|no-patch|quiet)"
+    r"(?:=.*)?"
+)
+_NEUTRAL_OPTION = re.compile(
+    r"-\d+|-n\d*|-[iEFPrzRbwMC]|-[SG].*|--(?:oneline|graph|all|decorate|no-decorate|format|pretty"
+    r"|date|since|until|after|before|author|committer|grep|max-count|skip|abbrev|abbrev-commit"
+    r"|reverse|follow|merges|no-merges|first-parent|topo-order|date-order|branches|tags|remotes"
+    r"|no-color|color|no-renames|find-renames|diff-filter|cached|staged|merge-base|no-pager"
+    r"|exit-code|no-ext-diff|no-textconv|show-signature)(?:=.*)?|--|-P"
+)
+_WIDENING_OPTION = re.compile(r"--(?:fu|fo|stdi).*")  # what is shown is not bound to the paths
+# A name that may be a file's, as it names any object.
+_OBJECT_NAME = re.compile(r"[0-9a-f]{4,64}|.*\{.*|:/.*", re.IGNORECASE | re.DOTALL)
+_REVISION_PATH = re.compile(r"(?::[0-3]:|[^:]*:)(.+)", re.DOTALL)  # REV:path
+_PATHSPEC_MAGIC = re.compile(r"[*?\[\\]|^:")  # of git's own patterns, in quotes too
+
+MAX_GIT_FILE_BYTES = 64 << 20
+_MAX_REPOSITORY_DEPTH = 3  # repositories in repositories
+_GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
+_UNREADABLE = (OSError, ValueError, IndexError, struct.error)
+_SPARSE_EXTENSION = b"sdir\0\0\0\0"  # some entries are whole folders, with what is inside of them
+_CONFIG_KEY = re.compile(
+    r"^\s*(?:\[.*\]\s*)?(external|command|textconv|clean|smudge|process|program|promisor"
+    r"|partialclone|path|hookspath|worktree|alternaterefscommand|driver|submodule|objectformat"
+    r")\s*=\s*(.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
+_GIT_LFS_COMMAND = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
+
+
+def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]) -> bool:
+    """Tell whether a git command in the folder `base` may show a file that is `guarded`."""
+    if not _shows_file_content([word.text for word in part.words[1:]]):
+        return False
+    files, shown = tracked_paths(base), _shown_paths(part, base)
+    if files is None:
+        return True
+    within = tuple(f"{path}/" for path in shown)
+    return any(
+        (not shown or path in shown or path.startswith(within)) and guarded(path) for path in files
+    )
+
+
+def paths_in_commits(part: SimpleCommand, base: str) -> list[str]:
+    """Return the paths, from the folder `base`, that a git command names as `REV:path`."""
+    if part.name != "git":
+        return []
+    found = (_REVISION_PATH.fullmatch(word.text) for word in part.words[1:])
+    return [_path_in_commit(match[1], base) for match in found if match]
+
+
+def _path_in_commit(path: str, base: str) -> str:
+    """Return where a path in a commit is: it counts from the top unless it says otherwise."""
+    start = base if re.match(r"\.\.?(?:/|$)", path) else repository_top(base)
+    return os.path.normpath(os.path.join(start, path))  # noqa: PTH118
+
+
+def _shows_file_content(words: Sequence[str]) -> bool:
+    command = _subcommand(words)
+    options = [word for word in words if word.startswith("-")]
+    if command == "status":
+        return any(re.fullmatch(r"-\w*v.*|--v.*", word) for word in options)
+    if command == "cat-file":
+        return not any(word in ("-t", "-s", "-e") for word in options)
+    if command not in _BRIEF_SUBCOMMANDS | _PATCH_SUBCOMMANDS:
+        return command in _CONTENT_SUBCOMMANDS
+    summaries = [word for word in options if _SUMMARY_OPTION.fullmatch(word)]
+    plain = all(word in summaries or _NEUTRAL_OPTION.fullmatch(word) for word in options)
+    is_list = list(words[:2]) == ["stash", "list"]
+    return not (plain and (command in _BRIEF_SUBCOMMANDS or is_list or summaries))
+
+
+def _subcommand(words: Sequence[str]) -> str:
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _shown_paths(part: SimpleCommand, base: str) -> set[str]:
+    """Return the paths that a command is limited to; an empty set if it may show any."""
+    words = part.words[1:]
+    texts = [word.text for word in words]
+    command = _subcommand(texts)
+    end = texts.index("--") if "--" in texts else len(texts)
+    named = [word for word in words[:end] if not word.text.startswith("-")][1:]
+    if any(_OBJECT_NAME.fullmatch(word.text) for word in named):
+        return set()
+    if command in ("show", "cat-file") and end == len(texts):
+        found = [(w, _REVISION_PATH.fullmatch(w.text)) for w in named if w.text != "blob"]
+        chosen = [Word(match[1] if match else "", w.fixed, w.glob) for w, match in found]
+        bounds = [_path_in_commit(word.text, base) for word in chosen]
+    elif command == "cat-file" or any(
+        ":" in w or _WIDENING_OPTION.fullmatch(w) for w in texts[:end]
+    ):
+        return set()
+    else:
+        there = [w for w in named if os.path.lexists(os.path.join(base, w.text))]  # noqa: PTH118
+        chosen = list(words[end + 1 :]) if end < len(texts) else there
+        bounds = [os.path.normpath(os.path.join(base, word.text)) for word in chosen]  # noqa: PTH118
+    clear = (w.text and w.fixed and not _PATHSPEC_MAGIC.search(w.text) for w in chosen)
+    return set(bounds) if all(clear) else set()
+
+
+def program_git_runs(folder: str) -> str:
+    """Return what the repository of a folder has git run, in a few words; "" if nothing."""
+    roots = _repository_roots(folder)
+    return next((program for root in roots for program in _configured_programs(root, 0)), "")
+
+
+def has_known_folder(part: SimpleCommand, script: Script) -> bool:
+    """Tell whether the part's folder is known: git also runs what the configuration there names."""
+    if part.name == "cd":
+        return is_leading_cd(part, script)
+    return part.name != "git" or not any(each.name == "cd" for each in script.parts)
+
+
+def is_leading_cd(part: SimpleCommand, script: Script) -> bool:
+    """Tell whether the part is a `cd` that the whole command starts with."""
+    return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
+
+
+def tracked_paths(folder: str) -> list[str] | None:
+    """Return the absolute paths in the index of a folder's repository, None if it is unreadable."""
+    try:
+        roots = _repository_roots(folder)
+        return [f"{root}/{path}" for root in roots for path in _index_paths(root)]
+    except _UNREADABLE:
+        return None
+
+
+def repository_top(folder: str) -> str:
+    """Return the folder that paths in commits count from; the given one outside of a repository."""
+    return str(next(iter(_repository_roots(folder)), folder))
+
+
+def _repository_roots(folder: str) -> list[Path]:
+    """Return the folders of the repository that a folder is in: as the path is written, and with
+    links followed if they lead into another one."""
+    found = [*filter(None, map(_nearest_repository, (folder, os.path.realpath(folder))))]
+    same = len({os.path.realpath(root) for root in found}) == 1
+    return found[:1] if same else found
+
+
+def _nearest_repository(folder: str) -> Path | None:
+    for place in (Path(folder), *Path(folder).parents):
+        git = place / ".git"
+        # From a `.git` folder without HEAD, git goes on upward.
+        if os.path.lexists(git / "HEAD" if git.is_dir() else git):
+            return place
+    return None
+
+
+def _index_paths(root: Path) -> Iterator[str]:
+    """Yield the paths in a repository's index."""
+    own = _git_folder(root)
+    if any(key == "objectformat" for _, key, _ in _settings(root)):
+        raise ValueError("its index is of another kind")
+    for index in (own / "index", *own.glob("sharedindex.*")):
+        yield from (path for _, path in _index_entries(_read_bytes(index)))
+
+
+def _configured_programs(root: Path, depth: int) -> Iterator[str]:
+    try:
+        yield from _read_configured_programs(root, depth)
+    except _UNREADABLE:
+        yield f"{root}/.git, which cannot be read"
+
+
+def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
+    folder = _git_folder(root)
+    hooks, hashes = [_common_folder(folder) / "hooks"], "sha1"
+    for file, key, value in _settings(root):
+        if key == "hookspath":
+            hooks.append(root / os.path.expanduser(value.strip('"')))  # noqa: PTH111
+        elif key == "worktree":
+            if os.path.realpath(folder / value.strip('"')) != os.path.realpath(root):
+                yield f"the work tree {value}"
+        elif key == "objectformat":
+            hashes = value
+        elif not _GIT_LFS_COMMAND.fullmatch(value):
+            yield f"`{key} = {value[:60]}` in {file}"
+    for each in hooks:
+        if os.access(each / "post-index-change", os.X_OK):
+            yield "the hook post-index-change"
+    # A split index has its entries in a second file.
+    indexes = (folder / "index", *folder.glob("sharedindex.*"))
+    for path in (path for index in indexes for path in _submodule_paths(index, hashes)):
+        if os.path.lexists(root / path / ".git"):
+            if depth == _MAX_REPOSITORY_DEPTH:
+                raise ValueError(path)
+            yield from _configured_programs(root / path, depth + 1)
+
+
+def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the file, the key and the value of each setting that matters."""
+    folder = _git_folder(root)
+    for file in (_common_folder(folder) / "config", folder / "config.worktree"):
+        for key, value in _CONFIG_KEY.findall(_read_text(file).removeprefix("\ufeff")):
+            yield file.name, key.lower(), value.strip()
+
+
+def _git_folder(root: Path) -> Path:
+    """Return the folder that `.git` is, or that it names. Raises ValueError for no repository."""
+    git = root / ".git"
+    if not git.is_dir():
+        named = _read_line(git)
+        if not named.startswith("gitdir: "):
+            raise ValueError("it names no folder")
+        git = root / named.removeprefix("gitdir: ")
+    head, shared = git / "HEAD", _common_folder(git)
+    whole = all(os.access(shared / name, os.X_OK) for name in ("objects", "refs"))
+    # Nor does git stop at one that is not whole: it goes on to another.
+    if not whole or head.is_symlink() or not _HEAD.match(_read_text(head)):
+        raise ValueError("it is no repository")
+    return git
+
+
+def _common_folder(folder: Path) -> Path:
+    """Return the folder that a repository's folder shares with its other work trees."""
+    return folder / _read_line(folder / "commondir")
+
+
+def _read_line(path: Path) -> str:
+    """Return the one line of a file, which git takes with every space in it."""
+    text = _read_text(path).rstrip("\r\n")
+    if "\0" in text:
+        raise ValueError("it names no folder")
+    return text
+
+
+def _read_text(path: Path) -> str:
+    return _read_bytes(path).decode("utf-8", "surrogateescape")
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Return a regular file's content, b"" if there is none. Raises ValueError if it is large."""
+    if not path.is_file():
+        return b""
+    if path.stat().st_size > MAX_GIT_FILE_BYTES:
+        raise ValueError("it is too large")
+    return path.read_bytes()
+
+
+def _submodule_paths(index: Path, hashes: str) -> Iterator[str]:
+    """Yield the paths of the repositories that an index has inside of this one."""
+    data = _read_bytes(index)
+    if _GITLINK not in data and _SPARSE_EXTENSION not in data:
+        return
+    if hashes != "sha1":
+        raise ValueError("its index is of another kind")
+    for mode, path in _index_entries(data):
+        if mode == _GITLINK:
+            if not path:
+                raise ValueError("its index names them elsewhere")
+            yield path
+
+
+def _index_entries(data: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield the mode and the path of each entry of an index of a SHA-1 repository."""
+    if not data:
+        return
+    version, count = struct.unpack(">II", data[4:12])
+    if version not in (2, 3) or _SPARSE_EXTENSION in data:
+        raise ValueError("its index is of another kind")
+    place = 12
+    for _ in range(count):
+        extended = version == 3 and data[place + 60] & 0x40
+        name = place + (64 if extended else 62)
+        end = data.index(b"\0", name)
+        yield data[place + 24 : place + 28], os.fsdecode(data[name:end])
+        place += (end - place + 8) & ~7

@@ -1,0 +1,388 @@
+"""A shell command taken apart into the simple commands that it runs.
+
+`parse` reads a command with tree-sitter's bash grammar and lists every simple command in it,
+wherever it stands: pipelines, substitutions, here-documents, loops, functions, and what wrappers
+such as `sudo` or `sh -c` start. The contract is one-sided: a command that bash would run is among
+the parts, or `doubt` says why that is not certain. Where the grammar is known to read a text
+otherwise than bash does, the text is in doubt. Nothing is ever run here, and no file is read.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from . import bash
+from .wrappers import HARMLESS_VARIABLE, InnerCommands, find_inner_commands, is_shell
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_PARSED_BYTES = 30_000  # a longer command is in doubt without being parsed
+MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
+MAX_WRAPPER_DEPTH = 16  # levels of `sudo env nice …`
+MAX_NODE_DEPTH = 200  # levels of one construct in another
+
+_LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+_GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
+_BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
+_UNCERTAIN = "it cannot be read with certainty"
+_SEPARATORS = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")")
+_HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command."""
+
+    text: str  # as the command receives it, without quotes; the source if not `fixed`
+    fixed: bool = True  # the shell fills nothing in
+    glob: bool = False  # there is an unquoted * ? or [
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One simple command."""
+
+    words: tuple[Word, ...]
+    source: str
+    doubt: str = ""  # why no rule for a kind of command can allow it
+    wrapper: bool = False  # as harmless as the part inside it, which is listed too (`timeout 5 …`)
+
+    @property
+    def name(self) -> str:
+        return self.words[0].text
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A whole command: its parts in order, and the files that redirections read and write."""
+
+    text: str
+    parts: tuple[SimpleCommand, ...] = ()
+    reads: tuple[Word, ...] = ()
+    writes: tuple[Word, ...] = ()
+    doubt: str = ""  # why it is not certain that these are all parts
+
+
+@lru_cache(maxsize=64)
+def parse(text: str, depth: int = 0) -> Script:
+    """Return the parts of a command. Takes any text and never raises."""
+    return _Reader(text, depth).script()
+
+
+@cache
+def _bash_parser() -> "Parser":
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over one command."""
+
+    text: str
+    depth: int
+    parts: list[SimpleCommand] = field(default_factory=list)
+    reads: list[Word] = field(default_factory=list)
+    writes: list[Word] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    fed: list[str] = field(default_factory=list)  # texts that a command reads from its input
+    source: bytes = b""
+
+    def script(self) -> Script:
+        self.source = self.text.encode("utf-8", "replace")
+        depths = accumulate({"(": 1, ")": -1}.get(character, 0) for character in self.text)
+        # The grammar is slow to read what is long or deep.
+        if len(self.source) > MAX_PARSED_BYTES or max(depths, default=0) > MAX_NODE_DEPTH:
+            self.doubts.append(_UNCERTAIN)
+        else:
+            self._check_text()
+            self._walk()
+        if any(is_shell(part.name) for part in self.parts) and self.depth < MAX_SCRIPT_DEPTH:
+            self._add_fed()
+        if _UNCERTAIN in self.doubts:
+            self._guess()
+        doubt = next(iter(self.doubts), "")
+        return Script(self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt)
+
+    def _check_text(self) -> None:
+        """Doubt characters and spellings that the grammar and bash read differently."""
+        odd = any(not c.isprintable() and c not in "\t\n" for c in self.text)
+        odd = odd or any(c.isspace() and c not in " \t\n" for c in self.text)
+        if odd or "\\`" in self.text or _GLUED_CONTINUATION.search(self.text):
+            self.doubts.append(_UNCERTAIN)
+
+    def _walk(self) -> None:
+        # To bash, characters beyond ASCII are letters; the grammar's scanner crashes on some.
+        shadow = re.sub(rb"[^\t\n -~]", b"x", self.source)
+        root = _bash_parser().parse(shadow).root_node
+        stack = [(root, 0)]
+        while stack:
+            node, level = stack.pop()
+            token = not node.is_named and node.type != "\n"
+            if node.is_error or node.is_missing or (token and self.slice(node) != node.type):
+                self.doubts.append(_UNCERTAIN)
+            elif visit := _VISITS.get(node.type):
+                visit(self, node)
+            elif node.is_named and node.type not in bash.PASSIVE_NODES:
+                self.doubts.append(f"it uses {node.type.replace('_', ' ')}")
+            self._check_gaps(node, whole=not level)
+            if level < MAX_NODE_DEPTH:
+                stack.extend((child, level + 1) for child in reversed(node.children))
+            elif node.children:
+                self.doubts.append(_UNCERTAIN)
+
+    def _check_gaps(self, node: "Node", *, whole: bool) -> None:
+        """Doubt a node with anything but blanks between its pieces: the grammar skipped it."""
+        children = node.children
+        if node.type == "string" or not (children or whole):
+            return
+        commands = node.type in ("command", "negated_command")
+        ends = [0 if whole else node.start_byte, *(child.end_byte for child in children)]
+        starts = [*(child.start_byte for child in children), node.end_byte]
+        if whole:
+            starts[-1] = len(self.source)
+        for place, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            gap = self.source[end:start].replace(b"\\\n", b" ")
+            skipped = b"\\" in gap or (commands and b"\n" in gap)
+            glued = commands and not gap and 0 < place < len(children)
+            if skipped or glued or (gap and node.type == "concatenation"):
+                self.doubts.append(_UNCERTAIN)
+
+    def _add_fed(self) -> None:
+        """Add the commands that a shell may be fed from texts in the command."""
+        echoed = [p for p in self.parts if p.name in ("echo", "printf")]
+        texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
+        texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
+        for text in texts:
+            for part in parse(text, self.depth + 1).parts:
+                doubt = part.doubt or "a shell may be fed it"
+                self.parts.append(replace(part, doubt=doubt, wrapper=False))
+
+    def _guess(self) -> None:
+        """Add guessed commands for deny rules, from a text that was not read with certainty."""
+        for words, source in bash.guess_commands(self.text):
+            self.add([Word(text) for text in words], source, _UNCERTAIN)
+
+    def slice(self, node: "Node") -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def add(self, words: Sequence[Word], source: str, doubt: str = "", level: int = 0) -> None:
+        """Add one simple command, and those that it starts in its turn."""
+        if not words[0].fixed or words[0].glob:
+            doubt = doubt or "the name of a command is known only when it runs"
+        if bash.NOT_A_COMMAND_NAME.fullmatch(words[0].text):
+            self.doubts.append(_UNCERTAIN)
+        inner = find_inner_commands([word.text for word in words])
+        wrapper = inner.transparent and not doubt
+        self.parts.append(SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper))
+        if level < MAX_WRAPPER_DEPTH:
+            self._add_inner(words, inner, level + 1)
+        else:
+            self.doubts.append("it nests commands too deeply")
+
+    def _add_inner(self, words: Sequence[Word], inner: InnerCommands, level: int) -> None:
+        for start, stop in inner.spans:
+            if start < stop:
+                within = words[start:stop]
+                self.add(within, " ".join(word.text for word in within), level=level)
+        if inner.script and self.depth < MAX_SCRIPT_DEPTH:
+            script = parse(inner.script, self.depth + 1)
+            self.parts += script.parts
+            self.reads += script.reads
+            self.writes += script.writes
+
+    def command(self, node: "Node") -> None:
+        """Add a simple command with its assignments; redirections are visited on their own."""
+        doubt = ""
+        arguments = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                doubt = doubt or self._assignment_doubt(child)
+            elif child.type not in _REDIRECTS:
+                arguments.append(child)
+        arguments += self._stray(node)
+        words = [self.word(child) for child in arguments]
+        if words:
+            self.add(words, " ".join(self.slice(child) for child in arguments), doubt)
+
+    def _stray(self, node: "Node") -> "Iterator[Node]":
+        """Yield arguments that the grammar attaches to a redirection: `git > out status`."""
+        statement = node.parent
+        if statement is not None and statement.type == "negated_command":
+            statement = statement.parent
+        if statement is None or statement.type != "redirected_statement":
+            return
+        for redirect in statement.children:
+            if redirect.type == "file_redirect":
+                yield from redirect.children_by_field_name("destination")[1:]
+            elif redirect.type == "heredoc_redirect":
+                yield from (c for c in redirect.children if c.type in bash.WORD_NODES)
+                for nested in redirect.children:
+                    if nested.type == "file_redirect":
+                        yield from nested.children_by_field_name("destination")[1:]
+
+    def _assignment_doubt(self, node: "Node") -> str:
+        name, sign, value = self.slice(node).partition("=")
+        fixed = all(self.word(child).fixed for child in node.children[2:])
+        if sign and fixed and "$" not in value and HARMLESS_VARIABLE.fullmatch(name):
+            return ""
+        return f"it sets {name or 'a variable'}"
+
+    def assignment(self, node: "Node") -> None:
+        """Doubt an assignment that stands alone: it lasts for the commands after it."""
+        if node.parent is not None and node.parent.type != "command":
+            self.doubts.append(f"it sets {self.slice(node).partition('=')[0]}")
+
+    def declaration(self, node: "Node") -> None:
+        words = [Word(text) for text in self.slice(node).split()]
+        self.add(words, self.slice(node), "it changes the shell's variables")
+
+    def function(self, node: "Node") -> None:
+        self.doubts.append("it defines a function")
+
+    def loop(self, node: "Node") -> None:
+        variable = node.child_by_field_name("variable")
+        if variable is None or not _LOOP_NAME.fullmatch(self.slice(variable)):
+            self.doubts.append("its loop sets a variable that may matter")
+
+    def test(self, node: "Node") -> None:
+        text = self.slice(node)
+        if bash.test_evaluates_operands(text):
+            self.doubts.append("its test evaluates what it compares")
+        if "\n" in text and not text.startswith("[["):
+            self.doubts.append(_UNCERTAIN)
+
+    def expansion(self, node: "Node") -> None:
+        if not bash.SIMPLE_EXPANSION.fullmatch(self.slice(node)):
+            self.doubts.append("it computes with a variable")
+
+    def compound(self, node: "Node") -> None:
+        text = self.slice(node)
+        if text.startswith("(("):
+            self.doubts.append("it computes with a variable")
+        elif not text[1:2].isspace():
+            self.doubts.append(_UNCERTAIN)
+
+    def comment(self, node: "Node") -> None:
+        before = self.source[max(0, node.start_byte - 2) : node.start_byte]
+        if not _BEFORE_COMMENT.search(before.decode("utf-8", "replace")):
+            self.doubts.append(_UNCERTAIN)
+
+    def plain(self, node: "Node") -> None:
+        if re.search(r"\s", re.sub(r"\\.", "", self.slice(node), flags=re.DOTALL)):
+            self.doubts.append(_UNCERTAIN)
+
+    def redirect(self, node: "Node") -> None:
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = node.children_by_field_name("destination")
+        self._check_descriptor(node)
+        if targets[1:]:  # they may be arguments, or a command of their own
+            self.doubts.append("words follow a redirection")
+            self.add([self.word(each) for each in targets[1:]], self.slice(node))
+        if not targets or (operator.endswith("&") and self.slice(targets[0]).isdigit()):
+            return
+        if operator not in ("<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"):
+            self.doubts.append(_UNCERTAIN)
+        target = self.word(targets[0])
+        if ">" not in operator:
+            self.reads.append(target)
+        elif target.text not in _HARMLESS_TARGETS or not target.fixed:
+            self.writes.append(target)
+
+    def _check_descriptor(self, node: "Node") -> None:
+        """Doubt a descriptor that bash sees as none: there only digits before a redirection are."""
+        before = self.source[node.start_byte - 1 : node.start_byte]
+        for child in node.children:
+            if child.type == "file_descriptor" and not (
+                self.slice(child).isdigit() and before in _SEPARATORS
+            ):
+                self.doubts.append(_UNCERTAIN)
+
+    def heredoc(self, node: "Node") -> None:
+        """Check a here-document. The grammar takes an indented delimiter for the end, which bash
+        does not; and bash may still run what the grammar does not see in the body of an unquoted
+        one."""
+        self._check_descriptor(node)
+        parts = {child.type: child for child in node.children}
+        start, body, end = (parts.get(f"heredoc_{name}") for name in ("start", "body", "end"))
+        self.fed.append(self.slice(body) if body else "")
+        if start is None or end is None:
+            self.doubts.append(_UNCERTAIN)
+            return
+        opening, text = self.slice(start), self.slice(body) if body else ""
+        quoted = re.fullmatch(r"""(['"])(\w+)\1|\\(\w+)""", opening)
+        name = (quoted[2] or quoted[3]) if quoted else opening
+        line = self.source[self.source.rfind(b"\n", 0, end.start_byte) + 1 :].partition(b"\n")[0]
+        last = line.decode("utf-8", "replace")
+        if "<<-" in parts:
+            last = last.lstrip("\t")
+        early = any(each.strip() == name for each in text.split("\n"))
+        if not re.fullmatch(r"\w+", name) or last != name or early:
+            self.doubts.append(_UNCERTAIN)
+        elif not quoted and re.search(r"[`\\]|\$[({\[]", text):
+            self.doubts.append("its here-document is filled in when it runs")
+
+    def herestring(self, node: "Node") -> None:
+        self._check_descriptor(node)
+        self.fed += [
+            self.word(child).text for child in node.children if child.type in bash.WORD_NODES
+        ]
+
+    def word(self, node: "Node") -> Word:
+        """Return the value of one word; whatever is not understood is not fixed."""
+        raw = self.slice(node)
+        if node.type in ("command_name", "concatenation"):
+            return self._joined(node, raw)
+        if node.type == "raw_string":
+            return Word(raw[1:-1])
+        if node.type == "ansi_c_string":
+            text = bash.decode_ansi_c(raw[2:-1])
+            return Word(raw, fixed=False) if text is None else Word(text)
+        if node.type == "string":
+            literal = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw[1:-1])
+            plain = re.sub(r"\\.", "", raw, flags=re.DOTALL)
+            return Word(literal) if not re.search(r"[$`]", plain) else Word(raw, fixed=False)
+        if node.type in ("word", "number") or not node.is_named:
+            bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
+            glob = bool(re.search(r"[*?\[]", bare))
+            fixed = not (re.search(r"""[$`'"]""", bare) or bash.may_name_shell_folder(raw))
+            fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
+            text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
+            return Word(text if fixed else raw, fixed, glob)
+        return Word(raw, fixed=False)
+
+    def _joined(self, node: "Node", raw: str) -> Word:
+        pieces = [self.word(child) for child in node.children]
+        outside = "".join(self.slice(c) for c in node.children if c.type == "word")
+        braces = "{" in outside and re.search(r",|\.\.", outside)
+        text = "".join(piece.text for piece in pieces)
+        glob = any(piece.glob for piece in pieces)
+        fixed = all(piece.fixed for piece in pieces) and not braces
+        fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
+        return Word(text if fixed else raw, fixed, glob)
+
+
+_VISITS: dict[str, Callable[[_Reader, "Node"], None]] = {
+    "command": _Reader.command,
+    "variable_assignment": _Reader.assignment,
+    "declaration_command": _Reader.declaration,
+    "unset_command": _Reader.declaration,
+    "function_definition": _Reader.function,
+    "for_statement": _Reader.loop,
+    "test_command": _Reader.test,
+    "expansion": _Reader.expansion,
+    "arithmetic_expansion": _Reader.expansion,
+    "compound_statement": _Reader.compound,
+    "comment": _Reader.comment,
+    "word": _Reader.plain,
+    "file_redirect": _Reader.redirect,
+    "heredoc_redirect": _Reader.heredoc,
+    "herestring_redirect": _Reader.herestring,
+}

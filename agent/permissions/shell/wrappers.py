@@ -1,0 +1,207 @@
+"""Commands that start other commands: `sudo rm x`, `find -exec`, `sh -c "…"`, `eval`.
+
+`find_inner_commands` finds where in a command's words the inner command stands, or which text it
+hands to a shell, so that permission rules see through it. Only a few wrappers (`timeout 5 pytest`)
+are as harmless as what they start; about all others only a person can decide.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Variables that change how a program shows things, and not what runs.
+HARMLESS_VARIABLE = re.compile(
+    r"LANG|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|DEBUG"
+    r"|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONWARNINGS"
+)
+
+
+def name_set(text: str) -> frozenset[str]:
+    """Return the names in a text that are separated by blanks."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCommands:
+    """The commands that a simple command starts."""
+
+    doubt: str = ""  # why a person must decide about the command
+    spans: tuple[tuple[int, int], ...] = ()  # (start, stop) of inner commands among the words
+    script: str = ""  # a text that a shell will run
+    transparent: bool = False  # nothing but the inner command matters
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """How a wrapper takes the command that it starts."""
+
+    valued: str = ""  # options whose value is the next word
+    operands: int = 0  # words before the command
+    transparent: bool = False
+
+
+_WRAPPERS = {
+    **dict.fromkeys(
+        name_set(
+            "builtin setsid unshare busybox toybox valgrind unbuffer rlwrap fakeroot torsocks "
+            "dbus-run-session"
+        ),
+        _Wrapper(),
+    ),
+    **dict.fromkeys(name_set("chrt taskset chroot gosu"), _Wrapper(operands=1)),
+    "timeout": _Wrapper("-k -s --kill-after --signal", 1, transparent=True),
+    "nice": _Wrapper("-n --adjustment", transparent=True),
+    "nohup": _Wrapper(transparent=True),
+    "time": _Wrapper("-f -o --format --output", transparent=True),
+    "command": _Wrapper(transparent=True),
+    "env": _Wrapper("-u -C -S --unset --chdir --split-string", transparent=True),
+    "exec": _Wrapper("-a"),
+    "sudo": _Wrapper("-u -g -h -p -C -D -R -T -r -t -U --user --group --host --prompt --chdir"),
+    "doas": _Wrapper("-u -C"),
+    "xargs": _Wrapper("-I -n -P -L -d -E -s -a --arg-file --delimiter --max-args --max-procs"),
+    "stdbuf": _Wrapper("-i -o -e"),
+    "ionice": _Wrapper("-c -n"),
+    "flock": _Wrapper("-w -E --timeout", 1),
+    "strace": _Wrapper("-e -o -p -s -u"),
+    "parallel": _Wrapper("-j -I --jobs"),
+    "ltrace": _Wrapper("-e -o -p -s -u -n -l -a -A"),
+    "nsenter": _Wrapper("-t -S -G --target --setuid --setgid"),
+    "prlimit": _Wrapper("-p --pid"),
+    "setpriv": _Wrapper("--reuid --regid --groups"),
+    "runuser": _Wrapper("-u --user -g --group"),
+    "systemd-run": _Wrapper("-p -u -E -M -H --property --unit --slice"),
+    "numactl": _Wrapper("-C -m -N -i -p"),
+    "proxychains": _Wrapper("-f"),
+    "xvfb-run": _Wrapper("-e -f -n -p -s -w"),
+    "caffeinate": _Wrapper("-t -w"),
+}
+_ASSIGNMENT_TAKERS = ("env", "sudo", "doas", "time")
+# Words of a transparent wrapper that only set a limit or a priority.
+_HARMLESS_OPERAND = re.compile(
+    r"-[knps]\w*|-\d+|--(?:signal|kill-after|adjustment|preserve-status|foreground)(?:=\w+)?"
+    r"|[A-Z\d][\w.]*"
+)
+_ASSIGNMENT = re.compile(r"(\w+)=")
+_SHELLS = name_set("sh bash dash zsh ksh ash fish su script")
+_SHELL_CHANGING_BUILTINS = name_set(
+    ". source alias unalias hash enable bind complete compgen declare typeset export readonly "
+    "local unset read mapfile readarray getopts let shopt pushd popd coproc eval exec trap"
+)
+# Commands that have a shell run all words behind these options and so many operands.
+_SHELL_RUNNERS = {
+    "watch": _Wrapper("-n --interval"),
+    "ssh": _Wrapper("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", 1),
+    "hyperfine": _Wrapper("-w -r -m -M -p -c -n -N --warmup --runs"),
+}
+# Options whose value a command has a shell run.
+_SHELL_OPTIONS = {
+    "env": ("-S", "--split-string="),
+    "flock": ("-c", "--command"),
+    "runuser": ("-c", "--command="),
+    "rsync": ("-e", "--rsh="),
+    "tar": ("-I", "--to-command=", "--checkpoint-action=exec=", "--use-compress-program="),
+    "git": ("-x", "--exec", "--exec=", "--extcmd=", "--upload-pack=", "--receive-pack="),
+}
+_FIND_EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+
+
+def find_inner_commands(words: Sequence[str]) -> InnerCommands:
+    """Return what a simple command starts; `words` are its words without quotes."""
+    name = words[0].rpartition("/")[2]
+    if name in _SHELLS:
+        return _find_shell_script(words)
+    if name == "find":
+        return _find_exec_commands(words)
+    if name in ("eval", "trap"):
+        text = words[1] if name == "trap" and len(words) > 1 else " ".join(words[1:])
+        return InnerCommands(f"{name} runs a text as a command", script=text)
+    if text := _shell_text(words, name):
+        return InnerCommands(f"{name} runs a text as a command", script=text)
+    if name == "coproc":
+        start = words.index("{") + 1 if "{" in words else 1
+        return InnerCommands("coproc runs another command", ((start, len(words)),))
+    if name in _WRAPPERS:
+        return _find_wrapped_command(words, name, _WRAPPERS[name])
+    if name in _SHELL_CHANGING_BUILTINS:
+        return InnerCommands(f"{name} changes the shell itself")
+    return InnerCommands()
+
+
+def is_shell(name: str) -> bool:
+    """Tell whether a command runs what it is fed."""
+    return name.rpartition("/")[2] in _SHELLS or name in (".", "source", "eval")
+
+
+def _shell_text(words: Sequence[str], name: str) -> str:
+    """Return the text among its words that a command has a shell run, "" if there is none."""
+    if name in _SHELL_RUNNERS:
+        return " ".join(words[_command_start(words, name, _SHELL_RUNNERS[name]) :])
+    texts = []
+    for place, word in enumerate(words):
+        for option in _SHELL_OPTIONS.get(name, ()):
+            if word == option:
+                texts.append(" ".join(words[place + 1 :][: None if name == "env" else 1]))
+            elif word.startswith(option) and (option[-1] == "=" or option[:2] != "--"):
+                rest = words[place + 1 :] if name == "env" else []
+                texts.append(" ".join([word[len(option) :].lstrip("="), *rest]))
+    if name == "git" and "submodule" in words and "foreach" in words:
+        texts.append(" ".join(words[words.index("foreach") + 1 :]))
+    if name == "git" and "bisect" in words and "run" in words:
+        texts.append(" ".join(words[words.index("run") + 1 :]))
+    return "\n".join(texts)
+
+
+def _find_shell_script(words: Sequence[str]) -> InnerCommands:
+    for place, word in enumerate(words):
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", word):
+            text = next((w for w in words[place + 1 :] if w[:1] not in ("-", "+")), "")
+            return InnerCommands(f"{words[0]} runs a text as a command", script=text)
+    return InnerCommands()
+
+
+def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
+    spans = []
+    for place, word in enumerate(words):
+        if word in _FIND_EXEC_OPTIONS:
+            ends = (i for i in range(place + 1, len(words)) if words[i] in (";", "+"))
+            spans.append((place + 1, next(ends, len(words))))
+    if spans:
+        return InnerCommands("find runs another command", tuple(spans))
+    if any(re.match(r"-.*[*?\[]", word) for word in words):
+        return InnerCommands("find may be told by a file's name what to do")
+    return InnerCommands("find deletes what it finds" if "-delete" in words else "")
+
+
+def _find_wrapped_command(words: Sequence[str], name: str, wrapper: _Wrapper) -> InnerCommands:
+    place = _command_start(words, name, wrapper)
+    own = words[1:place]
+    if name == "command" and any(re.fullmatch(r"-[pvV]*[vV][pvV]*", word) for word in own):
+        return InnerCommands()
+    spans = ((place, len(words)),) if place < len(words) else ()
+    if wrapper.transparent and all(_is_harmless(word) for word in own):
+        return InnerCommands(spans=spans, transparent=bool(spans))
+    return InnerCommands(f"{name} runs another command", spans)
+
+
+def _command_start(words: Sequence[str], name: str, wrapper: _Wrapper) -> int:
+    """Return the place where the inner command begins, behind options, operands and assignments."""
+    valued, operands, place = name_set(wrapper.valued), wrapper.operands, 1
+    while place < len(words):
+        word = words[place]
+        if word in valued:
+            place += 2
+        elif word.startswith("-") or (name in _ASSIGNMENT_TAKERS and _ASSIGNMENT.match(word)):
+            place += 1
+        elif operands:
+            operands -= 1
+            place += 1
+        else:
+            break
+    return place
+
+
+def _is_harmless(word: str) -> bool:
+    variable = _ASSIGNMENT.match(word)
+    if variable:
+        return bool(HARMLESS_VARIABLE.fullmatch(variable[1]))
+    return bool(_HARMLESS_OPERAND.fullmatch(word))

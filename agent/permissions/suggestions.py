@@ -1,0 +1,251 @@
+"""What a permission rule grants: the rules to offer for a call that is asked about, the meaning of
+a rule in words, and whether it is so wide that it needs a second thought."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...tools.system.unicode import is_one_visible_line, reveal_invisible
+from ..errors import UsageError
+from .approval import Approval
+from .paths import PROTECTED_NAMES
+from .rules import (
+    BLANKS,
+    BUILD_TOOLS,
+    UNESCAPED_STAR,
+    UNESCAPED_WILDCARD,
+    Rule,
+    exact_command,
+    exact_path,
+    narrowest_subject,
+    parse_rule,
+    path_matcher,
+    unescape_command,
+    unescape_path,
+)
+from .shell.parser import Script, SimpleCommand, parse
+from .shell.wrappers import name_set
+
+if TYPE_CHECKING:
+    from ...tools.base import Params, Tool
+
+MAX_RULE_CHARS = 1_000  # of a rule that is offered
+_PATH_TOOL_VERBS = {
+    "Read": "reading", "Grep": "searching", "Glob": "listing", "Edit": "changing",
+    "Write": "writing",
+}  # fmt: skip
+# The next word decides what these do, and some of those words run anything.
+_SUBCOMMAND_PROGRAMS = name_set(
+    "git gh npm pnpm yarn bun deno uv poetry pdm hatch conda docker podman kubectl helm terraform "
+    "cargo go dotnet mix svn hg nix brew apt apt-get dnf pacman systemctl aws gcloud az"
+)
+
+
+def suggest(
+    approval: Approval, tool: "Tool[Any]", params: "Params", narrow: str, cwd: Path
+) -> tuple[str, ...]:
+    """Return rules that allow the call, from the one for it alone to the one for the whole tool.
+    Only that last one, and the first for a folder, may be wide. `narrow` is the rule that the
+    call's verdict names. Returns () when no rule helps, or when the call holds invisible
+    characters."""
+    subject, whole, own = tool.subject(params), tool.name, ""
+    if reveal_invisible(subject) != subject:
+        return ()
+    if tool.name == "Bash":
+        found = list(_command_rules(subject, narrow))
+    elif tool.effect in ("read", "edit"):
+        found, whole, own = list(_path_rules(parse_rule(narrow))), parse_rule(narrow).tool, narrow
+    else:
+        found = [f"{tool.name}({subject})"] if re.fullmatch(r"[\w-]+", subject) else []
+    fit = [
+        rule
+        for rule in dict.fromkeys(found)
+        if is_one_visible_line(rule)
+        and len(rule) <= MAX_RULE_CHARS
+        and (rule == own or not why_wide(parse_rule(rule), cwd))
+        and _allows(approval, rule, tool, params)
+    ]
+    if (fit or not subject) and _allows(approval, whole, tool, params):
+        fit.append(whole)
+    return tuple(fit)
+
+
+def check_for_call(
+    approval: Approval, text: str, tool: "Tool[Any]", params: "Params", cwd: Path
+) -> str:
+    """Return why a rule for this call is wide, "" if it is not. Raises UsageError when the text is
+    no rule, holds invisible characters or does not allow the call."""
+    rule = parse_rule(text)
+    if not is_one_visible_line(str(rule)):
+        raise UsageError(
+            f"{reveal_invisible(str(rule))!r} holds characters that cannot be seen",
+            hint="Write it without them.",
+        )
+    verdict = approval.with_rule(str(rule)).judge(tool, params)
+    if verdict.action != "allow":
+        raise UsageError(f"{rule} does not allow this call", hint=verdict.reason)
+    return why_wide(rule, cwd, parse_rule(approval.judge(tool, params).rule or tool.name))
+
+
+def describe_rule(text: str) -> str:
+    """Return what a rule allows in a few words, "" if the text is no rule."""
+    try:
+        rule = parse_rule(text)
+    except UsageError:
+        return ""
+    if rule.tool == "Bash":
+        return _describe_commands(rule)
+    if rule.tool in _PATH_TOOL_VERBS:
+        return f"{_PATH_TOOL_VERBS[rule.tool]} {_describe_files(rule.subject)}"
+    if rule.tool == "Task":
+        return f"subagents of type {rule.subject}" if rule.subject else "any subagent"
+    return f"{rule.tool} with {rule.subject}" if rule.subject else f"any call of {rule.tool}"
+
+
+def why_wide(rule: Rule, cwd: Path, own: Rule | None = None) -> str:
+    """Return why a rule is wider than those that are offered by themselves, or reaches beyond what
+    a project is made of; "" if it is not wide. `own` is the rule for the call alone."""
+    if rule.tool == "Bash":
+        return _why_command_is_wide(rule)
+    if rule.tool not in _PATH_TOOL_VERBS:
+        return ""
+    if rule.subject is None:
+        return f"that is {describe_rule(str(rule))}, in this project and outside of it"
+    is_own = own is not None and own.subject == rule.subject
+    return _why_path_is_wide(rule, rule.subject, cwd, is_own)
+
+
+def _allows(approval: Approval, rule: str, tool: "Tool[Any]", params: "Params") -> bool:
+    return approval.with_rule(rule).judge(tool, params).action == "allow"
+
+
+def _command_rules(text: str, narrow: str) -> Iterator[str]:
+    yield f"Bash({exact_command(text)})"
+    script = parse(text)
+    for part in script.parts:
+        if longer := _longer_prefix(part, script):
+            yield f"Bash({longer})"
+    yield narrow
+
+
+def _longer_prefix(part: SimpleCommand, script: Script) -> str:
+    """Return a prefix subject with one word more than the narrowest one, if more words follow."""
+    prefix = narrowest_subject(part, script)
+    if part.wrapper or not prefix.endswith(":*"):
+        return ""
+    count = len(shlex.split(prefix[:-2])) + 1
+    if len(part.words) <= count:
+        return ""
+    last = part.words[count - 1]
+    if not last.fixed or last.glob or last.text.startswith("-"):
+        return ""
+    return exact_command(shlex.join(word.text for word in part.words[:count])) + ":*"
+
+
+def _path_rules(rule: Rule) -> Iterator[str]:
+    if rule.subject is not None:
+        yield str(rule)
+        if folder := rule.subject.rpartition("/")[0].strip("/"):
+            root = "/" * rule.subject.startswith("/")
+            yield f"{rule.tool}({root}{folder}/**)"
+
+
+def _describe_commands(rule: Rule) -> str:
+    subject = rule.subject or ""
+    if rule.any:
+        return "every command"
+    if subject.endswith(":*"):
+        return f"any `{_plain(subject[:-2])} …` command"
+    if UNESCAPED_STAR.search(subject):
+        return f"any command like `{_plain(UNESCAPED_STAR.sub('…', subject))}`"
+    return "this very command, word for word"
+
+
+def _plain(subject: str) -> str:
+    return " ".join(unescape_command(subject).split())
+
+
+def _describe_files(subject: str | None) -> str:
+    if subject is None:
+        return "any file"
+    shown = unescape_path(subject)
+    if subject.endswith("/**") and not UNESCAPED_STAR.search(subject[:-3]):
+        return f"files below {shown[:-2]}"
+    if UNESCAPED_WILDCARD.search(subject):
+        return f"files like {shown}"
+    return shown
+
+
+def _why_command_is_wide(rule: Rule) -> str:
+    subject = rule.subject or ""
+    if rule.any:
+        return "no command is asked about any more, whatever it does"
+    if subject.endswith(":*"):
+        words = subject[:-2]
+    elif star := UNESCAPED_STAR.search(subject):
+        head = subject[: star.start()]
+        words = head if head.endswith(tuple(BLANKS)) else head.rpartition(" ")[0]
+    else:
+        return _why_input_decides(subject)
+    words = unescape_command(words).strip(BLANKS)
+    if not words:
+        return "it does not say which program"
+    script = parse(words)
+    part = script.parts[0] if len(script.parts) == 1 else None
+    if part is None or part.wrapper or not narrowest_subject(part, script).endswith(":*"):
+        return f"what comes after `{words}` decides what it does, and may be anything"
+    if len(part.words) == 1 and part.name.rpartition("/")[2] in _SUBCOMMAND_PROGRAMS:
+        return f"`{words}` does very different things by its next word"
+    return ""
+
+
+def _why_input_decides(command: str) -> str:
+    """Return why a program that is given no words is wide: its input decides what it does."""
+    script = parse(unescape_command(command))
+    part = script.parts[0] if len(script.parts) == 1 else None
+    if part is None or len(part.words) > 1 or narrowest_subject(part, script).endswith(":*"):
+        return ""
+    if part.name.rpartition("/")[2] in BUILD_TOOLS:
+        return ""
+    return f"what `{command}` is fed decides what it does, and may be anything"
+
+
+def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
+    matcher = path_matcher(subject, str(cwd), widely=False)
+    if not UNESCAPED_WILDCARD.search(subject) and not _may_be_folder(matcher.patterns, own):
+        return ""
+    roots = [exact_path(root).rstrip("/") for root in (str(cwd), os.path.realpath(cwd))]
+    inner = []
+    for pattern in matcher.patterns:
+        root = next((r for r in roots if f"{pattern}/".startswith(f"{r}/")), None)
+        if root is None:
+            return "it reaches beyond this project"
+        inner += pattern[len(root) :].split("/")
+    if rule.tool not in ("Edit", "Write"):
+        return ""
+    hidden = next((name for name in inner if name.startswith(".")), "")
+    if hidden or any(matcher.matches(path) for path in _sample_hidden_paths(cwd)):
+        return f"it reaches {hidden or 'hidden files'}, and some hidden files run by themselves"
+    return ""
+
+
+def _may_be_folder(paths: Sequence[str], own: bool) -> bool:
+    """Tell whether a rule that names one path covers everything below it. A path that does not
+    exist yet is a file if the call itself is about to create it."""
+    plain = [unescape_path(path) for path in paths]
+    return any(os.path.isdir(path) for path in plain) or not (  # noqa: PTH112
+        own or any(os.path.lexists(path) for path in plain)
+    )
+
+
+def _sample_hidden_paths(cwd: Path) -> Iterator[str]:
+    """Yield hidden files at the top of a project, and files that git runs by itself."""
+    other = "any.of.them"
+    for name in (f".{other}", ".github", ".husky", ".vscode", ".idea", *sorted(PROTECTED_NAMES)):
+        yield f"{cwd}/{name}"
+        yield f"{cwd}/{name}/{other}"
+    for path in ("config", "info/attributes", f"hooks/{other}", "hooks/pre-commit"):
+        yield f"{cwd}/.git/{path}"

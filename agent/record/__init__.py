@@ -1,1 +1,0 @@
-"""What happened, kept for good: entries, the log, sessions."""

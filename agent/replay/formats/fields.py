@@ -1,0 +1,94 @@
+"""The fields of a row: texts, times, counts and arguments from values that another program wrote
+and that may be of any shape. A value of the wrong shape becomes an empty one or None."""
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from ...context.request import MAX_JSON_DEPTH, is_too_deep, without_surrogates
+
+JsonObject = dict[str, Any]
+
+_MILLISECONDS = 1e11  # a larger number counts milliseconds: as seconds it is 3,000 years away
+_MAX_TIME_S = 4e9  # since 1970
+_MAX_NUMBER = 2**53  # larger ones are no counts or times
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and the like are no JSON
+
+
+def parse_json(text: str) -> Any:
+    """Return a JSON value without lone surrogates. Raises ValueError for a text that is no JSON, or
+    too deeply nested."""
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError as error:
+        raise ValueError("it is too deep") from error
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH and is_too_deep(value):
+        raise ValueError("it is too deep")
+    return without_surrogates(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def as_object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def plain_text(content: Any) -> str:
+    """Return the text of a message or result, given as a text, a block or a list of blocks. An
+    image becomes `[image]`, a value without text its JSON."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(map(plain_text, content))
+    if isinstance(content, dict):
+        if isinstance(content.get("text"), str):
+            return str(content["text"])
+        if "image" in f"{content.get('type')} {content.get('mime')}":
+            return "[image]"
+    return json.dumps(content, ensure_ascii=False)
+
+
+def as_arguments(value: Any) -> JsonObject:
+    """Return the input of a call, given as an object or its JSON; anything else becomes its
+    `input`."""
+    if isinstance(value, str):
+        try:
+            given = parse_json(value)
+        except ValueError:
+            given = None
+        return given if isinstance(given, dict) else {"input": value}
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def as_seconds(value: Any) -> float | None:
+    """Return a time in seconds since 1970, from ISO 8601 (UTC unless it names a zone) or a number
+    of seconds or milliseconds; None for anything else."""
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(value)
+            at = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    elif (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
+    ):
+        at = value / 1000 if value >= _MILLISECONDS else float(value)
+    else:
+        return None
+    return at if math.isfinite(at) and 0 < at < _MAX_TIME_S else None
+
+
+def as_count(value: Any) -> int:
+    """Return a number of tokens; 0 if the value is none."""
+    return value if type(value) is int and 0 < value < _MAX_NUMBER else 0

@@ -1,0 +1,94 @@
+"""The file of a recorded session, read as rows. Gzip is unpacked. JSON lines are read one by one,
+so that a file may be far larger than what is kept of it; a JSON object over many lines is one row.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from .fields import JsonObject, parse_json
+
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_HEAD_BYTES = 8_192  # of a file, which show whether it is text
+
+
+class RecordingFile:
+    """An unpacked file. Its methods raise UsageError when it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped = 0  # lines that are no rows
+        self.found = "it is empty"  # the reason why the file has no rows, if it has none
+        self._may_be_document: bool | None = None  # its first line begins a value that goes on
+
+    def lines(self) -> Iterator[JsonObject]:
+        """Yield the rows of JSON lines. A last line without an end may be torn: it is not
+        counted as skipped."""
+        with self._opened() as file:
+            if b"\0" in file.peek(_HEAD_BYTES)[:_HEAD_BYTES]:
+                self.found = "it is not text"
+                return
+            for line in file:
+                if not (text := _text(line)):
+                    continue
+                try:
+                    row = parse_json(text)
+                except ValueError as error:
+                    if self._may_be_document is None:
+                        self._may_be_document = text[0] in "{["
+                    self.found = f"it is not JSON ({error})"
+                    self.skipped += line.endswith(b"\n")
+                    continue
+                self._may_be_document = bool(self._may_be_document)
+                if isinstance(row, dict):
+                    yield row
+                else:
+                    self._no_object(row)
+                    self.skipped += 1
+
+    def document(self) -> Iterator[JsonObject]:
+        """Yield the one row of a JSON object, if `lines` found that the file may be one."""
+        if not self._may_be_document:
+            return
+        with self._opened() as file:
+            text = _text(file.read())
+        try:
+            row = parse_json(text)
+        except ValueError as error:
+            self.found = f"it is not JSON ({error})"
+            return
+        self.skipped = 0
+        if isinstance(row, dict):
+            yield row
+        else:
+            self._no_object(row)
+
+    def _no_object(self, value: Any) -> None:
+        self.found = f"its JSON is no object but a {type(value).__name__}"
+
+    @contextmanager
+    def _opened(self) -> Iterator[BufferedReader | gzip.GzipFile]:
+        try:
+            if self.path.exists() and not self.path.is_file():
+                raise _unreadable(self.path, "it is a folder, or no file at all")
+            with self.path.open("rb") as raw:
+                packed = raw.peek(2).startswith(_GZIP)
+                yield gzip.GzipFile(fileobj=raw) if packed else raw
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(self.path, getattr(error, "strerror", None) or str(error)) from error
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} cannot be read: {why}",
+        hint="Name the file of a session; of one that was cut off or damaged, a whole copy.",
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.removeprefix(_BOM).decode("utf-8", "replace").strip()

@@ -1,0 +1,138 @@
+"""The compaction engine's host in a replay: a conversation without an agent.
+
+It has a real log in a folder of its own, folded into a real view and ledger, but runs no tools and
+asks nobody. Summaries are made from the ledger unless a model is given that writes them. Files are
+taken to be as the recorded calls left them.
+"""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..compaction.document import render
+from ..compaction.host import CompactionPurpose, ModelAnswer
+from ..compaction.preserve import PreservedSection
+from ..compaction.summary.merge import document_from_ledger
+from ..compaction.summary.request import max_summary_tokens
+from ..compaction.summary.shorten import shortened_to
+from ..context import tokens
+from ..context.request import Request
+from ..context.view import View, fold
+from ..context.window import Window, measure
+from ..errors import ModelError
+from ..events import Compacted, Event
+from ..models.base import Model, Reply
+from ..models.catalog import cache_prices, cost
+from ..models.request_body import body
+from ..session.entries import Checkpoint, Entry, Revert, Usage
+from ..session.ledger import Ledger
+from ..session.log import Log
+from ..session.store import full_text
+from .cache_prices import CacheBill, PromptCache
+
+
+@dataclass
+class ReplayHost:
+    """One replayed conversation, as the compaction engine sees it."""
+
+    path: Path  # of the log
+    model_id: str
+    window_tokens: int
+    writer: Model | None = None  # writes the summaries
+    view: View = field(default_factory=View)
+    ledger: Ledger = field(default_factory=Ledger)
+    cache: PromptCache = field(default_factory=PromptCache)
+    effort: str | None = None
+    clock: float | None = None  # the time in the recording, in seconds
+    # What the engine did, and the calls of the model it made for that, until the player takes them.
+    acts: list[Compacted] = field(default_factory=list)
+    engine_calls: list[tuple[CacheBill, Usage]] = field(default_factory=list)
+    file_digests: dict[str, str] = field(default_factory=dict)  # sha256 by path
+
+    def __post_init__(self) -> None:
+        self.log = Log(self.path)
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Compacted):
+            self.acts.append(event)
+
+    def record(self, entry: Entry) -> Entry:
+        recorded = self.log.append(entry)
+        if not isinstance(recorded, Revert):
+            self.view.add(recorded)
+        self.ledger.add(recorded)
+        return recorded
+
+    def rebuild_view(self) -> None:
+        self.view = fold(self.log.entries())
+
+    def sync(self) -> None:
+        """Do nothing: the log of a replay is deleted in the end."""
+
+    def current_window(self) -> Window:
+        return measure(self.view, self.window_tokens)
+
+    def cache_is_cold(self) -> bool:
+        return self.cache.is_cold(self.clock)
+
+    def cache_prices(self) -> tuple[float, float]:
+        return cache_prices(self.model_id)
+
+    def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
+        return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
+
+    def file_sha256(self, path: str) -> str | None:
+        return self.file_digests.get(path)
+
+    def preserved_sections(self) -> Sequence[PreservedSection]:
+        return ()
+
+    def recall(self, ref: int) -> str | None:
+        return full_text(self.path, ref)
+
+    def reinserted(self) -> Sequence[Entry]:
+        return ()
+
+    async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
+        return None
+
+    async def run_hook(self, point: str, event: dict[str, Any]) -> str | None:
+        return None
+
+    def redact(self, words: str) -> str:
+        return words
+
+    async def ask_model(
+        self, request: Request, purpose: CompactionPurpose = "summary"
+    ) -> ModelAnswer:
+        """Answer a request of the engine's own, and record its bill."""
+        bill = self.cache.charge(body(request), self.clock)
+        if self.writer is None:
+            return self._from_ledger(bill)
+        reply = await _reply(self.writer, request)
+        self.engine_calls.append((bill, reply.usage))
+        texts = (str(b.get("text", "")) for b in reply.content if b.get("type") == "text")
+        return ModelAnswer("".join(texts), reply.stop_reason, cost(reply.model, reply.usage))
+
+    def _from_ledger(self, bill: CacheBill) -> ModelAnswer:
+        """Return a summary made from the ledger, no longer than a model's may be."""
+        words = [text for _, text in self.ledger.words]
+        document = document_from_ledger(self.ledger, words, None)
+        text = render(shortened_to(document, max_summary_tokens(self.current_window())))
+        usage = bill.usage(tokens.estimate(text))
+        self.engine_calls.append((bill, usage))
+        return ModelAnswer(text, "end_turn", cost(self.model_id, usage))
+
+
+async def _reply(model: Model, request: Request) -> Reply:
+    async with aclosing(model.stream(request)) as stream:
+        async for delta in stream:
+            if isinstance(delta, Reply):
+                return delta
+    raise ModelError("the model ended its stream without a reply", hint="Try again.")

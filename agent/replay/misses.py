@@ -1,0 +1,77 @@
+"""Results that a recorded session needed again after they had left the context.
+
+A later call shows the need: it asks for the same again and gets the same, or it edits text that
+stood only in the result, so that an agent would have had to read it first.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .results import NeedKind
+from .tool_names import TranslatedCall
+
+MIN_TELLING_LINE_CHARS = 16  # shorter lines stand in many results
+_LINE_NUMBER = re.compile(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # as agents number shown lines
+_INCIDENTAL = ("description", "timeout", "timeout_ms", "yield_time_ms", "max_output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class NeededResult:
+    """A result that was needed after it had left the context."""
+
+    ref: int  # its entry
+    how: NeedKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    ref: int
+    text: str
+
+
+@dataclass(slots=True)
+class NeedDetector:
+    """Finds, among the results of one session, those that a call needs and the context lacks. Each
+    is needed once at most: what was asked for again stands in the context again."""
+
+    _results: list[_Result] = field(default_factory=list)
+    _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by what was asked for
+
+    def add(self, ref: int, call: TranslatedCall, text: str) -> None:
+        """Note a result that came into the context."""
+        result = _Result(ref, text)
+        self._results.append(result)
+        self._newest[_key(call)] = result
+
+    def find(
+        self,
+        call: TranslatedCall,
+        text: str,
+        is_gone: Callable[[int], bool],
+        context: Callable[[], str],
+    ) -> NeededResult | None:
+        """Return the result that a call needs though it is gone, or None.
+
+        `text` is the call's own result. `is_gone` says whether an entry's text has left the
+        context, whose whole text is `context()`.
+        """
+        same = self._newest.get(_key(call))
+        if same is not None and same.text == text and text.strip() and is_gone(same.ref):
+            return NeededResult(same.ref, "asked again", same.text)
+        line = max((line.strip() for line in call.replaced.splitlines()), key=len, default="")
+        if len(line) < MIN_TELLING_LINE_CHARS:
+            return None
+        shown = (old for old in reversed(self._results) if line in old.text and is_gone(old.ref))
+        used = next(shown, None)
+        if used is None or line in _LINE_NUMBER.sub("", context()):
+            return None
+        self._results.remove(used)
+        return NeededResult(used.ref, "used", used.text)
+
+
+def _key(call: TranslatedCall) -> tuple[str, str]:
+    """Return what a call asks for: calls with the same key ask for the same."""
+    given = sorted((k, str(v)) for k, v in call.input.items() if k not in _INCIDENTAL)
+    return call.name, repr(given)

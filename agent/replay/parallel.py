@@ -1,0 +1,126 @@
+"""Replays of many recordings under many terms, in as many processes as there are cores.
+
+A worker process gets one play after another through a pipe of its own, so that it can be killed at
+any time; everything that the workers write is in one folder, which is deleted in the end.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from .player import Terms, play, play_folder, scratch_folder
+from .recording import Recording
+from .results import Comparison, ReplayRun
+
+MAX_PLAYS_IN_ONE_PROCESS = 4  # more are divided among worker processes
+
+# Takes how many plays are done, of how many, and the share of the work that is done (estimated).
+ReportProgress = Callable[[int, int, float], None]
+
+
+def compare(
+    recordings: Sequence[Recording],
+    terms: Sequence[Terms],
+    report_progress: ReportProgress = lambda done, all, share: None,
+) -> Comparison:
+    """Play every recording under every one of the terms. Raises ModelError from a model that
+    writes summaries; with such a model nothing is played in parallel."""
+    with scratch_folder() as folder:
+        runs = _Plays(recordings, terms, folder, report_progress).run()
+    size = len(terms)
+    rows = tuple(tuple(runs[at : at + size]) for at in range(0, len(runs), size))
+    return Comparison(tuple(each.label for each in terms), rows)
+
+
+class _Plays:
+    """The plays of a comparison, numbered by recording, then by terms."""
+
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        terms: Sequence[Terms],
+        folder: Path,
+        report_progress: ReportProgress,
+    ) -> None:
+        self._pairs = [(recording, each) for recording in recordings for each in terms]
+        self._folder = folder
+        self._report_progress = report_progress
+        self._runs: dict[int, ReplayRun] = {}
+        self._total_replies = sum(recording.replies for recording, _ in self._pairs)
+        self._done_replies = 0
+
+    def run(self) -> list[ReplayRun]:
+        """Play all; return the runs in the order of their numbers."""
+        workers = min(os.cpu_count() or 1, len(self._pairs))
+        asks_model = any(terms.writer for _, terms in self._pairs)
+        if workers < 2 or len(self._pairs) <= MAX_PLAYS_IN_ONE_PROCESS or asks_model:
+            for number in range(len(self._pairs)):
+                self._finish(number, self._play(number))
+        else:
+            self._run_in_workers(workers)
+        return [self._runs[number] for number in range(len(self._pairs))]
+
+    def _run_in_workers(self, workers: int) -> None:
+        """Play the longest first, so that no core waits long for another in the end."""
+        left = sorted(range(len(self._pairs)), key=lambda n: self._pairs[n][0].replies)
+        with ExitStack() as stack:
+            idle = [stack.enter_context(self._worker()) for _ in range(workers)]
+            busy: dict[Connection, int] = {}
+            while left or busy:
+                while left and idle:
+                    pipe, number = idle.pop(), left.pop()
+                    pipe.send(number)
+                    busy[pipe] = number
+                for ready in wait(list(busy)):
+                    assert isinstance(ready, Connection)
+                    number = busy.pop(ready)
+                    try:
+                        run: ReplayRun = ready.recv()
+                        idle.append(ready)
+                    except (EOFError, OSError):  # the worker died; playing it here shows why
+                        run = self._play(number)
+                        idle.append(stack.enter_context(self._worker()))
+                    self._finish(number, run)
+
+    @contextmanager
+    def _worker(self) -> Iterator[Connection]:
+        """Start a process that plays each number it receives, and kill it in the end."""
+        context = get_context("fork")
+        here, there = context.Pipe()
+        process = context.Process(target=self._serve, args=(there,), daemon=True)
+        # The worker inherits this mask: an interrupt ends this process, which kills the worker.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            there.close()
+            yield here
+        finally:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+            here.close()
+
+    def _serve(self, pipe: Connection) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent alone writes errors
+        while True:
+            try:
+                number = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(self._play(number))
+
+    def _play(self, number: int) -> ReplayRun:
+        return play(*self._pairs[number], play_folder(self._folder, number))
+
+    def _finish(self, number: int, run: ReplayRun) -> None:
+        self._runs[number] = run
+        self._done_replies += self._pairs[number][0].replies
+        share = self._done_replies / self._total_replies if self._total_replies else 1.0
+        self._report_progress(len(self._runs), len(self._pairs), share)

@@ -1,0 +1,121 @@
+"""The document of a comparison, for programs.
+
+    {"v": 1, "headline": "default costs …", "price": "Largest context …", "labels": ["none", …],
+     "totals": [SUMS, …],                          one for each label
+     "recordings": [{"name", "format", "runs": [RUN, …]}, …]}
+
+SUMS: `label`; `calls`, `peak`, `mean`, `sent`, `read`, `written`, `plain`, `output` (tokens; `read`
+from the cache, `written` to it, `plain` neither); `cached` (0 to 1, null of nothing); `dollars`,
+and `ratio` to those of the first label (null where that costs nothing); `edits`, `stubs`,
+`summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `paths`, `errors`, `recovered`:
+[part, whole]; `stopped`: the recordings that were not played to their end.
+
+RUN: `label`, `model`, `window`, `peak_then` (null where it was not recorded), `stopped` ("" when it
+was played to its end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of
+equal length: `calls` has the fields of `results.PricedCall` (`at` in seconds since 1970 or null);
+`fills` has `number` and one column for each kind of content. `acts` and `needs` are lists of
+objects, with the fields of `results.ReplayAct` and `results.Need`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from ..results import Comparison, Fill, PricedCall, ReplayRun, Share
+from .measures import Figures, figures_by_setting, headline, price_sentence, total_figures
+
+VERSION = 1
+_DECIMALS = 6  # of dollars and shares
+
+_Object = dict[str, Any]
+
+
+def document(comparison: Comparison) -> _Object:
+    """Return the document as values for `json.dumps`; file names may need its ASCII escapes."""
+    return {
+        "v": VERSION,
+        "headline": headline(comparison),
+        "price": price_sentence(comparison),
+        "labels": list(comparison.labels),
+        "totals": [_sums(each) for each in total_figures(comparison)],
+        "recordings": [
+            {
+                "name": row[0].name,
+                "format": row[0].format,
+                "runs": [
+                    _run(run, each)
+                    for each in figures_by_setting(comparison.labels, row)
+                    for run in row
+                    if run.label == each.label
+                ],
+            }
+            for row in comparison.runs
+            if row
+        ],
+    }
+
+
+def _sums(each: Figures) -> _Object:
+    sums = each.sums
+    return {
+        "label": each.label,
+        "calls": sums.calls,
+        "peak": sums.peak,
+        "mean": round(sums.mean),
+        "sent": sums.sent,
+        "read": sums.read,
+        "written": sums.written,
+        "plain": sums.plain,
+        "output": sums.output,
+        "cached": _rounded(sums.cached),
+        "dollars": _rounded(sums.dollars),
+        "ratio": _rounded(each.ratio),
+        "edits": sums.edits,
+        "stubs": sums.stubs,
+        "summaries": sums.summaries,
+        "missed": sums.missed,
+        "asked_again": each.asked,
+        "used": each.used,
+        "missed_usd": _rounded(sums.missed_usd),
+        "paths": _pair(sums.paths),
+        "errors": _pair(sums.errors),
+        "recovered": _pair(sums.recovered),
+        "stopped": each.sums.stopped,
+    }
+
+
+def _run(run: ReplayRun, each: Figures) -> _Object:
+    return {
+        "label": run.label,
+        "model": run.model,
+        "window": run.window,
+        "peak_then": run.peak_then,
+        "stopped": run.stopped,
+        "sums": _sums(each),
+        "calls": _calls(run.priced),
+        "acts": [asdict(act) for act in run.acts],
+        "needs": [{**asdict(need), "dollars": _rounded(need.dollars)} for need in run.needs],
+        "fills": _fills(run.fills),
+    }
+
+
+def _calls(priced: Sequence[PricedCall]) -> _Object:
+    names = [each.name for each in fields(PricedCall)]
+    columns: _Object = {name: [getattr(call, name) for call in priced] for name in names}
+    return {**columns, "dollars": [_rounded(call.dollars) for call in priced]}
+
+
+def _fills(fills: Sequence[Fill]) -> _Object:
+    """Return the fills as columns; a kind that is missing from a fill has no tokens there."""
+    kinds = dict.fromkeys(kind for fill in fills for kind, _ in fill.parts)
+    parts = [dict(fill.parts) for fill in fills]
+    columns = {kind: [part.get(kind, 0) for part in parts] for kind in kinds}
+    return {"number": [fill.number for fill in fills], **columns}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DECIMALS)
+
+
+def _pair(share: Share) -> list[int]:
+    return [share.part, share.whole]

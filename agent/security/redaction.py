@@ -1,0 +1,196 @@
+"""Redaction of what must not be stored: values that are known to be secret, and what looks like a
+key.
+
+Known are the API key of the model, and the values of other variables that look like secrets; they
+never reach a disk or a result. Texts with the shape of a key, a token or a password are looked for
+on request, in what tools return and in what the project's own files say; a person's words stay.
+Each is replaced by `[redacted: KIND]`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from ...tools.redaction_marks import mark
+from ...tools.system.environment import is_secret
+from ..session.entries import Entry, Note, ToolResult, User
+from .secret_shapes import MAX_PRIVATE_KEY_CHARS, is_mixed, open_private_key, without_shapes
+
+if TYPE_CHECKING:
+    from ...tools.base import Output
+    from ...tools.system.process import Sink
+
+MAX_HELD_LINE_BYTES = 65_536  # an unfinished line that is longer is passed on, but for its end
+OVERLAP_BYTES = 8_192  # the length of that end: nothing that is looked for is longer
+_API_KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_ADDRESS_VARIABLE = "ANTHROPIC_BASE_URL"
+# A shorter value may be a word like any other.
+_MIN_KEY_CHARS = 8
+_MIN_SECRET_CHARS = 16
+_PATH_OR_URL = re.compile(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
+_PROJECT_SOURCES = ("environment", "instructions", "shell")  # of words that no person said here
+# Types of blocks that are no text, or must stay as the model wrote them.
+_UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """What is redacted in a session."""
+
+    known: Mapping[str, str] = field(default_factory=dict)  # secret value to its name
+    shapes: bool = False  # whether to look for shapes of secrets, too
+
+    def without_known(self, text: str) -> str:
+        """Return the text without the known values."""
+        for value, name in self.known.items():
+            if value in text:
+                text = text.replace(value, mark(name))
+        return text
+
+    def clean_text(self, text: str) -> str:
+        """Return a tool's text without what must not be stored."""
+        text = self.without_known(text)
+        return without_shapes(text, mark) if self.shapes else text
+
+    def clean_output(self, output: "Output") -> "Output":
+        """Return a tool call's outcome without what must not be stored."""
+        if not self.known and not self.shapes:
+            return output
+        return replace(
+            output,
+            text=self.clean_text(output.text),
+            details={
+                name: _map_texts(value, self.clean_text) for name, value in output.details.items()
+            },
+            blocks=_map_texts(output.blocks, self.clean_text),
+        )
+
+    def clean_entry(self, entry: E) -> E:
+        """Return an entry as it may be recorded, or sent elsewhere."""
+        is_found = isinstance(entry, ToolResult | Note) or (
+            isinstance(entry, User) and entry.source in _PROJECT_SOURCES
+        )
+        if not self.known and not (self.shapes and is_found):
+            return entry
+        clean = self.clean_text if is_found else self.without_known
+        values = {f.name: getattr(entry, f.name) for f in fields(entry)}
+        cleaned = {name: _map_texts(value, clean) for name, value in values.items()}
+        return entry if cleaned == values else replace(entry, **cleaned)
+
+    def filtered_sink(self, sink: "Sink") -> "Sink":
+        """Return a sink that passes its input on to `sink` without what must not be stored."""
+        if not self.known and not self.shapes:
+            return sink
+        return SecretFilter(sink, self.clean_text, tuple(self.known), whole_lines=self.shapes)
+
+
+NO_REDACTION = Redaction()
+
+
+def redaction_for(
+    environ: Mapping[str, str], *addresses: str | None, shapes: bool = False
+) -> Redaction:
+    """Return the redaction of secrets in an environment, and of passwords in addresses."""
+    known = dict(_known_secrets(environ, (*addresses, environ.get(_ADDRESS_VARIABLE))))
+    longest_first = sorted(known.items(), key=lambda item: -len(item[0]))
+    return Redaction(dict(longest_first), shapes)
+
+
+def _known_secrets(
+    environ: Mapping[str, str], addresses: tuple[str | None, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield each secret value with its name."""
+    for name, value in environ.items():
+        min_chars = _MIN_KEY_CHARS if name in _API_KEY_VARIABLES else _MIN_SECRET_CHARS
+        is_place = _PATH_OR_URL.match(value)
+        if is_secret(name) and not is_place and _is_distinctive(value.strip(), min_chars):
+            yield value.strip(), name
+    for address in filter(None, addresses):
+        with suppress(ValueError):
+            written = urlsplit(address).password or ""
+            for password in (written, unquote(written)):
+                if _is_distinctive(password, _MIN_KEY_CHARS):
+                    yield password, "password of an address"
+
+
+def _is_distinctive(value: str, min_chars: int) -> bool:
+    """Tell whether a text would hardly hold this value for other reasons."""
+    return len(value) >= min_chars and is_mixed(value) and not any(map(str.isspace, value))
+
+
+def _map_texts(value: Any, clean: Any) -> Any:
+    """Return the value with every text in it cleaned."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_map_texts(each, clean) for each in value]
+    if isinstance(value, dict) and value.get("type") not in _UNTOUCHED_BLOCKS:
+        return {name: _map_texts(each, clean) for name, each in value.items()}
+    return value
+
+
+class SecretFilter:
+    """A sink that redacts what it passes on; bytes that are no text come through as they were.
+
+    What may be the beginning of a secret waits for the rest of it: the beginning of a known value
+    and, where shapes are looked for, an unfinished line or private key.
+    """
+
+    def __init__(
+        self, sink: "Sink", clean: Callable[[str], str], known: Sequence[str], *, whole_lines: bool
+    ) -> None:
+        self._sink = sink
+        self._clean = clean
+        self._known = [value.encode() for value in known]
+        self._whole_lines = whole_lines
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._held += data
+        find_end = self._end_of_whole_lines if self._whole_lines else self._end_of_certain_text
+        self._pass_on(find_end())
+
+    def close(self) -> None:
+        self._pass_on(len(self._held))
+        self._sink.close()
+
+    def _pass_on(self, end: int) -> None:
+        if end > 0:
+            text = bytes(self._held[:end]).decode("utf-8", "surrogateescape")
+            del self._held[:end]
+            self._sink.feed(self._clean(text).encode("utf-8", "surrogateescape"))
+
+    def _end_of_certain_text(self) -> int:
+        """Return the place up to which no known value has begun that is not there whole."""
+        held, end = self._held, len(self._held)
+        for value in self._known:
+            for length in range(min(len(value) - 1, len(held)), 0, -1):
+                if held.endswith(value[:length]):
+                    end = min(end, len(held) - length)
+                    break
+        for value in self._known:  # a whole value may end as another begins
+            place = held.find(value, max(0, end - len(value) + 1), end + len(value) - 1)
+            end = place if 0 <= place < end else end
+        return end
+
+    def _end_of_whole_lines(self) -> int:
+        """Return the place up to which lines are whole and no unfinished private key has begun."""
+        held = self._held
+        end = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
+        if len(held) - end > MAX_HELD_LINE_BYTES:
+            end = _word_boundary_before(held, len(held) - OVERLAP_BYTES)
+        key = open_private_key(held, end)
+        return end if key < 0 or len(held) - key > MAX_PRIVATE_KEY_CHARS else key
+
+
+def _word_boundary_before(held: bytearray, end: int) -> int:
+    """Return the nearest place before `end` that is not in the middle of a word."""
+    for place in range(end, max(end - OVERLAP_BYTES, 0), -1):
+        if held[place - 1] in b" \t,;\"'<>(){}[]":
+            return place
+    return end

@@ -1,0 +1,391 @@
+"""The sandbox of a session's commands: bubblewrap, where it works.
+
+A command sees the file system as it is, but read-only. The project, its repository, temporary files
+and the caches of package managers can be written; secrets, the agent's own files and the sockets of
+other programs are hidden; what would make git or the agent run something later is read-only. Each
+call has processes of its own, which end with it. Where bubblewrap is missing or the system forbids
+what it needs, `absent` says so and nothing is confined.
+"""
+
+import functools
+import os
+import pwd
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...tools.system.programs import distrust, program, within
+from ..config.load import user_file
+from ..config.settings import SandboxSettings
+from ..errors import UsageError
+from ..launch import LaunchOptions
+from . import sandbox_git, sandbox_paths
+from .sandbox_paths import existing
+
+PROBE_TIMEOUT_S = 10  # seconds
+INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
+NAMESPACE_HINT = (
+    "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
+    "an AppArmor profile for bwrap)"
+)
+
+# The powers that root keeps: over files, over processes of its own, to be another user.
+_ROOT_CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID",
+)  # fmt: skip
+_KERNEL_PATHS = (
+    "/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/proc/mtrr",
+)  # fmt: skip
+_COMPUTE_DEVICES = ("nvidia*", "kfd", "dri/renderD*")
+_PROGRAMS = ("git", "rg", "bash", "sh", "bwrap")
+_READ_ONLY_IN_PROJECT = (".agentrc", ".ctxagent")
+_BWRAP_FOLDERS = (
+    "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/run/wrappers/bin",
+)  # fmt: skip
+
+# The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
+# processes that were left running, which end with it. A job waits for them instead. This shell
+# outlives a request to end, so that the others have time to end themselves.
+_SHELL_SCRIPT = """trap : HUP INT TERM
+exec 3>&2 2>/dev/null
+(exec "$@" </dev/null 2>&3 3>&-)
+code=$?
+set -- /proc/[0-9]*
+[ $# -le 2 ] || { sleep 0.05; set -- /proc/[0-9]*; }
+"""
+_REPORT_LEFT_PROCESSES = "[ $# -le 2 ] || echo left >&0\n"
+_WAIT_FOR_PROCESSES = "while [ $# -gt 2 ]; do sleep 0.5; set -- /proc/[0-9]*; done\n"
+
+_BASE_ARGUMENTS = (
+    "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent",
+    "--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """How the commands of a session are confined."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    required: bool = False  # no command runs where the sandbox is absent
+    network: bool = True
+    write: Sequence[Path] = ()  # folders that commands may also write to
+    hide: Sequence[Path] = ()  # what commands must not see
+    show: Sequence[Path] = ()  # what they may read within `hide`
+    temporary: Sequence[str] = ("/tmp", "/var/tmp")
+    _git: sandbox_git.GitFolders = field(init=False)
+    _read_only: list[str] = field(init=False)
+    _must_not_appear: list[str] = field(init=False)
+    _homes: list[str] = field(init=False)
+    _bubblewrap: "Bubblewrap" = field(init=False)
+    _has_jobs: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        # All this happens before a command of the session could change what is found.
+        cwd = os.path.realpath(self.cwd)
+        self._homes, self._git = home_folders(self.environ), sandbox_git.find_repository(cwd)
+        programs = list(_project_programs(self.environ.get("PATH", ""), cwd))
+        present = list(filter(os.path.lexists, programs))
+        own = (f"{cwd}/{name}" for name in _READ_ONLY_IN_PROJECT)
+        self._read_only = [*self._git.closed, *present, *own]
+        missing = (path for path in programs if path not in present)
+        self._must_not_appear = [*self._git.absent, *missing]
+        self._bubblewrap = find_bubblewrap(cwd, self.network)
+
+    @property
+    def absent(self) -> str:
+        """Why commands are not confined here, with what would help; "" if they are."""
+        return self._bubblewrap.absent
+
+    def describe(self) -> str:
+        """Return one line for homes about what holds for commands."""
+        if self.absent:
+            held = "no command runs" if self.required else "commands run without one"
+            return f"{held}: {self.absent}"
+        network = "with the network" if self.network else "without a network"
+        return f"bubblewrap: commands write to the project and temporary files only, {network}"
+
+    def bounds(self) -> str:
+        """Return what a command cannot do, for one that failed."""
+        network = "" if self.network else ", and there is no network"
+        return (
+            "only the project, temporary files and caches can be written, but not .git/config and "
+            f".git/hooks; keys and sockets of other programs cannot be reached{network}"
+        )
+
+    def enclose(
+        self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
+    ) -> list[str]:
+        """Return the command line that runs `command` in the sandbox. A `lasting` command goes on
+        until the last of its processes has ended. Sockets that the processes `own` hold stay within
+        reach."""
+        self._has_jobs = self._has_jobs or lasting
+        if not self._has_jobs:  # then somebody else made what is there now
+            made = list(filter(os.path.lexists, self._must_not_appear))
+            self._read_only += made
+            self._must_not_appear = [path for path in self._must_not_appear if path not in made]
+        arguments = [self._bubblewrap.path, *_BASE_ARGUMENTS]
+        if not self.network:
+            arguments.append("--unshare-net")
+        if os.geteuid() == 0:
+            arguments += ["--cap-drop", "ALL"]
+            for power in _ROOT_CAPABILITIES:
+                arguments += ["--cap-add", f"CAP_{power}"]
+            # Here the kernel does not ask for powers, only for the user, who is its root.
+            for path in existing(_KERNEL_PATHS):
+                arguments += ["--ro-bind", path, path]
+        for pattern in _COMPUTE_DEVICES:
+            for device in Path("/dev").glob(pattern):
+                arguments += ["--dev-bind", str(device), str(device)]
+        arguments += _mount_arguments(self._places(own))
+        ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
+        script = _SHELL_SCRIPT + ending + "exit $code"
+        arguments += ["--chdir", str(self.cwd), "--"]
+        return [*arguments, "/bin/sh", "-c", script, "sh", *command]
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of `env` that a command is given: none that names a way out."""
+        hidden = {*sandbox_paths.ESCAPE_VARIABLES}
+        if env.get("DOCKER_HOST", "").startswith("unix:"):
+            hidden.add("DOCKER_HOST")
+        return {name: value for name, value in env.items() if name not in hidden}
+
+    def set_aside(self) -> list[str]:
+        """Rename what has appeared where git would take it for its configuration, or the agent for
+        a program of its own; return the new names."""
+        renamed = []
+        for path in self._must_not_appear:
+            if os.path.lexists(path):
+                name = f"{path}.set-aside-{secrets.token_hex(3)}"
+                with suppress(OSError):
+                    Path(path).rename(name)
+                    renamed.append(name)
+        return renamed
+
+    def _places(self, own: Iterable[int]) -> dict[str, str]:
+        """Return each place's kind: "rw", "ro", "empty" or "run". Inner places win."""
+        cwd = os.path.realpath(self.cwd)
+        temporary = list(self._temporary_folders())
+        places = dict.fromkeys(temporary, "rw")
+        places |= {home: "ro" for home in self._homes if within(home, temporary)}
+        for home in self._homes[:2]:
+            places |= dict.fromkeys(sandbox_paths.cache_folders(home, dict(self.environ)), "rw")
+        places |= dict.fromkeys(existing(sandbox_paths.RUN_FOLDERS), "run")
+        places |= dict.fromkeys(sandbox_paths.needed_run_paths(), "ro")
+        places |= dict.fromkeys(sandbox_paths.socket_folders(temporary), "empty")
+        places |= dict.fromkeys(sandbox_paths.secret_paths(self._homes), "empty")
+        places |= dict.fromkeys(existing(map(str, self.hide)), "empty")
+        places |= dict.fromkeys(existing(map(str, self.show)), "ro")
+        opened = [
+            *_writable_project_folders(cwd, self._homes),
+            *existing(self._git.folders),
+            *existing(str(_expand_home(path, self._homes)) for path in self.write),
+        ]
+        places |= dict.fromkeys(opened, "rw")
+        places |= dict.fromkeys(existing(self._read_only), "ro")
+        return places | dict.fromkeys(self._foreign_sockets(places, opened, own), "empty")
+
+    def _temporary_folders(self) -> Iterator[str]:
+        named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]
+        for path in dict.fromkeys(existing(named)):
+            if path == "/tmp" or not contains_home(path, self._homes):
+                yield path
+
+    def _foreign_sockets(
+        self, places: Mapping[str, str], opened: Sequence[str], own: Iterable[int]
+    ) -> Iterator[str]:
+        """Yield sockets of other programs that could still be reached."""
+        covered = [path for path, kind in places.items() if kind in ("empty", "run")]
+        left = [
+            (path, number)
+            for path, number in sandbox_paths.sockets()
+            if not within(path, opened) and not within(path, covered)
+        ]
+        held = sandbox_paths.sockets_held_by(own) if left else set()
+        yield from (path for path, number in left if number not in held)
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """The result of the search for bubblewrap."""
+
+    path: str = ""
+    absent: str = ""  # why there is none that works, with what would help
+
+
+def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
+    """Return where bubblewrap is for work in `cwd`, or why there is none that works."""
+    if not sys.platform.startswith("linux"):
+        reason = "there is no sandbox for this system. Work in a container to have one."
+        return Bubblewrap(absent=reason)
+    if path := _bubblewrap_path(cwd):
+        return _try_bubblewrap(path, network)
+    return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
+
+
+@functools.cache
+def _try_bubblewrap(path: str, network: bool) -> Bubblewrap:
+    no_network = () if network else ("--unshare-net",)
+    try:
+        done = subprocess.run(
+            [path, *_BASE_ARGUMENTS, *no_network, "--", "/bin/sh", "-c", ":"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=PROBE_TIMEOUT_S, env={}, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Bubblewrap(absent=f"bwrap does not work here ({error}). {NAMESPACE_HINT}.")
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        return Bubblewrap(absent=f"bwrap does not work here ({said[-1][:200]}). {NAMESPACE_HINT}.")
+    return Bubblewrap(path)
+
+
+def _bubblewrap_path(cwd: str) -> str:
+    """Return the path of bubblewrap where no command may write, "" if it is not there."""
+    named = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
+    for folder in (*_BWRAP_FOLDERS, *named):
+        found = program("bwrap", folder)
+        if found and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"]):
+            return found
+    return ""
+
+
+def _project_programs(path: str, cwd: str) -> Iterator[str]:
+    """Yield the paths in the project where the agent would look for the programs that it runs."""
+    for folder in dict.fromkeys(path.split(":")):
+        place = os.path.realpath(os.path.join(cwd, folder))  # noqa: PTH118 - may be relative
+        if folder and within(place, [cwd]):
+            yield from (f"{place}/{name}" for name in _PROGRAMS)
+
+
+def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -> list[str]:
+    """Return the names of the folders that commands may write to, now or once they exist."""
+    homes = home_folders(environ)
+    temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
+    named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
+    for home in homes[:2]:
+        named += sandbox_paths.possible_cache_folders(home, environ)
+    named += [str(_expand_home(path, homes)) for path in write]
+    repository = sandbox_git.find_repository(os.path.realpath(cwd))
+    return [*named, *project_folders(cwd, environ), *repository.folders]
+
+
+def project_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the folders of the project that are its own, and not a person's or the system's."""
+    return _writable_project_folders(os.path.realpath(cwd), home_folders(environ))
+
+
+def home_folders(environ: Mapping[str, str]) -> list[str]:
+    """Return the home that `environ` names, that of the user, and for root those of all users."""
+    user = ""
+    with suppress(KeyError):
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    named = [environ.get("HOME", ""), os.path.expanduser(f"~{user}")]  # noqa: PTH111
+    if os.geteuid() == 0:
+        named += [str(path) for path in Path("/home").glob("*")]
+    found = existing(name for name in named if name.startswith("/"))
+    return [home for home in dict.fromkeys(found) if home != "/"]
+
+
+def _writable_project_folders(cwd: str, homes: Sequence[str]) -> list[str]:
+    """Return what may be written of the project. A home holds files that run when its person logs
+    in, so of a home only the folders without a dot, and not `bin`; of a folder that holds homes,
+    nothing."""
+    if cwd in homes:
+        try:
+            entries = [entry for entry in os.scandir(cwd) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        return [e.path for e in entries if not e.name.startswith(".") and e.name != "bin"]
+    if cwd == "/" or any(within(home, [cwd]) for home in homes):
+        return []
+    return [cwd]
+
+
+def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
+    """Yield the bubblewrap arguments for the places, outer ones first."""
+    sealed = []
+    for path in sorted(places, key=lambda path: path.count("/")):
+        kind = places[path]
+        if within(path, ["/proc", "/sys"]) or path in ("/", "/dev"):
+            continue
+        if kind in ("rw", "ro"):
+            yield from ("--bind-try" if kind == "rw" else "--ro-bind-try", path, path)
+        elif os.path.isdir(path):  # noqa: PTH112
+            yield from ("--tmpfs", path)
+            sealed += [path] if kind == "empty" else []
+        else:
+            yield from ("--dev-bind", "/dev/null", path)
+    for path in sealed:
+        yield from ("--remount-ro", path)
+
+
+def _expand_home(path: Path, homes: Sequence[str]) -> Path:
+    home = Path(homes[0]) if homes else Path("/")
+    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
+
+
+def contains_home(path: str, homes: Sequence[str]) -> bool:
+    """Tell whether a folder is one of these homes, or has one in it."""
+    return any(within(home, [os.path.realpath(path)]) for home in homes)
+
+
+def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
+    """Return the sandbox for the commands of the session in this folder, None if it is off. What
+    the agent keeps is hidden from commands, except for what the session itself has kept."""
+    chosen = launch.settings.sandbox
+    if chosen.mode == "off":
+        return None
+    return Sandbox(
+        cwd=launch.cwd,
+        environ=launch.environ,
+        required=chosen.mode == "require",
+        network=chosen.network,
+        write=chosen.write,
+        hide=agent_paths(launch),
+        show=[session],
+    )
+
+
+def distrust_writable_folders(
+    chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
+) -> None:
+    """Make sure that no program of ours comes from a folder that commands may write to. Without a
+    sandbox that would be any folder; then only the project's are excluded."""
+    distrust(_shipped_folders(os.path.realpath(cwd), environ))
+    if chosen.mode == "off":
+        distrust(project_folders(str(cwd), environ))
+    else:
+        distrust(writable_folders(str(cwd), environ, chosen.write))
+
+
+def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the project's folder and its repository's, unless they hold somebody's home. What a
+    project ships is as little ours as what a command writes there. A home that is itself the
+    project is included: folders that are made in it can be written to, too."""
+    homes, root = home_folders(environ), sandbox_git.repository_root(cwd)
+    found = [cwd] if cwd in homes or not contains_home(cwd, homes) else []
+    return [*found, root] if root and not contains_home(root, homes) else found
+
+
+def agent_paths(launch: LaunchOptions) -> list[Path]:
+    """Return what the agent keeps for itself: settings, sessions, and the list of trusted files."""
+    kept = [launch.state, launch.config_home, user_file(launch.environ)]
+    return [*kept, launch.trust] if launch.trust else kept
+
+
+def check_sandbox(launch: LaunchOptions) -> None:
+    """Raise UsageError where commands must be confined and cannot be."""
+    chosen = launch.settings.sandbox
+    if chosen.mode != "require":
+        return
+    if absent := find_bubblewrap(str(launch.cwd.resolve()), chosen.network).absent:
+        what, _, hint = absent.partition(". ")
+        raise UsageError(
+            f'sandbox.mode is "require", and {what}', hint=f'{hint} Or set it to "auto".'
+        )

@@ -1,0 +1,130 @@
+"""The parts of a project's git repository, for the sandbox: what a commit must write, and what
+makes git run programs and must not be written.
+
+A project says by a file, which it may have brought along, that its repository lies elsewhere. Such
+a repository counts only when it says itself that this is its work tree.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAX_POINTER_BYTES = 4_096  # of a file that names a folder
+
+
+@dataclass(frozen=True, slots=True)
+class GitFolders:
+    """The parts of a repository that matter to the sandbox."""
+
+    # What a commit writes, and the folders between these: no command can rename what is mounted.
+    folders: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()  # within `folders`, must stay as it is
+    absent: tuple[str, ...] = ()  # must not appear: git would read its configuration from there
+
+
+def find_repository(cwd: str) -> GitFolders:
+    """Return the repository of the folder or of the nearest one above, as it is now."""
+    for folder in (Path(cwd), *Path(cwd).parents):
+        entry = folder / ".git"
+        if entry.is_dir():
+            return _git_folders([os.path.realpath(entry)])
+        if entry.is_file():
+            found = list(_linked_folders(entry))
+            place = _git_folders(found)
+            return GitFolders(place.folders, (str(entry), *place.closed), place.absent)
+    return GitFolders()
+
+
+def repository_root(cwd: str) -> str:
+    """Return the top folder of the repository that the folder is in, "" if there is none."""
+    above = (folder for folder in (Path(cwd), *Path(cwd).parents) if (folder / ".git").exists())
+    return next(map(str, above), "")
+
+
+def _git_folders(folders: list[str]) -> GitFolders:
+    closed, absent = [], []
+    between: list[str] = []
+    for top in folders:
+        for folder in (top, *_nested_folders(top)):
+            between += _folders_between(top, folder)
+            for name in ("config", "config.worktree", "hooks", "commondir", "gitdir"):
+                path = f"{folder}/{name}"
+                if os.path.lexists(path):
+                    closed.append(path)
+                elif name in ("config.worktree", "hooks", "commondir"):
+                    absent.append(path)
+    return GitFolders(tuple(dict.fromkeys([*folders, *between])), tuple(closed), tuple(absent))
+
+
+def _nested_folders(top: str) -> Iterator[str]:
+    """Yield the repositories of submodules, and the folders of single work trees of all of them."""
+    for folder in (top, *_submodule_folders(top)):
+        if folder != top:
+            yield folder
+        with suppress(OSError), os.scandir(f"{folder}/worktrees") as entries:
+            yield from (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def _folders_between(top: str, folder: str) -> Iterator[str]:
+    """Yield the folder, and each that it lies in below the top."""
+    while folder != top:
+        yield folder
+        folder = os.path.dirname(folder)  # noqa: PTH120
+
+
+def _submodule_folders(top: str) -> Iterator[str]:
+    """Yield the repositories of submodules, which may be named by a path."""
+    pending = [f"{top}/modules"]
+    while pending:
+        try:
+            found = [
+                entry.path
+                for entry in os.scandir(pending.pop())
+                if entry.is_dir(follow_symlinks=False)
+            ]
+        except OSError:
+            continue
+        for path in found:
+            if os.path.isfile(f"{path}/HEAD"):  # noqa: PTH113
+                yield path
+                pending.append(f"{path}/modules")
+            else:
+                pending.append(path)
+
+
+def _linked_folders(entry: Path) -> Iterator[str]:
+    """Yield the folders of a repository that the file `entry` names. They are that of a linked work
+    tree with the common one, or that of a submodule; none when they do not name `entry` in turn."""
+    named = _read_text(entry).removeprefix("gitdir:").strip()
+    if not named:
+        return
+    own = Path(os.path.realpath(entry.parent / named))
+    back = _read_text(own / "gitdir")
+    if back:
+        if os.path.realpath(own / back) == os.path.realpath(entry):
+            yield str(own)
+            if own.parent.name == "worktrees":
+                yield str(own.parent.parent)
+        return
+    worktree = os.path.realpath(own / _configured_worktree(own / "config"))
+    if worktree == os.path.realpath(entry.parent):
+        yield str(own)
+
+
+def _configured_worktree(config: Path) -> str:
+    """Return the work tree that a configuration names."""
+    for line in _read_text(config).splitlines():
+        name, sign, value = line.partition("=")
+        if sign and name.strip().lower() == "worktree":
+            return value.strip().strip('"')
+    return "."
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_POINTER_BYTES)).strip()
+    except OSError:
+        return ""

@@ -1,0 +1,73 @@
+"""The archive: what leaves the context stays in files of the session's folder.
+
+`offloaded/` holds texts that were too large to send; `conversation.md` grows by the span of each
+summary, before the summary is applied; `summary.md` is the newest summary, and `files.md` names
+every file that was changed when the summary has too few rows for them.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from ...tools.system.files import make_private_folder, replace_file
+from ..errors import RecordError
+
+SUMMARY_NAME = "summary.md"
+FILES_NAME = "files.md"
+MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
+
+_folder_bytes: dict[Path, int] = {}  # in the folders of this process, which alone writes to them
+
+
+def offload(path: Path, text: str) -> None:
+    """Write a text to a new file of `offloaded/`. Raises OSError, also when the folder is full."""
+    folder, data = path.parent, text.encode("utf-8", "surrogatepass")
+    make_private_folder(folder)
+    size = _folder_bytes.get(folder, MAX_OFFLOADED_BYTES)
+    if size >= MAX_OFFLOADED_BYTES:  # not counted yet, or somebody may have made room
+        size = sum(entry.stat().st_size for entry in os.scandir(folder))
+    if size > MAX_OFFLOADED_BYTES:
+        raise OSError(
+            errno.EDQUOT, f"the session has offloaded {MAX_OFFLOADED_BYTES >> 30} GiB already"
+        )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError:  # a part of it would pass for the whole
+        path.unlink(missing_ok=True)
+        raise
+    _folder_bytes[folder] = size + len(data)
+
+
+def append_conversation(folder: Path, text: str) -> None:
+    """Add a span to `conversation.md`. Raises RecordError: then the summary may not be applied."""
+    path = folder / "conversation.md"
+    try:
+        make_private_folder(folder)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            try:
+                rest = memoryview(f"{text}\n\n".encode("utf-8", "replace"))
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(descriptor)
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def write_archive_file(path: Path, text: str) -> None:
+    """Put SUMMARY_NAME or FILES_NAME in place. Raises RecordError, with the old file as it was."""
+    try:
+        make_private_folder(path.parent)
+        replace_file(path, f"{text}\n".encode("utf-8", "replace"), single_writer=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on.")

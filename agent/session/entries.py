@@ -1,0 +1,364 @@
+"""The kinds of entry: what a line of the log can be, as values.
+
+An entry is durable and never changes. `seq` and `at` are given by the log when it is appended;
+until then they are 0 and "". Fields this version does not know survive a round trip in `extra`,
+and a line of an unknown kind in `Unknown`. `docs/internals/log-format.md` describes each kind.
+"""
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+VERSION = 1
+SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the person ran
+
+Block = dict[str, Any]
+Content = str | list[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, or the sum over several, as the API counts them."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_creation: int = 0
+    output: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*map(operator.add, self._counts(), other._counts()))
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(*map(operator.sub, self._counts(), other._counts()))
+
+    def _counts(self) -> tuple[int, int, int, int]:
+        return self.input, self.cache_read, self.cache_creation, self.output
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of the prompt, however they were priced."""
+        return self.input + self.cache_read + self.cache_creation
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.output
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Usage":
+        """Read a usage. Raises ValueError for counts that are not whole numbers."""
+        counts = {}
+        for key in ("input", "cache_read", "cache_creation", "output"):
+            value = data.get(key, 0)
+            if not _fits(value, _NUMBER):
+                raise ValueError(f"usage.{key} is not a count of tokens")
+            counts[key] = value
+        return cls(**counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the log."""
+
+    kind: ClassVar[str] = ""
+    seq: int = 0
+    at: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(Entry):
+    """A process opened the session. The system prompt and the tools are recorded because they are
+    part of the prefix of every request. What is small comes first, so that a list of sessions finds
+    it cheaply."""
+
+    kind: ClassVar[str] = "session"
+    id: str
+    cwd: str
+    branch: str = ""  # of git at `cwd`, "" for none
+    version: str
+    model: str
+    system: str | None = None  # None where it is as before
+    tools: list[dict[str, Any]] | None = None  # None where they are as before
+    parent: dict[str, Any] | None = None  # {"id", "seq"} of the session this was forked from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User(Entry):
+    """Words that go to the model. `source` says whose: person, environment, instructions, notice,
+    note (a pin in the person's own words) or shell. That is a command that the person ran, with
+    `details` and `offloaded` as in the result of Bash; its output is the last block."""
+
+    kind: ClassVar[str] = "user"
+    content: Content
+    source: str = "person"
+    details: dict[str, Any] = field(default_factory=dict)
+    offloaded: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assistant(Entry):
+    """A reply, its blocks as the API gave them."""
+
+    kind: ClassVar[str] = "assistant"
+    content: list[Block]
+    usage: dict[str, int]
+    stop_reason: str | None
+    model: str
+    purpose: str = "turn"  # turn, summary, verify or attempt; only turns stand in the view
+    message_id: str | None = None
+    cost_usd: float | None = None  # None where the model's price is not known
+    # Raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an
+    # error and never run.
+    broken: dict[str, str] = field(default_factory=dict)
+    # What was sent for it: `sha256` of the bytes, their `parameters`, and the `origin` as
+    # `Request` in agent/context/request.py has it; {} where that is not known.
+    request: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(Entry):
+    """The result of one tool call."""
+
+    kind: ClassVar[str] = "tool_result"
+    tool_use_id: str
+    content: Content
+    is_error: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+    offloaded: str | None = None  # file in the session's folder with all that `content` previews
+
+
+def shell_result(entry: User) -> ToolResult:
+    """Return the outcome of a command that the person ran, as the result of a call."""
+    said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
+    if isinstance(said, list) and said and said[0].get("type") == "text":
+        said = str(said[0].get("text", "")).removeprefix(SHELL_OUTPUT_HEADING)
+    return ToolResult(
+        seq=entry.seq,
+        at=entry.at,
+        tool_use_id="",
+        content=said,
+        is_error=entry.details.get("exit_code") != 0,
+        details=entry.details,
+        offloaded=entry.offloaded,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask(Entry):
+    """Stubs take the place of results or inputs, one entry for each pass of a layer."""
+
+    kind: ClassVar[str] = "mask"
+    layer: str
+    # {"seq", "tool_use_id", "stub"} for a result, {"seq", "tool_use_id", "input"} for the input of
+    # a call.
+    targets: list[dict[str, Any]]
+    tokens_before: int
+    tokens_after: int
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary(Entry):
+    """A summary stands for the entries `covers[0]..covers[1]`. In the view it is a user message
+    with `text`, then the items whose seq is in `keep`, then everything from `keep_from` on."""
+
+    kind: ClassVar[str] = "summary"
+    document: dict[str, Any]  # the summary by section
+    text: str
+    covers: list[int]
+    keep_from: int
+    keep: list[int] = field(default_factory=list)
+    tokens_before: int = 0
+    tokens_after: int = 0
+    trigger: str = ""
+    probes: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revert(Entry):
+    """The mask or summary at `target` is taken back: the view is folded as if it had not been."""
+
+    kind: ClassVar[str] = "revert"
+    target: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(Entry):
+    kind: ClassVar[str] = "checkpoint"
+    number: int
+    path: str
+    snapshot: str | None = None
+    trigger: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin(Entry):
+    kind: ClassVar[str] = "pin"
+    ref: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpin(Entry):
+    kind: ClassVar[str] = "unpin"
+    ref: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note(Entry):
+    """Something worth keeping that the model does not see."""
+
+    kind: ClassVar[str] = "note"
+    topic: (
+        str  # intent, decision, drift, phase, permission, quality, rewind, agent, killed, warning
+    )
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentRun(Entry):
+    """A subagent, when it starts and when it ends; the newest entry of an `id` counts. Usage, cost,
+    calls, tool calls and compaction are the sums over all of its own log, earlier runs included, so
+    that this log alone gives the session's."""
+
+    kind: ClassVar[str] = "agent"
+    id: str
+    type: str
+    prompt: str
+    log: str  # path below the session's folder
+    status: str = "running"  # then done, error, interrupted or limit
+    answer: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
+    cost_usd: float | None = None
+    description: str = ""
+    calls: int = 0
+    tool_calls: int = 0
+    compaction: dict[str, int] = field(default_factory=dict)
+    told: int = 0  # last entry of its log whose changes of files are recorded in this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Entry):
+    """A turn ended."""
+
+    kind: ClassVar[str] = "end"
+    status: str  # as in the JSON result
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown(Entry):
+    """A line of a kind this version does not know; `extra` holds its fields."""
+
+    kind: ClassVar[str] = "unknown"
+    name: str
+
+
+KINDS: dict[str, type[Entry]] = {
+    c.kind: c
+    for c in (
+        Session, User, Assistant, ToolResult, Mask, Summary, Revert, Checkpoint, Pin, Unpin, Note,
+        SubagentRun, End,
+    )
+}  # fmt: skip
+
+
+def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
+    """Return the seqs that are taken back in the end: a revert may itself be taken back later."""
+    gone: set[int] = set()
+    for revert in reversed([entry for entry in entries if isinstance(entry, Revert)]):
+        if revert.seq not in gone:
+            gone.add(revert.target)
+    return gone
+
+
+_COMMON = ("kind", "seq", "at", "extra")
+_TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
+_SHAPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(
+        ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
+         "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
+         "description", "branch"),
+        _TEXT,
+    ),
+    **dict.fromkeys(("system", "stop_reason", "message_id", "offloaded", "snapshot"), (str, _NONE)),
+    **dict.fromkeys(
+        ("tokens_before", "tokens_after", "keep_from", "target", "number", "calls", "tool_calls",
+         "told"),
+        _NUMBER,
+    ),
+    **dict.fromkeys(
+        ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
+        (dict,),
+    ),
+    **dict.fromkeys(("targets", "covers", "keep", "files"), (list,)),
+    "content": (str, list),
+    "tools": (list, _NONE),
+    "parent": (dict, _NONE),
+    "ref": (int, _NONE),
+    "cost_usd": (int, float, _NONE),
+    "is_error": (bool,),
+}  # fmt: skip
+_ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
+    **dict.fromkeys(("content", "tools", "targets"), (dict,)),
+    **dict.fromkeys(("covers", "keep"), _NUMBER),
+    "files": _TEXT,
+}
+_MAX_NUMBER = 2**53  # numbers from here on are no counts: no float holds them
+
+
+def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
+    """Return whether a value is of one of these types, and a number neither a flag nor negative."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return isinstance(value, shapes) and 0 <= value < _MAX_NUMBER
+    return type(value) in shapes
+
+
+def encode(entry: Entry) -> dict[str, Any]:
+    """Return the JSON object of an entry's line."""
+    head = {"v": VERSION, "seq": entry.seq, "at": entry.at}
+    if isinstance(entry, Unknown):
+        return {**head, "kind": entry.name, **entry.extra}
+    body = {f.name: getattr(entry, f.name) for f in fields(entry) if f.name not in _COMMON}
+    return {**head, "kind": entry.kind, **body, **entry.extra}
+
+
+def decode(line: Mapping[str, Any]) -> Entry:
+    """Return the entry that a line of the log stands for. Raises ValueError, naming the field, for
+    a line that is no entry or whose fields have the wrong shape: a reader skips such a line with a
+    warning."""
+    seq, at, kind = line.get("seq"), line.get("at", ""), line.get("kind")
+    if not isinstance(seq, int) or not _fits(seq, _NUMBER) or seq < 1:
+        raise ValueError("seq is not a number from 1")
+    if not isinstance(kind, str) or not isinstance(at, str):
+        raise ValueError("no kind")
+    rest = {k: v for k, v in line.items() if k not in ("v", "seq", "at", "kind")}
+    cls = KINDS.get(kind)
+    if cls is None:
+        return Unknown(seq=seq, at=at, name=kind, extra=rest)
+    known = {f.name for f in fields(cls)} - set(_COMMON)
+    body = {k: v for k, v in rest.items() if k in known}
+    if cls is Assistant and not isinstance(body.get("request", {}), dict):
+        body["request"] = {}  # it only says how a reply came about, and no reply is lost for it
+    for name, value in body.items():
+        if not _fits(value, _SHAPES[name]):
+            raise ValueError(f"{kind}.{name} is a {type(value).__name__} that cannot stand there")
+        if isinstance(value, list) and not all(_fits(item, _ITEMS[name]) for item in value):
+            raise ValueError(f"{kind}.{name} has an item that cannot stand there")
+    if cls is Assistant and not isinstance(body.get("content"), list):
+        raise ValueError("assistant.content is not a list of blocks")
+    if len(body.get("covers", (1, 1))) != 2:
+        raise ValueError(f"{kind}.covers is not a first and a last")
+    if "usage" in body:
+        Usage.from_json(body["usage"])
+    try:
+        return cls(seq=seq, at=at, extra={k: v for k, v in rest.items() if k not in known}, **body)
+    except TypeError as error:
+        raise ValueError(f"{kind}: {error}") from error

@@ -1,0 +1,356 @@
+"""The ledger: facts folded from the log without a model.
+
+Which files were created, changed, deleted or only read, which commands ran and which of them and of
+their tests failed, what the person said and pinned, what was decided, what was not authorised. It
+is fed entry by entry, each at the same cost however long the log is. Nothing here looks at the
+disk.
+"""
+
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from .entries import (
+    Assistant,
+    Entry,
+    Note,
+    Pin,
+    Revert,
+    Session,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    Unpin,
+    User,
+    reverted_seqs,
+    shell_result,
+)
+from .store import content_text
+from .test_results import FailingTest, FailingTests
+
+
+def content_key(row: Mapping[str, Any]) -> str:
+    """Return the content that a row of changes names, as in `Ledger.contents`, "" for none."""
+    kinds = (kind for kind in ("blob", "sha256") if isinstance(row.get(kind), str))
+    return next((f"{kind}:{row[kind]}" for kind in kinds), "")
+
+
+def change_rows(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the sound rows of the changes in the details of a result."""
+    rows = details.get("changes")
+    for row in rows if isinstance(rows, list) else ():
+        known = isinstance(row, dict) and isinstance(row.get("path"), str)
+        if known and row.get("action") in ("created", "modified", "deleted"):
+            yield row
+
+
+FileAction = Literal["created", "modified", "deleted"]
+
+CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
+    "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
+}  # fmt: skip
+MAX_ERROR_LINES = 5  # kept of a failed command's output
+MAX_ERROR_LINE_CHARS = 300  # characters kept of each
+
+_ERROR_SIGN = re.compile(
+    r"error|exception|traceback|\bfail|\bfatal|\bpanic|assert|denied|refused|undefined|not found"
+    r"|no such|timed out",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFact:
+    """A file that a tool changed."""
+
+    path: str
+    action: FileAction
+    added: int  # lines, over all changes
+    removed: int
+    tool: str  # of the last change
+    ref: int  # of the last change
+    times: int  # that it was changed
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFact:
+    """A command that ran."""
+
+    command: str
+    exit_code: int | None  # None while it runs in the background
+    ref: int
+    errors: tuple[
+        str, ...
+    ] = ()  # the last lines of its output that speak of an error, if it failed
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The facts; its public fields are for reading only. Paths are those of the tools, relative to
+    the session's directory when inside it."""
+
+    cwd: str = ""
+    phase: str = ""
+    head: str = ""  # branch and commit, once a command has moved them
+    _calls: dict[str, str] = field(default_factory=dict)  # tools of unanswered calls, by id
+    _files: dict[str, FileFact] = field(default_factory=dict)  # by absolute path, as the next three
+    _read: dict[str, int] = field(default_factory=dict)
+    # The content of each file when the session last read or left it: `sha256:…`, `blob:…` as git
+    # has it, or "" for a file that the session deleted.
+    contents: dict[str, str] = field(default_factory=dict)
+    _born: set[str] = field(default_factory=set)  # files that were not there before the session
+    commands: list[CommandFact] = field(default_factory=list)
+    _failing: dict[str, CommandFact] = field(default_factory=dict)
+    # Commands that failed, each with the ref of the later run that did not.
+    resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
+    _tests: FailingTests = field(default_factory=FailingTests)
+    words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
+    todos: list[dict[str, str]] = field(default_factory=list)
+    _denials: dict[str, int] = field(default_factory=dict)
+    _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
+    _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
+    _reverts: list[Revert] = field(default_factory=list)
+    offloaded: dict[str, int] = field(default_factory=dict)  # refs of results, by file
+    pins: dict[int, str] = field(default_factory=dict)  # by ref; a text of one's own by its entry
+    agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry. What is garbled counts as nothing."""
+        if isinstance(entry, ToolResult):
+            tool = self._calls.pop(entry.tool_use_id, "")
+            self._add_result(entry, tool, by=tool)
+        elif isinstance(entry, Assistant):
+            for block in entry.content:
+                if block.get("type") == "tool_use" and entry.purpose == "turn":
+                    self._calls[str(block.get("id"))] = str(block.get("name"))
+        elif isinstance(entry, User):
+            if entry.source == "shell":
+                self._add_result(shell_result(entry), "Bash", by="user")
+            elif entry.source == "person":
+                self.words.append((entry.seq, content_text(entry.content)))
+        elif isinstance(entry, Note):
+            if entry.topic == "permission":
+                if _is_denial(entry):
+                    self._denials.setdefault(entry.text, entry.seq)
+            elif entry.topic == "decision":
+                self._decided[entry.seq] = [entry.text]
+            elif entry.topic == "phase":
+                self.phase = entry.text
+            elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
+                self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
+        elif isinstance(entry, Summary):
+            self._decided[entry.seq] = _section_texts(entry.document, "decisions")
+            self._constraints[entry.seq] = _section_texts(entry.document, "facts")
+        elif isinstance(entry, Revert):
+            self._reverts.append(entry)
+        elif isinstance(entry, Pin):
+            self.pins[entry.ref if isinstance(entry.ref, int) else entry.seq] = entry.text
+        elif isinstance(entry, Unpin):
+            self.pins = {ref: text for ref, text in self.pins.items() if ref != entry.ref}
+        elif isinstance(entry, SubagentRun):
+            self.agents[entry.id] = entry
+        elif isinstance(entry, Session):
+            self.cwd = entry.cwd
+
+    @property
+    def files(self) -> Mapping[str, FileFact]:
+        """Files changed, by path, in the order in which they were first changed."""
+        shown = (replace(fact, path=self.display_path(fact.path)) for fact in self._files.values())
+        return {fact.path: fact for fact in shown}
+
+    @property
+    def read(self) -> Mapping[str, int]:
+        """Files read and never changed, with the ref of the newest reading; newest last."""
+        return {self.display_path(path): ref for path, ref in self._read.items()}
+
+    def unresolved(self) -> list[CommandFact]:
+        """Return the commands that failed when they last ran, oldest first."""
+        return list(self._failing.values())
+
+    @property
+    def tests(self) -> Mapping[str, FailingTest]:
+        """Tests that failed at some time, by name."""
+        return self._tests.tests
+
+    @property
+    def denials(self) -> Sequence[str]:
+        """Calls that were not authorised, each once."""
+        return list(self._denials)
+
+    @property
+    def decisions(self) -> list[tuple[int, str]]:
+        """Decisions, verbatim, each with the ref of the first summary or note that has it.
+        Summaries that were taken back do not count."""
+        gone, first = reverted_seqs(self._reverts), dict[str, int]()
+        for ref, texts in self._decided.items():
+            for text in texts if ref not in gone else ():
+                first.setdefault(text, ref)
+        return [(ref, text) for text, ref in first.items()]
+
+    @property
+    def constraints(self) -> list[tuple[int, str]]:
+        """What must be observed, verbatim, each with its ref: the critical facts of the newest
+        summary, calls that were not authorised, pins."""
+        gone = reverted_seqs(self._reverts)
+        newest = max((ref for ref in self._constraints if ref not in gone), default=0)
+        return [
+            *((newest, text) for text in self._constraints.get(newest, ())),
+            *((ref, text) for text, ref in self._denials.items()),
+            *((ref, text) for ref, text in self.pins.items()),
+        ]
+
+    def display_path(self, path: str) -> str:
+        """Return a path relative to the session's directory when inside it, else absolute."""
+        absolute = self.absolute_path(path)
+        inside = self.cwd and absolute.startswith(self.cwd.rstrip("/") + "/")
+        return os.path.relpath(absolute, self.cwd) if inside else absolute
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all the facts as plain JSON."""
+        return {
+            "cwd": self.cwd,
+            "phase": self.phase,
+            "head": self.head,
+            "files": [asdict(fact) for fact in self.files.values()],
+            "read": dict(self.read),
+            "commands": [{**asdict(c), "errors": list(c.errors)} for c in self.commands],
+            "unresolved": [fact.ref for fact in self.unresolved()],
+            "resolved": [{"ref": fact.ref, "by": by} for fact, by in self.resolved],
+            "tests": [asdict(test) for test in self.tests.values()],
+            "words": _referred(self.words),
+            "decisions": _referred(self.decisions),
+            "constraints": _referred(self.constraints),
+            "denials": list(self.denials),
+            "pins": _referred(self.pins.items()),
+            "todos": [dict(todo) for todo in self.todos],
+            "offloaded": dict(self.offloaded),
+            "agents": [
+                {"id": a.id, "type": a.type, "description": a.description, "status": a.status}
+                for a in self.agents.values()
+            ],
+        }
+
+    def absolute_path(self, path: str) -> str:
+        """Return a path that a tool gives, made absolute."""
+        return os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118 (as text: no disk)
+
+    def _add_result(self, entry: ToolResult, tool: str, by: str) -> None:
+        """Add the facts in the result of a tool; `by` is who made the changes in it."""
+        if entry.offloaded:
+            self.offloaded[entry.offloaded] = entry.seq
+        details = entry.details
+        if not isinstance(details, dict):
+            return
+        path, command = details.get("path"), details.get("command")
+        self._add_changes(details, by, entry.seq)
+        if isinstance(details.get("head"), str):
+            self.head = details["head"]
+        if tool == "Bash" and isinstance(command, str):
+            self._add_command(entry, command, details)
+        elif entry.is_error:
+            return
+        elif tool == "Todo" and isinstance(todos := details.get("todos"), list):
+            self.todos = [
+                {"content": str(row["content"]), "status": str(row.get("status"))}
+                for row in todos
+                if isinstance(row, dict) and row.get("content")
+            ]
+        elif tool in ("Write", "Edit") and isinstance(path, str):
+            action: FileAction = "created" if details.get("created") is True else "modified"
+            self._add_change(path, action, tool, entry.seq, details)
+            self._add_seen(details)
+        elif tool == "Read" and isinstance(path, str):
+            absolute = self.absolute_path(path)
+            if absolute not in self._files:
+                self._read.pop(absolute, None)
+                self._read[absolute] = entry.seq
+            self._add_seen(details)
+
+    def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
+        for row in change_rows(details):
+            changed = self._add_change(row["path"], row["action"], tool, ref, row)
+            self.contents.pop(changed, None)
+            if row["action"] == "deleted":
+                self.contents[changed] = ""
+            elif known := content_key(row):
+                self.contents[changed] = known
+
+    def _add_seen(self, details: Mapping[str, Any]) -> None:
+        seen = details.get("seen")
+        if isinstance(seen, dict) and {"path", "sha256"} <= seen.keys():
+            self.contents[self.absolute_path(str(seen["path"]))] = f"sha256:{seen['sha256']}"
+
+    def _add_change(
+        self, named: str, action: FileAction, tool: str, ref: int, details: Mapping[str, Any]
+    ) -> str:
+        """Add a change of a file, and return its absolute path. Over a whole session, a file that
+        the session made counts as created until it is deleted; any other one that exists counts as
+        modified, also when it was deleted in between."""
+        path = self.absolute_path(named)
+        self._read.pop(path, None)
+        before = self._files.get(path)
+        if before is None and action == "created":
+            self._born.add(path)
+        existing: FileAction = "created" if path in self._born else "modified"
+        self._files[path] = FileFact(
+            path,
+            "deleted" if action == "deleted" else existing,
+            (before.added if before else 0) + _count(details.get("added")),
+            (before.removed if before else 0) + _count(details.get("removed")),
+            tool,
+            ref,
+            (before.times if before else 0) + 1,
+        )
+        return path
+
+    def _add_command(self, entry: ToolResult, command: str, details: Mapping[str, Any]) -> None:
+        code = details.get("exit_code")
+        fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
+        failed = self._failing.pop(command, None)
+        if entry.is_error and details.get("interrupted") is not True:
+            fact = replace(fact, errors=_telling_lines(entry))
+            self._failing[command] = fact
+        elif failed and fact.exit_code == 0:
+            self.resolved.append((failed, entry.seq))
+        if fact.exit_code is not None:
+            output, passed = "\n".join(_output_lines(entry)), not entry.is_error
+            cleared = self._tests.add(command, output, entry.seq, passed=passed, cwd=self.cwd)
+            for other in cleared:
+                if failing := self._failing.pop(other, None):
+                    self.resolved.append((failing, entry.seq))
+        self.commands.append(fact)
+
+
+def _is_denial(note: Note) -> bool:
+    """Return whether a note of permission is about a call that was not allowed."""
+    answer = note.data.get("answer") if isinstance(note.data, dict) else None
+    return answer in (None, "", "no", "hook")
+
+
+def _section_texts(document: Any, section: str) -> list[str]:
+    texts = document.get(section) if isinstance(document, dict) else None
+    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+
+
+def _referred(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
+    return [{"ref": ref, "text": text} for ref, text in texts]
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _telling_lines(entry: ToolResult) -> tuple[str, ...]:
+    """Return the last lines that speak of an error, verbatim; if none does, the last line."""
+    lines = [line for line in _output_lines(entry) if line.strip()]
+    telling = [line for line in lines if _ERROR_SIGN.search(line)] or lines[-1:]
+    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling[-MAX_ERROR_LINES:])
+
+
+def _output_lines(entry: ToolResult) -> list[str]:
+    lines = [line.rstrip() for line in content_text(entry.content).split("\n")]
+    if entry.offloaded:
+        lines = [line.removeprefix("> ") for line in lines if line.startswith("> ")]
+    return lines

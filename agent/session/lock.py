@@ -1,0 +1,83 @@
+"""The lock of a session: one process writes, and the kernel frees the lock when that one ends.
+
+The pid in a lock file is only for messages; a file that nobody has locked means nothing.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from ...tools.system.files import make_private_folder
+from ..errors import RecordError, SessionBusy
+
+LOCK_NAME = "lock"
+# A list of sessions holds a lock for a moment, to see whether it is free.
+LOCK_TRIES = 5
+LOCK_PAUSE_S = 0.02
+
+_NO_LOCKS = "this file system has no locks: make sure that no other process uses the session"
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO)
+
+
+def acquire_lock(log: Path, warnings: list[str]) -> int:
+    """Lock a log by a file beside it that names our pid, and return the open file. Where the file
+    system has no locks, a text is added to `warnings`. Raises SessionBusy when another process has
+    the lock, RecordError when it cannot be made."""
+    lock = log.with_name(LOCK_NAME)
+    for tries_left in reversed(range(LOCK_TRIES)):
+        fd = _open_lock(lock)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+            os.close(fd)
+            if not tries_left:
+                raise SessionBusy(log.parent.name, holder) from None
+            time.sleep(LOCK_PAUSE_S)
+            continue
+        except OSError:
+            warnings.append(f"{lock}: {_NO_LOCKS}")
+        if _is_file_at(fd, lock):
+            break
+        os.close(fd)  # somebody removed it meanwhile, and another process may have a new one
+    else:
+        raise SessionBusy(log.parent.name, "unknown")
+    try:
+        pid = f"{os.getpid()}\n".encode()
+        os.pwrite(fd, pid, 0)
+        os.ftruncate(fd, len(pid))
+    except OSError as error:
+        os.close(fd)
+        raise unwritable(lock, error) from error
+    return fd
+
+
+def _open_lock(lock: Path) -> int:
+    try:
+        make_private_folder(lock.parent)
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno in _NO_FILE and os.path.lexists(lock):
+            raise RecordError(
+                f"cannot lock the session: {lock} is not a file that can be written",
+                hint="Remove it; nothing else may have that name there.",
+            ) from error
+        raise unwritable(lock, error) from error
+
+
+def _is_file_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except OSError:
+        return False
+
+
+def unwritable(path: Path, error: OSError) -> RecordError:
+    """Return the error for a session folder that cannot be written."""
+    return RecordError(
+        f"cannot record the session: {error.filename or path}: {error.strerror}",
+        hint="Nothing more is done until it can be recorded. Free the disk or set state.dir "
+        "(CTXAGENT_STATE_DIR) to a folder that can be written.",
+    )

@@ -1,0 +1,275 @@
+"""The log: an append-only file of entries, the truth of a session.
+
+One process writes, under a lock that dies with it; anybody reads. An entry is on disk (handed to
+the kernel) when `append` returns; `sync` puts it on the medium. A torn last line, left by a kill
+in mid-write, is cut off on opening; any other line that is no entry is skipped with a warning.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Reversible
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
+
+from ..errors import SessionError
+from .entries import VERSION, Entry, decode, encode
+from .log_file import LogFile
+
+LOG_NAME = "log.jsonl"
+_FIRST_BLOCK_BYTES = 1 << 15  # read at once from the end; doubled up to _MAX_BLOCK_BYTES
+_MAX_BLOCK_BYTES = 1 << 20
+_MAX_SCAN_BYTES = 32 * 1024  # so many are read through rather than halved further
+_LINE_HEAD_BYTES = 64  # hold a line's number
+_LINE_HEAD = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
+
+E = TypeVar("E", bound=Entry)
+
+
+def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines before `end`, where a line starts, the last one first, with their offsets."""
+    size = _FIRST_BLOCK_BYTES
+    while end > 0:
+        begin = max(0, end - size)
+        file.seek(begin)
+        data = file.read(end - begin)
+        cut = data.find(b"\n") + 1 if begin else 0
+        if begin and not 0 < cut < len(data):
+            size *= 2  # no line begins in here
+            continue
+        for line in reversed(data[cut:].removesuffix(b"\n").split(b"\n")):
+            end -= len(line) + 1
+            yield end, line + b"\n"
+        size = min(2 * size, _MAX_BLOCK_BYTES)
+
+
+def end_of_whole_lines(file: BinaryIO, size: int) -> int:
+    """Return where the last whole line of a file of that size ends."""
+    while size > 0:
+        begin = max(0, size - _MAX_BLOCK_BYTES)
+        file.seek(begin)
+        if found := file.read(size - begin).rfind(b"\n") + 1:
+            return begin + found
+        size = begin
+    return 0
+
+
+@dataclass(slots=True)
+class LogContents:
+    """The entries of a log, and a warning for each line skipped."""
+
+    entries: list[Entry] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_log(path: Path) -> LogContents:
+    """Read all of a log into memory. Raises SessionError when it cannot be read."""
+    warnings: list[str] = []
+    return LogContents(list(Entries(path, warnings)), warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a log, read from disk one at a time on each iteration. A log may be larger
+    than the memory. Iteration raises SessionError when it cannot be read."""
+
+    path: Path
+    warnings: list[str] | None = None  # gets one for each line skipped
+    upto: float = inf  # entries of a higher number are left out
+
+    def __iter__(self) -> Iterator[Entry]:
+        with _opened(self.path) as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    entry = parse_entry(line)
+                    if entry.seq <= self.upto:
+                        yield entry
+                except ValueError as error:
+                    if self.warnings is not None:
+                        self.warnings.append(skipped_line_warning(self.path, number, str(error)))
+
+    def __reversed__(self) -> Iterator[Entry]:
+        with _opened(self.path) as file:
+            end = end_of_whole_lines(file, file.seek(0, os.SEEK_END))
+            for _, line in lines_backwards(file, end):
+                if (entry := try_parse_entry(line)) and entry.seq <= self.upto:
+                    yield entry
+
+
+def skipped_line_warning(path: Path, number: int, why: str) -> str:
+    """Return the warning for a line that is no entry."""
+    return f"{path}:{number}: skipped, {why}"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
+
+
+def scan_log(path: Path) -> tuple[int, list[str]]:
+    """Read through a log, and return its highest number and its warnings."""
+    warnings: list[str] = []
+    return max((entry.seq for entry in Entries(path, warnings)), default=0), warnings
+
+
+def find_entry(path: Path, seq: int) -> Entry | None:
+    """Return the entry of that number, or None when the log does not have it. Numbers rise, so
+    halving the file finds it at a cost that hardly grows with the log; where a garbled log misleads
+    that, every line is looked at."""
+    begins = f'{{"v": {VERSION}, "seq": {seq},'.encode()
+    try:
+        with path.open("rb") as file:
+            for start in dict.fromkeys((_offset_near(file, seq), 0)):
+                file.seek(start)
+                for line in file:
+                    if line.startswith(begins) and line.endswith(b"\n"):
+                        return try_parse_entry(line)
+                    if start and seq_of_line(line) > seq:
+                        break
+    except OSError:
+        return None
+    return None
+
+
+def parse_entry(line: bytes) -> Entry:
+    """Return the entry of a line. Raises ValueError, saying why, for a line that is none."""
+    try:
+        data = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
+    return decode(data)
+
+
+def try_parse_entry(line: bytes) -> Entry | None:
+    """Return the entry of a line, or None for a line that is none."""
+    try:
+        return parse_entry(line)
+    except ValueError:
+        return None
+
+
+def _offset_near(file: BinaryIO, seq: int) -> int:
+    """Return the start of a line that is not far before the one with this number."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _MAX_SCAN_BYTES:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()
+        start = file.tell()
+        found = seq_of_line(file.readline(_LINE_HEAD_BYTES)) if start < high else seq
+        if 0 < found < seq:
+            low = start
+        else:
+            high = middle
+    return low
+
+
+def seq_of_line(line: bytes) -> int:
+    """Return the number that a line of a log begins with, 0 for any other line."""
+    found = _LINE_HEAD.match(line)
+    return int(found[1]) if found else 0
+
+
+class Redact(Protocol):
+    """A function that takes out of an entry what must not be kept."""
+
+    def __call__(self, entry: E, /) -> E: ...
+
+
+def without_redaction(entry: E) -> E:
+    return entry
+
+
+class Log(LogFile):
+    """A log open for appending; a new one is on disk with its first entry."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        super().__init__(path, read_only=read_only)
+        self.warnings: list[str] = []
+        self.warn: Callable[[str], None] | None = None  # is told of warnings instead, if set
+        self.redact: Redact = without_redaction
+        self.last_seq = 0
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        read: "Callable[[Log], tuple[int, list[str]]] | None" = None,
+        *,
+        read_only: bool = False,
+    ) -> "Log":
+        """Open an existing log, lock it and cut off its torn last line. Under the lock `read`
+        returns the highest number in it and warnings; by default the whole log is scanned for them.
+        With `read_only` nothing is locked, cut off or ever appended: another process may have the
+        log. Raises SessionError when there is no log, SessionBusy when another process has it."""
+        log = cls(path, read_only=read_only)
+        if not path.is_file():
+            raise SessionError(
+                f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
+            )
+        if not read_only:
+            log.warnings += log.hold()
+        with log.closed_on_error():
+            cut = [] if read_only else log._cut_torn_end()
+            log.last_seq, warnings = read(log) if read else scan_log(path)
+        log.warnings += [*warnings, *cut]
+        return log
+
+    def _cut_torn_end(self) -> list[str]:
+        """Cut off what follows the last whole line, and return a warning if there was something."""
+        with _opened(self.path) as file:
+            size = file.seek(0, os.SEEK_END)
+            end = end_of_whole_lines(file, size)
+        self.truncate(end)
+        if end == size:
+            return []
+        return [f"{self.path}: a torn last line of {size - end} bytes was cut off"]
+
+    def append(self, entry: Entry) -> Entry:
+        """Write one entry, and return it as a reader of the file will see it. Raises RecordError,
+        with the file as it was, when it cannot be written."""
+        if not self.is_held:
+            for warning in self.hold():
+                (self.warn or self.warnings.append)(warning)
+        line = encode_line(replace(self.redact(entry), seq=self.last_seq + 1, at=timestamp()))
+        self.write_line(line)
+        self.last_seq += 1
+        return decode(json.loads(line))
+
+    def entries(self) -> Reversible[Entry]:
+        """Return everything appended so far, read from disk each time it is iterated."""
+        return Entries(self.path) if self.last_seq else ()
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Close the log if the block raises anything."""
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            yield
+            undo.pop_all()
+
+
+def timestamp() -> str:
+    """Return the time now as entries have it: UTC, in milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def encode_line(entry: Entry) -> bytes:
+    """Return the line of an entry, with its end."""
+    data = encode(entry)
+    try:
+        return json.dumps(data, ensure_ascii=False, default=str).encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON can escape them
+        return json.dumps(data, default=str).encode() + b"\n"

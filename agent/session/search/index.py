@@ -1,0 +1,300 @@
+"""The search index: full-text search over all that a project's sessions hold, subagents' included.
+
+`index.db` (SQLite, FTS5) is a cache: it may be deleted at any time, and a damaged one or one of
+another version is replaced. It holds no text, only where each word stands; what is found is read
+again from its line of the log. A search first catches up with the logs that it looks at, for a
+second at most: logs that changed last come first and each is read from its end, so what is newest
+is found at once, and the rest as soon as it is indexed.
+
+What is gone from the disk must be gone from the index too, so it begins anew when a log has
+vanished, shrunk or been replaced. Nothing is held open between calls. Where no file can be kept (a
+read-only folder) the index is made in memory.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from ..log import LOG_NAME as LOG
+from ..log import end_of_whole_lines
+from .query import Hit, find_hits, query_words
+from .rows import index_pieces, unindexed_lines
+
+INDEX_NAME = "index.db"
+CATCH_UP_S = 1.0  # that a search spends on catching up
+SCHEMA_VERSION = 1
+
+_BATCH_S = 0.2  # that one transaction may take: others wait for it
+_PAUSE_S = 0.02  # between two of them, in the background
+_TABLES = """
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER,
+    first INTEGER, done INTEGER  -- the bytes that are indexed
+);
+CREATE TABLE pieces (id INTEGER PRIMARY KEY, offset INTEGER, start INTEGER);  -- id: log << 32 | n
+CREATE VIRTUAL TABLE words USING fts5 (
+    said, other, content = '', tokenize = 'unicode61 remove_diacritics 2'
+);
+INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
+"""
+_NOT_DAMAGE = {  # errors that a new file would not mend
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+}  # fmt: skip
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits of a search, and how much it has searched."""
+
+    hits: list[Hit]
+    indexed: int  # bytes of the logs that were searched
+    size: int  # bytes of the logs
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was searched, but for a line that is being written."""
+        return self.size - self.indexed <= self.size // 100
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexedLog:
+    """A log on disk, with what the index knows of it."""
+
+    name: str
+    path: Path
+    inode: int
+    size: int
+    changed: int  # nanoseconds since the epoch
+    id: int = 0  # 0 while nothing of it is indexed
+    first: int = 0  # the bytes from `first` to `done` are indexed
+    done: int = 0
+
+
+class SearchIndex:
+    """The index of one project; may be used from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder  # of the project
+        self.sessions = folder / "sessions"
+
+    def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        limit: int = 8,
+        patience: float | None = CATCH_UP_S,
+    ) -> SearchResult:
+        """Find the entries with the words of the query, best first and newer before older ones.
+
+        A query is words, never syntax; `src/auth.py` and `KeyError:` are words too. First come
+        entries with the whole phrase, then with all words, then with some; if there are none, those
+        with words that begin like a part of one. `session` limits the search to one session and its
+        subagents; `patience` is how many seconds to catch up, None until all is indexed.
+        """
+        words = query_words(query)
+
+        def work(db: sqlite3.Connection) -> SearchResult:
+            self._catch_up(db, patience, session)
+            logs = [log for log in self._logs(db) if _belongs(log.name, session)]
+            names = {log.id: log.name for log in logs if log.id}
+            found = find_hits(db, self.sessions, words, names, limit) if words else []
+            indexed = sum(log.done - log.first for log in logs)
+            return SearchResult(found, indexed, sum(log.size for log in logs))
+
+        return self._with_database(work, self._in_memory)
+
+    def catch_up(self, patience: float | None = None) -> int:
+        """Index what the logs have gained, and return the bytes read; 0 if no file can be kept."""
+        return self._with_database(lambda db: self._catch_up(db, patience, None), lambda _: 0)
+
+    def catch_up_in_background(self) -> threading.Thread:
+        """Catch up in a thread, in short steps, so that a search gets its turn."""
+
+        def run() -> None:
+            while self.catch_up(_BATCH_S):
+                time.sleep(_PAUSE_S)
+
+        thread = threading.Thread(target=run, name="index", daemon=True)
+        thread.start()
+        return thread
+
+    # The file
+
+    def _with_database(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        otherwise: Callable[[Callable[[sqlite3.Connection], T]], T],
+    ) -> T:
+        """Work with the index on disk, with a new one if that is damaged, else with `otherwise`."""
+        for only_missing in (True, False):
+            try:
+                self._create(only_missing=only_missing)
+                with closing(_connect(self.folder / INDEX_NAME)) as db:
+                    return work(db)
+            except (sqlite3.DatabaseError, OSError) as error:
+                if not _is_damage(error):
+                    break
+        return otherwise(work)
+
+    def _in_memory(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+            db.executescript(_TABLES)
+            return work(db)
+
+    def _create(self, *, only_missing: bool) -> None:
+        """Put an empty index in place, whole at once; one process at a time."""
+        path, new = self.folder / INDEX_NAME, self.folder / f"{INDEX_NAME}.new"
+        if only_missing and path.is_file():
+            return
+        lock = os.open(self.folder / "index.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if only_missing and path.is_file():
+                return
+            for old in (path, new):
+                for part in ("", "-wal", "-shm"):  # a new file must not find an old one's journal
+                    old.with_name(old.name + part).unlink(missing_ok=True)
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(new, isolation_level=None)) as db:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(f"{_TABLES} PRAGMA user_version = {SCHEMA_VERSION};")
+            new.rename(path)
+        finally:
+            os.close(lock)
+
+    # Catching up
+
+    def _catch_up(self, db: sqlite3.Connection, patience: float | None, session: str | None) -> int:
+        ends = float("inf") if patience is None else time.monotonic() + patience
+        total, read = 0, 1
+        while read and self._behind(db, session):
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                break  # another process writes, or none may: what there is must do
+            batch = min(ends, time.monotonic() + _BATCH_S)
+            read = 0
+            for log in self._behind(db, session):
+                read += _index(db, log, batch)
+                if time.monotonic() >= batch:
+                    break
+            db.execute("COMMIT")
+            total += read
+            if time.monotonic() >= ends:
+                break
+        return total
+
+    def _behind(self, db: sqlite3.Connection, session: str | None) -> list[_IndexedLog]:
+        """Return the logs that have more than is indexed, the newest first. Raises DatabaseError,
+        so that the index begins anew, when a log that it knows is not there as it was. In memory,
+        where nothing stays, such a log is only forgotten."""
+        logs = self._logs(db)
+        kept = {log.id for log in logs if log.size >= log.done}
+        known = {id for (id,) in db.execute("SELECT id FROM logs WHERE name IS NOT NULL")}
+        if gone := known - kept:
+            if _is_on_disk(db):
+                raise sqlite3.DatabaseError("a log is gone")
+            # Its id stays taken, because rows of the index begin with it.
+            db.executemany("UPDATE logs SET name = NULL WHERE id = ?", [(id,) for id in gone])
+            logs = self._logs(db)
+        behind = [log for log in logs if log.first > 0 or log.done < log.size]
+        wanted = [log for log in behind if _belongs(log.name, session)]
+        return sorted(wanted, key=lambda log: log.changed, reverse=True)
+
+    def _logs(self, db: sqlite3.Connection) -> list[_IndexedLog]:
+        """List all logs on disk, with what the index knows of them."""
+        rows = db.execute("SELECT name, inode, id, first, done FROM logs")
+        known = {(name, inode): state for name, inode, *state in rows}
+        logs = []
+        for path in _paths(self.sessions):
+            with suppress(OSError):
+                stat = path.stat()
+                name = path.parent.relative_to(self.sessions).as_posix()
+                state = known.get((name, stat.st_ino), ())
+                logs.append(
+                    _IndexedLog(name, path, stat.st_ino, stat.st_size, stat.st_mtime_ns, *state)
+                )
+        return logs
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open an index on disk. Raises DatabaseError for no index, or one of another version."""
+    uri = f"file:{quote(str(path))}?mode=rw"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=3 * _BATCH_S)
+    try:
+        if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+            raise sqlite3.DatabaseError("an index of another version")
+        db.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.DatabaseError:
+        db.close()
+        raise
+    return db
+
+
+def _is_on_disk(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether a new file would mend the error."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.DatabaseError) and code not in _NOT_DAMAGE
+
+
+def _belongs(name: str, session: str | None) -> bool:
+    return session is None or name == session or name.startswith(f"{session}/")
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """Yield where logs may be below a folder of sessions or subagents, whatever goes meanwhile."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (a generator would fail half way)
+    except OSError:
+        return
+    for name in names:
+        yield folder / name / LOG
+        yield from _paths(folder / name / "agents")
+
+
+def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
+    """Index lines of a log until it is time to stop, and return the bytes read. What was appended
+    comes first, then the log from its end towards its beginning."""
+    try:
+        with log.path.open("rb") as file:
+            if not log.id:
+                end = end_of_whole_lines(file, log.size)
+                made = db.execute(
+                    "INSERT INTO logs (name, inode, first, done) VALUES (?, ?, ?, ?)",
+                    (log.name, log.inode, end, end),
+                )
+                log = replace(log, id=made.lastrowid or 0, first=end, done=end)
+            newest = db.execute("SELECT max(id) FROM pieces WHERE id < ?", ((log.id + 1) << 32,))
+            row = max(newest.fetchone()[0] or 0, log.id << 32)
+            first, done = log.first, log.done
+            for offset, line in unindexed_lines(file, first, done):
+                for start, said, other in index_pieces(line, log.path.parent):
+                    row += 1
+                    db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row, offset, start))
+                    db.execute(
+                        "INSERT INTO words (rowid, said, other) VALUES (?, ?, ?)",
+                        (row, said, other),
+                    )
+                first, done = min(first, offset), max(done, offset + len(line))
+                if time.monotonic() >= ends:
+                    break
+    except OSError:
+        return 0  # whatever became of it, the next catching up will see it
+    db.execute("UPDATE logs SET first = ?, done = ? WHERE id = ?", (first, done, log.id))
+    return (log.first - first) + (done - log.done)

@@ -1,0 +1,180 @@
+"""Answers to a query: it is put to the index in steps, and what matches is read from the logs."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ..entries import Assistant, Entry, ToolResult
+from ..log import LOG_NAME as LOG
+from ..log import lines_backwards, try_parse_entry
+from .rows import PIECE_CHARS, for_tokenizer, searchable_text
+
+MAX_EXCERPT_CHARS = 300
+
+_MAX_QUERY_WORDS = 32
+_SAID_WEIGHT = 3.0  # of the person's words and of errors, relative to any other text
+_MIN_CANDIDATES = 30  # entries that are ranked by goodness and age
+_MAX_PIECES = 1_000  # that are looked at for these: a long text has many
+_MAX_LINES_TO_CALL = 64  # before a result, in which its call is looked for
+_NEAR_CHARS = 200  # within which words stand together
+_MAX_MATCHES = 2_000  # that are looked at in one piece
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that was found."""
+
+    session: str  # its id, or `ID/agents/ID` for a subagent's
+    seq: int
+    kind: str
+    tool: str  # whose result it is, or those that a reply calls
+    at: str
+    excerpt: str  # the lines around the match as they stand
+    offset: int = 0  # characters of the entry's whole text before the excerpt
+    is_error: bool = False
+
+
+def query_words(query: str) -> list[str]:
+    """Return the words of a query that can be looked for: those with a letter or a digit."""
+    return [word for word in query.split() if any(map(str.isalnum, word))][:_MAX_QUERY_WORDS]
+
+
+def find_hits(
+    db: sqlite3.Connection, folder: Path, words: Sequence[str], logs: Mapping[int, str], limit: int
+) -> list[Hit]:
+    """Return entries of these logs (names by id, below `folder`) with the words, best first."""
+    found: dict[tuple[object, ...], Hit] = {}  # a copied session has the same entries again
+    looked: set[tuple[int, int]] = set()
+    for match in _fts_queries(words):
+        for log, offset, start in _ranked(db, match, logs, limit):
+            if len(found) == limit:
+                return list(found.values())
+            if (log, offset) not in looked:
+                looked.add((log, offset))
+                hit = _hit(folder, logs[log], offset, start, words)
+                if hit is not None:
+                    found.setdefault((hit.seq, hit.at, hit.kind, hit.excerpt), hit)
+    if not found:
+        parts = dict.fromkeys(part for word in words for part in re.findall(r"\w+", word))
+        last = " OR ".join(f"{_quoted(part)} *" for part in [*parts][:_MAX_QUERY_WORDS])
+        places = _ranked(db, last, logs, limit)[:limit] if last else []
+        read = (_hit(folder, logs[log], offset, start, words) for log, offset, start in places)
+        return [hit for hit in read if hit is not None]
+    return list(found.values())
+
+
+def _fts_queries(words: Sequence[str]) -> Iterator[str]:
+    """Yield what to ask FTS5 for, the strictest first."""
+    quoted = [_quoted(word) for word in dict.fromkeys(words)]
+    if len(words) > 1:
+        yield _quoted(" ".join(words))
+        yield " AND ".join(quoted)
+    yield " OR ".join(quoted)
+
+
+def _quoted(words: str) -> str:
+    """Return a phrase for FTS5: in quotes nothing is syntax."""
+    return '"' + re.sub(r'["\0]', " ", for_tokenizer(words)) + '"'
+
+
+def _ranked(
+    db: sqlite3.Connection, match: str, logs: Mapping[int, str], limit: int
+) -> list[tuple[int, int, int]]:
+    """Return the log, the offset of the line and the start of the piece of each match, best first.
+    Among matches that are nearly as good the newest come first: ids of sessions sort by time."""
+    rows = db.execute(
+        f"""SELECT words.rowid, bm25(words, {_SAID_WEIGHT}, 1.0) AS score FROM words
+        WHERE words MATCH ? AND (words.rowid >> 32) IN ({", ".join(map(str, logs))})
+        ORDER BY score LIMIT {_MAX_PIECES}""",
+        (match,),
+    ).fetchall()
+    best = rows[0][1] if rows else 0
+    places: dict[tuple[int, int], int] = {}
+    order = []
+    for row, score in rows:
+        log = row >> 32
+        offset, start = db.execute(
+            "SELECT offset, start FROM pieces WHERE id = ?", (row,)
+        ).fetchone()
+        if places.setdefault((log, offset), start) == start:
+            order.append((round(10 * score / best), logs[log], offset, start, log))
+        if len(places) >= max(_MIN_CANDIDATES, 2 * limit):
+            break
+    order.sort(reverse=True)
+    return [(log, offset, start) for _, _, offset, start, log in order]
+
+
+def _hit(folder: Path, session: str, offset: int, start: int, words: Sequence[str]) -> Hit | None:
+    """Read the entry at an offset of a log; None when that cannot be done."""
+    try:
+        with (folder / session / LOG).open("rb") as file:
+            file.seek(offset)
+            entry = try_parse_entry(file.readline())
+            if entry is None:
+                return None
+            tool = _tool(file, offset, entry)
+    except OSError:
+        return None
+    piece = searchable_text(entry, folder / session)[start : start + PIECE_CHARS]
+    excerpt, at = _excerpt(piece, words)
+    failed = isinstance(entry, ToolResult) and entry.is_error
+    return Hit(session, entry.seq, entry.kind, tool, entry.at, excerpt, start + at, failed)
+
+
+def _tool(file: BinaryIO, offset: int, entry: Entry) -> str:
+    """Return the tool whose result an entry is, or the tools that it calls."""
+    if isinstance(entry, Assistant):
+        return ", ".join(str(b.get("name")) for b in entry.content if b.get("type") == "tool_use")
+    if not isinstance(entry, ToolResult):
+        return ""
+    for _, (_, line) in zip(range(_MAX_LINES_TO_CALL), lines_backwards(file, offset), strict=False):
+        call = try_parse_entry(line) if b'"tool_use"' in line else None
+        for block in call.content if isinstance(call, Assistant) else ():
+            if block.get("id") == entry.tool_use_id:
+                return str(block.get("name"))
+    return ""
+
+
+def _excerpt(text: str, words: Sequence[str]) -> tuple[str, int]:
+    """Return the lines in which the words stand closest together, and where they begin."""
+    start, end = _densest(text, words)
+    left = max(text.rfind("\n", 0, start) + 1, start - (MAX_EXCERPT_CHARS - _NEAR_CHARS) // 2)
+    right = _line_end(text, end)
+    if right - left > MAX_EXCERPT_CHARS:
+        return text[left : left + MAX_EXCERPT_CHARS], left
+    before = text.rfind("\n", 0, max(left - 1, 0)) + 1
+    if text[left - 1 : left] == "\n" and right - before <= MAX_EXCERPT_CHARS:
+        left = before
+    while right < len(text) and _line_end(text, right + 1) - left <= MAX_EXCERPT_CHARS:
+        right = _line_end(text, right + 1)
+    return text[left:right], left
+
+
+def _line_end(text: str, at: int) -> int:
+    found = text.find("\n", at)
+    return len(text) if found < 0 else found
+
+
+def _densest(text: str, words: Sequence[str]) -> tuple[int, int]:
+    """Return the span with as many of the words as possible, longer ones counting for more."""
+    wanted = {part for word in words for part in (word, *re.findall(r"\w+", word))}
+    longest_first = sorted(wanted, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+    found = zip(range(_MAX_MATCHES), pattern.finditer(text), strict=False)
+    places = [(match.start(), match.end(), match[0].lower()) for _, match in found]
+    best, span = 0, (0, 0)
+    most = sum(map(len, {word for _, _, word in places}))
+    for number, (start, end, _) in enumerate(places):
+        if best == most:
+            break
+        together: dict[str, int] = {}
+        for _, stop, word in places[number : number + _NEAR_CHARS]:
+            if stop - start > _NEAR_CHARS and together:
+                break
+            together[word], end = len(word), stop
+        if sum(together.values()) > best:
+            best, span = sum(together.values()), (start, min(end, start + _NEAR_CHARS))
+    return span

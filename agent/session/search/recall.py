@@ -1,0 +1,88 @@
+"""The data behind the tool Recall: texts by ref, and the search of the archive.
+
+A ref is 42 or "#42" for an entry of this session, "SESSION#42" for one of another session of the
+project (a subagent's is "SESSION/agents/AGENT"), or the path of a file that a session keeps.
+"""
+
+from pathlib import Path
+
+from ....tools.base import Context, Findings, Passage
+from ..log import LOG_NAME
+from ..store import full_text, read_kept_text
+from .index import CATCH_UP_S, SearchIndex
+from .query import Hit
+
+_MAX_REF_DIGITS = 18
+_MAX_SHOWN_ID_CHARS = 80  # of an unknown id, in the answer
+
+_WHAT = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
+_SCOPES = {"session": "this session", "project": "all sessions of this project"}
+
+
+def enable_recall(context: Context, folder: Path, log: Path) -> None:
+    """Give a conversation access to its own past; `folder` is the project's, `log` its log."""
+    here = log.parent.relative_to(folder / "sessions").as_posix()
+    context.recall = lambda ref: text_of_ref(folder, here, ref)
+    context.search = lambda query, scope: search_sessions(folder, here, query, scope)
+
+
+def text_of_ref(folder: Path, here: str, ref: int | str) -> str | None:
+    """Return the whole text that a ref names; None when there is none in the project."""
+    sessions = folder / "sessions"
+    session, hash, seq = str(ref).strip().rpartition("#")
+    if seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session):
+        own = sessions / here / LOG_NAME  # which needs no look at where it leads
+        log = _inside(sessions, sessions / session / LOG_NAME) if session else own
+        return None if log is None else full_text(log, int(seq))
+    path = _inside(sessions, sessions / here / str(ref).strip())
+    return None if path is None else read_kept_text(path)
+
+
+def search_sessions(
+    folder: Path,
+    here: str,
+    query: str,
+    scope: str,
+    *,
+    limit: int = 8,
+    patience: float | None = CATCH_UP_S,
+) -> Findings:
+    """Find where the words of a query stand. `scope` is "session" for this one, "project" for all
+    of the project with this one first, or the id of a session."""
+    index = SearchIndex(folder)
+    if scope not in _SCOPES and not _inside(index.sessions, index.sessions / scope / LOG_NAME):
+        told = f"nothing: no session of this project has the id {scope[:_MAX_SHOWN_ID_CHARS]}"
+        return Findings(searched=told)
+    session = {"session": here, "project": None}.get(scope, scope)
+    found = index.search(query, session=session, limit=limit, patience=patience)
+    hits = found.hits
+    if scope == "project":
+        own = index.search(query, session=here, limit=limit, patience=patience).hits
+        hits = list(dict.fromkeys([*own[: limit // 2], *hits]))[:limit]
+    searched = f"{_SCOPES.get(scope, f'session {scope}')}, {_size(found.size)}"
+    if not found.is_whole:
+        searched += f", of which {_size(found.indexed)} are indexed so far (ask again in a moment)"
+    return Findings([to_passage(hit, here) for hit in hits], searched)
+
+
+def to_passage(hit: Hit, here: str = "") -> Passage:
+    what = _WHAT.get(hit.kind, hit.kind)
+    if hit.kind == "tool_result":
+        what = f"result of {hit.tool or 'a tool'}{', an error' if hit.is_error else ''}"
+    elif hit.tool:
+        what = f"{what} that calls {hit.tool}"
+    ref = f"#{hit.seq}" if hit.session == here else f"{hit.session}#{hit.seq}"
+    return Passage(ref, what, hit.at, hit.excerpt, hit.offset)
+
+
+def _inside(sessions: Path, path: Path) -> Path | None:
+    """Return the real path of a file, or None if it leads out of the folder or is no file."""
+    try:
+        real = path.resolve()
+        return real if real.is_relative_to(sessions.resolve()) and real.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count / 1e3:,.1f} kB"

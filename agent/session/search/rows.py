@@ -1,0 +1,66 @@
+"""Rows of the index: lines of a log, read from either side, and their text cut into pieces."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from ..entries import Assistant, Entry, Pin, ToolResult, User
+from ..log import lines_backwards, try_parse_entry
+from ..store import entry_text
+
+PIECE_CHARS = 8_000  # characters of text in one row; neighbours share OVERLAP of them
+OVERLAP_CHARS = 100
+
+_UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
+
+
+def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int, bytes]]:
+    """Yield whole lines with their offsets: those after `done`, then those before `first`,
+    backwards."""
+    file.seek(done)
+    for line in file:
+        if not line.endswith(b"\n"):
+            break  # torn, or still being written
+        yield done, line
+        done += len(line)
+    yield from lines_backwards(file, first)
+
+
+def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the rows of a line: where a piece of its text starts, and the piece in one of two
+    columns. The first column weighs more: it holds the person's words and errors."""
+    entry = try_parse_entry(line)
+    if entry is None:
+        return
+    text = searchable_text(entry, folder)
+    weighty = isinstance(entry, Pin) or (isinstance(entry, User) and entry.source == "person")
+    weighty = weighty or (isinstance(entry, ToolResult) and entry.is_error)
+    for start in range(0, max(len(text) - OVERLAP_CHARS, 1), PIECE_CHARS - OVERLAP_CHARS):
+        if piece := for_tokenizer(text[start : start + PIECE_CHARS]):
+            yield (start, piece, "") if weighty else (start, "", piece)
+
+
+def searchable_text(entry: Entry, folder: Path) -> str:
+    """Return the text by which an entry is found. Left out is what stands elsewhere already (what
+    Recall brought back) and replies for the engine's own use."""
+    if isinstance(entry, Assistant):
+        if entry.purpose != "turn":
+            return ""
+        entry = replace(entry, content=[b for b in entry.content if b.get("name") != "Recall"])
+    details = entry.details if isinstance(entry, ToolResult) else None
+    if isinstance(details, dict) and "recalled" in details:
+        return ""
+    try:
+        return entry_text(entry, folder) or ""
+    except RecursionError:  # arguments nested too deep to be written out
+        return ""
+
+
+def for_tokenizer(text: str) -> str:
+    """Return a text as SQLite can take it. In scripts without spaces each character becomes a word,
+    and a word a phrase of them."""
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(r" \1 ", text).encode("utf-8", "replace").decode()

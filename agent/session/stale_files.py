@@ -1,0 +1,41 @@
+"""Files that are no longer as a session knew them: the facts of the ledger compared with the disk.
+
+All of it blocks, and is bounded however many files a session met.
+"""
+
+import os
+
+from ..worktree.signatures import blob_digest, file_sha256
+from .ledger import Ledger
+
+MAX_FILES_CHECKED = 2_000  # those that the session met last
+MAX_BYTES_HASHED = 100 << 20  # of all of them
+
+
+def list_stale_files(ledger: Ledger) -> list[str]:
+    """Return the files that have changed on disk since the session last read or left them. Paths
+    are as the ledger shows them. Files that are too large to be hashed are left out."""
+    found, bytes_left = [], MAX_BYTES_HASHED
+    for path, known in list(ledger.contents.items())[: -MAX_FILES_CHECKED - 1 : -1]:
+        size = _size(path) if known else 0
+        if size > bytes_left:
+            continue
+        bytes_left -= size
+        if is_changed(path, known):
+            found.append(ledger.display_path(path))
+    return found[::-1]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - paths are plain strings here
+    except (OSError, ValueError):
+        return 0
+
+
+def is_changed(path: str, known: str) -> bool:
+    """Return whether a file has another content than `known`, a value of `Ledger.contents`."""
+    if not known:  # it was deleted
+        return os.path.lexists(path)
+    kind, _, digest = known.partition(":")
+    return (blob_digest(path) if kind == "blob" else file_sha256(path)) != digest

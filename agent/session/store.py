@@ -1,0 +1,253 @@
+"""Sessions on disk: create, find, list, fork.
+
+A project's sessions live together in `projects/<name>-<hash>/sessions/<id>/`, where the hash is
+that of the project's real path. Ids sort by time of creation and never depend on the directory.
+A subagent's session stands in that of its parent, in `agents/<id>/`.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...tools.system.files import copy_private, copy_tree_private, make_private_folder
+from ..errors import RecordError, SessionError
+from .entries import (
+    Assistant,
+    Block,
+    Checkpoint,
+    Content,
+    Entry,
+    Note,
+    Pin,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    User,
+)
+from .log import LOG_NAME, find_entry, seq_of_line, try_parse_entry
+
+AGENTS = "agents"
+_ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The sessions of one project directory."""
+
+    state: Path  # the state directory, which holds all projects
+    cwd: Path
+
+    @property
+    def folder(self) -> Path:
+        real = os.path.realpath(self.cwd)
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name)[:40].strip("-.") or "root"
+        digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:10]
+        return self.state / "projects" / f"{name}-{digest}"
+
+    def new_log(self) -> Path:
+        """Return the path of a new session's log; nothing is made yet."""
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        return self.folder / "sessions" / f"{stamp}-{secrets.token_hex(3)}" / LOG_NAME
+
+    def logs(self) -> list[Path]:
+        """Return the logs of this project, newest change first."""
+        return _newest_first([self.folder])
+
+    def newest_log(self) -> Path:
+        """Return the log that changed last. Raises SessionError when this project has none."""
+        logs = self.logs()
+        if not logs:
+            raise SessionError(
+                f"there is no session for {self.cwd} to continue",
+                hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
+                "other directories.",
+            )
+        return logs[0]
+
+    def find_log(self, id: str) -> Path:
+        """Find the log of a session or subagent by its id or the beginning of it. A subagent may
+        also be named `ID/agents/ID`; of one that forks have copied, the log that changed last is
+        returned. This project is searched first, then all. Raises SessionError for no match, or for
+        several of different ids."""
+        exact = self.folder / "sessions" / id / LOG_NAME
+        if re.fullmatch(_ID, id) and exact.is_file():
+            return exact
+        for logs in (self.logs(), all_logs(self.state)):
+            found = _matching(id, logs) or _matching(id, _subagent_logs(logs))
+            if len({path.parent.name for path in found}) > 1:
+                names = ", ".join(locate_log(path)[1] for path in found[:5])
+                raise SessionError(f"several sessions begin with {id!r}: {names}")
+            if found:
+                return found[0]
+        raise SessionError(
+            f"there is no session {id!r}", hint="`ctxagent sessions list --all` shows all ids."
+        )
+
+    def session_folders(self, ids: Collection[str]) -> list[Path]:
+        """Return the folders of these sessions, of any project, that exist."""
+        return [p.parent for p in all_logs(self.state) if p.parent.name in ids] if ids else []
+
+    def fork(self, log: Path, upto: int | None = None) -> Path:
+        """Copy a session, with the files it holds, to a new one of this project; return its log.
+        The copy ends with entry `upto` when that is given. The original is not touched."""
+        target = self.new_log()
+        try:
+            self._copy(log, target, upto)
+        except (OSError, SessionError) as error:
+            shutil.rmtree(target.parent, ignore_errors=True)
+            if isinstance(error, SessionError):
+                raise
+            raise RecordError(
+                f"the session cannot be copied: {error.strerror}",
+                hint="Free the disk, then try again; the session itself is as it was.",
+            ) from error
+        return target
+
+    def _copy(self, log: Path, target: Path, upto: int | None) -> None:
+        make_private_folder(target.parent)
+        paths, agents = set[str](), set[str]()
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            for line in _read_whole_lines(log):
+                if upto is not None and _seq(line) > upto:
+                    continue
+                out.write(line)
+                if b'"checkpoint"' not in line and b'"agent"' not in line:
+                    continue  # to parse every line would be most of the work
+                entry = try_parse_entry(line)
+                if isinstance(entry, Checkpoint):
+                    paths.add(entry.path)
+                elif isinstance(entry, SubagentRun):
+                    agents.add(entry.id)
+        if (log.parent / "offloaded").is_dir():
+            copy_tree_private(log.parent / "offloaded", target.parent / "offloaded")
+        for path in paths:
+            if _is_checkpoint_path(path) and (log.parent / path).is_file():
+                make_private_folder((target.parent / path).parent)
+                copy_private(log.parent / path, target.parent / path)
+        for id in agents:
+            if (log.parent / AGENTS / id).is_dir():
+                copy_tree_private(log.parent / AGENTS / id, target.parent / AGENTS / id)
+
+
+def all_logs(state: Path) -> list[Path]:
+    """Return the logs of all projects, newest change first."""
+    return _newest_first((state / "projects").glob("*/"))
+
+
+def locate_log(log: Path) -> tuple[Path, str]:
+    """Return the folder of a log's project, and the name of its session: the id, or for a subagent
+    `ID/agents/ID`."""
+    session = log.parent
+    while session.parent.name == AGENTS:
+        session = session.parent.parent
+    return session.parents[1], log.parent.relative_to(session.parent).as_posix()
+
+
+def full_text(log: Path, seq: int) -> str | None:
+    """Return the text of an entry before anything was cut from it; None where there is none."""
+    entry = find_entry(log, seq)
+    return None if entry is None else entry_text(entry, log.parent)
+
+
+def entry_text(entry: Entry, folder: Path) -> str | None:
+    """Return all text of an entry of the session in `folder`, or None for an entry without text. It
+    is the offloaded file of a result or the file of a checkpoint, else the entry's own words; of a
+    reply also its calls, with their arguments as they are."""
+    if isinstance(entry, ToolResult | User):
+        whole = read_kept_text(folder / str(entry.offloaded)) if entry.offloaded else None
+        return content_text(entry.content) if whole is None else whole
+    if isinstance(entry, Assistant):
+        return "\n\n".join(filter(None, map(_block_text, entry.content)))
+    if isinstance(entry, Checkpoint):
+        return read_kept_text(folder / entry.path)
+    if isinstance(entry, SubagentRun):
+        return f"{entry.prompt}\n\n{entry.answer}".strip()
+    return entry.text if isinstance(entry, Summary | Pin | Note) else None
+
+
+def read_kept_text(path: Path) -> str | None:
+    """Return the text of a file that a session keeps, or None when it is gone."""
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError):  # a garbled log may name anything
+        return None
+    try:
+        return data.decode("utf-8", "surrogatepass")  # as it was written
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
+def _block_text(block: Block) -> str:
+    kind, arguments = block.get("type"), block.get("input")
+    if kind in ("text", "thinking"):
+        return str(block.get(kind, ""))
+    if kind != "tool_use":
+        return ""
+    lines = [f"[{block.get('name')}]"]
+    for name, value in arguments.items() if isinstance(arguments, dict) else [("input", arguments)]:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name}: {text}")
+    return "\n".join(lines)
+
+
+def content_text(content: Content) -> str:
+    """Return the text of a content, with images and the like named in brackets."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        str(b.get("text", "")) if b.get("type") == "text" else f"[{b.get('type')}]" for b in content
+    )
+
+
+def _newest_first(projects: Iterable[Path]) -> list[Path]:
+    """List the logs of projects. Some may go while they are looked for."""
+    found: list[tuple[int, str, Path]] = []
+    for project in projects:
+        with suppress(OSError), os.scandir(project / "sessions") as sessions:
+            for session in sessions:
+                with suppress(OSError):
+                    log = Path(session.path, LOG_NAME)
+                    found.append((log.stat().st_mtime_ns, session.name, log))
+    return [log for _, _, log in sorted(found, reverse=True)]
+
+
+def _matching(id: str, logs: Sequence[Path]) -> list[Path]:
+    """Return the logs of this id or name, else those whose id or name begins so."""
+    known = {path: (path.parent.name, locate_log(path)[1]) for path in logs}
+    return [path for path, names in known.items() if id in names] or [
+        path for path, names in known.items() if id and any(n.startswith(id) for n in names)
+    ]
+
+
+def _subagent_logs(logs: Sequence[Path]) -> list[Path]:
+    """Return the logs of the subagents of these sessions, newest change first, then in order."""
+    found = [path for log in logs for path in log.parent.glob(f"{AGENTS}/*/{LOG_NAME}")]
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _is_checkpoint_path(path: str) -> bool:
+    """Return whether a path is that of a checkpoint file; a garbled log may name anything."""
+    return re.fullmatch(r"checkpoints/\d+\.json", path) is not None
+
+
+def _read_whole_lines(log: Path) -> Iterator[bytes]:
+    try:
+        with log.open("rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))
+    except OSError as error:
+        raise SessionError(f"cannot read the log {log}: {error.strerror}") from error
+
+
+def _seq(line: bytes) -> int:
+    if known := seq_of_line(line):
+        return known
+    entry = try_parse_entry(line)
+    return entry.seq if entry else 0

@@ -1,0 +1,193 @@
+"""The logs of subagents: what one has left in its folder for its parent and for later subagents.
+
+A session has its subagents in `agents/<id>/`, each with an ordinary log. What a parent must know of
+one stands in entries of its own log. What a killed process could not record there is recorded from
+the subagent's log when the session goes on.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ...tools.system.shorten import cut_after
+from ..errors import SessionError
+from .archive import SUMMARY_NAME
+from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
+from .ledger import Ledger
+from .log import LOG_NAME, Entries
+from .store import AGENTS, content_text, locate_log, read_kept_text
+from .totals import Totals
+
+MAX_ANSWER_CHARS = 8_000  # characters of an earlier answer that are handed on
+MIN_ANSWER_CHARS = 500  # of each, when several are handed on together
+MAX_LISTED = 12
+
+SubagentStatus = Literal["done", "error", "interrupted", "limit"]
+STATUS_OF_TURN: dict[str, SubagentStatus] = {  # how a subagent has ended, by how its turn has
+    "ok": "done", "denied": "done", "error": "error", "limit": "limit",
+    "interrupted": "interrupted",
+}  # fmt: skip
+_REF = re.compile(r"(?<![\w/&])#(\d{1,18})\b")  # not the `&#38;` of a summary
+RESUME_HINT = "Task with resume set to its id goes on with one where it was"
+
+
+def subagent_log(folder: Path, id: str) -> Path:
+    """Return the log of a subagent of the session in `folder`."""
+    return folder / AGENTS / id / LOG_NAME
+
+
+def earlier_work(folder: Path, ledger: Ledger, type: str, description: str) -> str:
+    """Return the summary and the answer of the newest earlier subagent that did the same work. A
+    new subagent is given them; "" when there was none."""
+    wanted = description.casefold().split()
+    same = [
+        agent
+        for agent in ledger.agents.values()
+        if agent.type == type and agent.description.casefold().split() == wanted
+    ]
+    for agent in reversed(same):
+        log = subagent_log(folder, agent.id)
+        summary = (read_kept_text(log.with_name(SUMMARY_NAME)) or "").strip()
+        if summary or agent.answer:
+            texts = [f"An earlier subagent was given the same work; it ended as: {agent.status}."]
+            texts += [summary] if summary else []
+            if agent.answer:
+                texts.append(f"Its answer:\n{cut_after(agent.answer, MAX_ANSWER_CHARS, ' …')}")
+            return qualify_refs("\n\n".join(texts), log, _last_seq(log))
+    return ""
+
+
+def qualify_refs(text: str, log: Path, last: int) -> str:
+    """Add the name of the log to refs in a subagent's text, for other conversations. `last` is the
+    last entry of `log`: a higher number is no ref to it."""
+    name = locate_log(log)[1]
+
+    def with_name(found: re.Match[str]) -> str:
+        return f"{name}{found[0]}" if 0 < int(found[1]) <= last else found[0]
+
+    return _REF.sub(with_name, text)
+
+
+def changes_since(before: Ledger, now: Ledger, id: str) -> list[dict[str, Any]]:
+    """Return the files that subagent `id` has changed since `before`, as rows of details."""
+    rows = []
+    for shown, fact in now.files.items():
+        known = before.files.get(shown)
+        if known is not None and known.times == fact.times:
+            continue
+        path = now.absolute_path(shown)
+        kind, _, digest = now.contents.get(path, "").partition(":")
+        row = {
+            "path": path,
+            "action": fact.action,
+            "added": fact.added - (known.added if known else 0),
+            "removed": fact.removed - (known.removed if known else 0),
+            "by": id,
+        }
+        rows.append(row | ({kind: digest} if digest else {}))
+    return rows
+
+
+def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) -> Ledger:
+    """Return the ledger of what a parent knows of a subagent by its entry."""
+    ledger = Ledger()
+    for entry in entries:
+        if agent is not None and entry.seq <= agent.told:
+            ledger.add(entry)
+    return ledger
+
+
+def missing_entries(
+    folder: Path, untold: Collection[str], agents: Iterable[SubagentRun]
+) -> list[Entry]:
+    """Return the entries that must be recorded when a session goes on after a kill. For each
+    subagent whose own log has more than the session's, they say how it stands by that. For the
+    model there is one notice of those whose results never came (`untold`), with the answers of the
+    ones that had finished."""
+    found, unheard = list[Entry](), list[SubagentRun]()
+    for agent in agents:
+        log = subagent_log(folder, agent.id)
+        if agent.status == "running" or _last_seq(log) > agent.told:
+            *rows, agent = _newer_entries(log, agent)
+            found += [*rows, agent]
+        if agent.id in untold:
+            unheard.append(agent)
+    if unheard:
+        head = "The session was left while subagents were at work."
+        unfinished = f"{head} {list_unfinished(unheard)}".strip()
+        text = "\n".join(filter(None, (unfinished, _finished_answers(unheard))))
+        found.append(User(content=text, source="notice"))
+    return found
+
+
+def list_unfinished(agents: Iterable[SubagentRun]) -> str:
+    """List the subagents that did not finish, for the model; "" when all did."""
+    rows = [
+        f"- {agent.id} ({agent.type}): {agent.description}"
+        for agent in agents
+        if agent.status != "done"
+    ]
+    if not rows:
+        return ""
+    return "\n".join([f"Subagents that did not finish ({RESUME_HINT}):", *rows[-MAX_LISTED:]])
+
+
+def _finished_answers(agents: Iterable[SubagentRun]) -> str:
+    done = [agent for agent in agents if agent.status == "done"][-MAX_LISTED:]
+    if not done:
+        return ""
+    room = max(MIN_ANSWER_CHARS, MAX_ANSWER_CHARS // len(done))
+    texts = [
+        f"{agent.id} ({agent.type}): {agent.description}\n{cut_after(agent.answer, room, ' …')}"
+        for agent in done
+    ]
+    return "\n\n".join(["Subagents that had finished, and their answers:", *texts])
+
+
+def update_unheard(untold: set[str], entry: Entry) -> None:
+    """Fold one more entry into the set of the subagents that the model has not heard of. They were
+    started, and no result or notice has spoken of them since."""
+    if isinstance(entry, SubagentRun) and entry.status == "running":
+        untold.add(entry.id)
+    elif isinstance(entry, ToolResult):
+        untold.discard(str(entry.details.get("agent")))
+    elif isinstance(entry, User) and entry.source == "notice" and untold:
+        words = content_text(entry.content)
+        untold -= {id for id in untold if f"{id} (" in words}
+
+
+def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], SubagentRun]:
+    """Return a note of the files that a subagent has changed since its entry, and a newer entry.
+    One that was killed may have come to its end before. What a person has had it do by hand since
+    then is not its answer, and counts in the sums alone."""
+    totals, told, ledger, answer, end, turns, last = Totals(), Ledger(), Ledger(), "", "", 0, 0
+    for entry in Entries(log) if log.is_file() else ():
+        totals.add(entry)
+        ledger.add(entry)
+        last = max(last, entry.seq)
+        if entry.seq <= agent.told:
+            told.add(entry)
+            continue
+        turns += isinstance(entry, User) and entry.source == "person"
+        if turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
+            answer = "".join(str(b.get("text", "")) for b in entry.content) or answer
+        elif turns == 1 and isinstance(entry, End):
+            end = entry.status
+    now = replace(agent, told=max(last, agent.told))
+    if agent.status == "running":
+        status = STATUS_OF_TURN.get(end, "interrupted")
+        now = replace(now, status=status, answer=qualify_refs(answer, log, last))
+    rows = changes_since(told, ledger, agent.id)
+    if not rows:
+        return (totals.all.recorded_in(now),)
+    text = f"{agent.id} had changed files that were not told of: {len(rows)}"
+    return Note(topic="agent", text=text, data={"changes": rows}), totals.all.recorded_in(now)
+
+
+def _last_seq(log: Path) -> int:
+    try:
+        return next((entry.seq for entry in reversed(Entries(log))), 0)
+    except SessionError:
+        return 0

@@ -1,0 +1,227 @@
+"""Test results read from output: which tests failed, and which later run says that one passes.
+
+Names are verbatim, as each runner writes them: pytest, unittest, jest and vitest, go, cargo, TAP
+and rspec. A test counts as failing until a run is known to have run it and says that it passed; in
+doubt it stays so.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from .test_commands import TestCommand, find_test_command
+
+MAX_TEST_NAME_CHARS = 300
+MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
+
+_STILL_FAILING = re.compile(
+    r"\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^(?:FAILED|FAIL)\b|^not ok ", re.MULTILINE
+)
+_LEFT_OUT = re.compile(r"\b[1-9]\d* (?:deselected|filtered out)\b")
+# The line in which each runner says that tests passed: all of them, said once at the end, or some.
+_SAYS_ALL_PASSED = {
+    "pytest": r"(?:=+ )?[1-9]\d* passed"
+    r"(?:, \d+ (?:skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed))*"
+    r" in [\d.]+ ?s(?:econds)?(?: \([\d:]+\))?(?: =+)?",
+    "unittest": r"Ran [1-9]\d* tests? in [\d.]+s\n\nOK(?: \(.*\))?",
+    "jest": r"Tests: +(?:\d+ (?:skipped|todo), )*[1-9]\d* passed, \d+ total",
+    "vitest": r" *Tests  [1-9]\d* passed(?: \| \d+ (?:skipped|todo|expected fail))* \(\d+\)",
+    "mocha": r" *[1-9]\d* passing(?: \([\d.]+m?s\))?",
+    "rspec": r"[1-9]\d* examples?, 0 failures(?:, \d+ pending)?",
+    "prove": r"Result: PASS",
+    "ctest": r"100% tests passed, 0 tests failed out of [1-9]\d*",
+    "phpunit": r"OK \([1-9]\d* tests?, \d+ assertions?\)",
+    "nextest": r" *Summary \[.*\] *[1-9]\d* tests? run: [1-9]\d* passed\b.*",
+}
+_SAYS_SOME_PASSED = {
+    "go": r"ok[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\))(?:[ \t]+coverage: [^\[\n]*)?",
+    "cargo": r"test result: ok\. [1-9]\d* passed; 0 failed;.*",
+    "mix": r"(?:\d+ doctests?, )?[1-9]\d* tests?, 0 failures\b.*",
+    "dotnet": r"Passed! +- Failed: +0, Passed: +[1-9]\d*,.*",
+    "maven": r"\[INFO\] Tests run: [1-9]\d*, Failures: 0, Errors: 0, Skipped: \d+",
+    "minitest": r"[1-9]\d* runs, \d+ assertions, 0 failures, 0 errors, \d+ skips",
+    "bun": r" *[1-9]\d* pass",
+    "tap": r"# pass +[1-9]\d*",
+}
+_SUCCESS = re.compile(
+    "|".join(
+        rf"^(?P<{name}>{said})$" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+    ),
+    re.MULTILINE,
+)
+
+_WORKER = r"(?:\[gw\d+\] \[ *\d+%\] )?"
+
+
+def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(re.compile, texts))
+
+
+# The name of a test is the group of a pattern; where there are two, its method and its place.
+_FAILED_LINES = _patterns(
+    # pytest: the summary, then the lines of -v
+    rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
+    r"(?=\S+?::)(.+) (?:FAILED|ERROR)(?:\s+\[ *\d+%\])?",
+    # unittest
+    r"(?:FAIL|ERROR): (\w+) \(([\w.]+)\)",
+    # go, cargo, TAP, rspec
+    r"\s*--- FAIL: (\S+)(?: \([\d.]+s\))?",
+    r"test (\S+) \.\.\. FAILED",
+    r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)",
+    r"rspec (\./\S+)(?: # .*)?",
+    # vitest and jest: the whole name, with that of the suite
+    r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?",
+    r"\s*● (.+ › .+)",
+)
+_FAILED_SHORT_LINES = _patterns(r"\s*[✕×✗] (.+?)(?: \(?[\d.]+ ?m?s\)?)?")
+_PASSED_LINES = _patterns(
+    r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?",
+    rf"{_WORKER}PASSED (\S+?::.+)",
+    r"(\w+) \(([\w.]+)\) \.\.\. ok",
+    r"\s*--- PASS: (\S+)(?: \([\d.]+s\))?",
+    r"test (\S+) \.\.\. ok",
+    r"\s*ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TestReport:
+    """The results of tests in the output of one command."""
+
+    failed: tuple[str, ...]
+    passed: frozenset[str]
+    says: frozenset[str]  # runners that say all passed; none when a failure is mentioned too
+    partial: bool  # some tests were left out
+
+
+def read_report(output: str) -> TestReport:
+    """Read what an output says about tests."""
+    lines = [line.rstrip() for line in output.split("\n")[-MAX_OUTPUT_LINES:]]
+    failed = _test_names(lines, _FAILED_LINES) or _test_names(lines, _FAILED_SHORT_LINES)
+    passed = set(_test_names(lines, _PASSED_LINES)) - set(failed)
+    clean = not failed and not _STILL_FAILING.search(output)
+    text = "\n".join(line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines)
+    says = {str(found.lastgroup) for found in _SUCCESS.finditer(text)} if clean else ()
+    return TestReport(failed, frozenset(passed), frozenset(says), bool(_LEFT_OUT.search(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class FailingTest:
+    """A test that failed at some time."""
+
+    name: str
+    ref: int  # the newest run in which it failed
+    resolved: int | None = None  # the later run that says it passes
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedCommand:
+    """A command that has ended."""
+
+    place: str  # its runner, or all of it where none is known
+    command: str
+    launch: TestCommand
+    folder: str
+
+
+@dataclass(slots=True)
+class FailingTests:
+    """The tests that failed at some time, in the order in which they first did."""
+
+    tests: dict[str, FailingTest] = field(default_factory=dict)
+    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # of those that fail still
+    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # the same, by place
+    _blamed: dict[str, set[str]] = field(default_factory=dict)  # of a test, the commands it failed
+    _blame: dict[str, set[str]] = field(default_factory=dict)  # of such a command, its open tests
+
+    def add(self, command: str, output: str, ref: int, *, passed: bool, cwd: str = "") -> list[str]:
+        """Fold in a command that has ended, and return the commands whose last open test it
+        resolves. A test is resolved when a run names it with success, or says that all passed and
+        is the one in which it failed, or covers that."""
+        launch = find_test_command(command)
+        place = launch.runner or command
+        if passed and not launch.runner and place not in self._places:
+            return []
+        run = read_report(output)
+        now = _EndedCommand(
+            place, command, launch, posixpath.normpath(posixpath.join(cwd, launch.folder))
+        )
+        done = [
+            name
+            for name in run.passed
+            if (failed := self._open.get(name)) and _is_its(now, failed, name, named=True)
+        ]
+        if passed and _all_passed(launch, run):
+            done += [
+                name
+                for name, failed in self._places.get(place, {}).items()
+                if failed.command == command or (not run.partial and _is_its(now, failed, name))
+            ]
+        cleared: list[str] = []
+        for name in dict.fromkeys(done):
+            self._close(name)
+            self.tests[name] = replace(self.tests[name], resolved=ref)
+            cleared += self._forgive(name)
+        for name in run.failed if launch.runner or not passed else ():
+            self._close(name)
+            self.tests[name] = FailingTest(name, ref)
+            self._open[name] = now
+            self._places.setdefault(place, {})[name] = now
+            if not passed:
+                self._blamed.setdefault(name, set()).add(command)
+                self._blame.setdefault(command, set()).add(name)
+        return cleared
+
+    def _forgive(self, name: str) -> list[str]:
+        """Return the commands that have no open test left, now that this one is resolved."""
+        cleared = []
+        for command in sorted(self._blamed.pop(name, ())):
+            self._blame[command].discard(name)
+            if not self._blame[command]:
+                del self._blame[command]
+                cleared.append(command)
+        return cleared
+
+    def _close(self, name: str) -> None:
+        failed = self._open.pop(name, None)
+        if failed is not None:
+            del self._places[failed.place][name]
+            if not self._places[failed.place]:
+                del self._places[failed.place]
+
+
+def _all_passed(launch: TestCommand, run: TestReport) -> bool:
+    """Return whether a command that succeeded says that all its tests passed. Where its exit code
+    is not that of the run, one package's word is not enough."""
+    known = launch.runner in _SAYS_ALL_PASSED or launch.runner in _SAYS_SOME_PASSED
+    said = launch.runner in run.says if known else bool(run.says)
+    return said and (launch.decides or not launch.runner or launch.runner in _SAYS_ALL_PASSED)
+
+
+def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool = False) -> bool:
+    """Return whether what a later command says is about the test that failed. `named`: it names the
+    test, which is enough if that has the path of its file."""
+    if named and now.command == failed.command:
+        return True
+    if not now.launch.quiet or now.folder != failed.folder:
+        return False
+    same = now.place == failed.place and now.launch.covers(name, failed.launch)
+    return same or (named and ".py::" in name)
+
+
+def _test_names(lines: list[str], patterns: Iterable[re.Pattern[str]]) -> tuple[str, ...]:
+    """Return the names in lines that a pattern matches as a whole, each once."""
+    names = (
+        _test_name(*found.groups())[:MAX_TEST_NAME_CHARS]
+        for line in lines
+        if len(line) <= 2 * MAX_TEST_NAME_CHARS
+        for pattern in patterns
+        if (found := pattern.fullmatch(line))
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def _test_name(name: str, place: str = "") -> str:
+    """Return the whole name; newer versions of Python put a method in its place, too."""
+    return name if not place else place if place.endswith(f".{name}") else f"{place}.{name}"

@@ -1,0 +1,119 @@
+"""Sums over the log of a session: what it has used. Subagents count, and stand apart too."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from .entries import Assistant, Entry, Mask, SubagentRun, Summary, ToolResult, Usage, User
+
+LAYERS = ("demoted", "microcompacted", "truncated", "summaries", "tokens_saved")
+
+
+@dataclass(slots=True)
+class Counts:
+    """Calls of the model and of tools, and what compaction did."""
+
+    calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0  # None as soon as one call had no known price
+    compaction: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LAYERS, 0))
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return self._combined(other, operator.add)
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        return self._combined(other, operator.sub)
+
+    def _combined(self, other: "Counts", combine: Callable[[Any, Any], Any]) -> "Counts":
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Counts(
+            combine(self.calls, other.calls),
+            combine(self.tool_calls, other.tool_calls),
+            combine(self.usage, other.usage),
+            combine(self.cost_usd, other.cost_usd) if known else None,
+            {name: combine(self.compaction[name], other.compaction[name]) for name in LAYERS},
+        )
+
+    def recorded_in(self, agent: SubagentRun) -> SubagentRun:
+        """Return the entry of a subagent with these counts in it."""
+        return replace(
+            agent,
+            usage=self.usage.to_json(),
+            cost_usd=self.cost_usd,
+            calls=self.calls,
+            tool_calls=self.tool_calls,
+            compaction=self.compaction,
+        )
+
+    @classmethod
+    def of(cls, agent: SubagentRun) -> "Counts":
+        """Return what a subagent had used by an entry of it. What is garbled counts as nothing."""
+        unknown = agent.cost_usd is None and agent.calls > 0
+        return cls(
+            agent.calls,
+            agent.tool_calls,
+            Usage.from_json(agent.usage),
+            None if unknown else agent.cost_usd or 0.0,
+            {name: _count(agent.compaction, name) for name in LAYERS},
+        )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts since the first entry of a log."""
+
+    turns: int = 0
+    replied: str = ""  # when the model replied last, as in the log
+    own: Counts = field(default_factory=Counts)  # without the subagents
+    by_agent: dict[str, Counts] = field(default_factory=dict)  # of the subagents, by id
+
+    def add(self, entry: Entry) -> None:
+        own = self.own
+        if isinstance(entry, User):
+            self.turns += entry.source == "person"
+        elif isinstance(entry, SubagentRun):
+            self.by_agent[entry.id] = Counts.of(entry)
+        elif isinstance(entry, Assistant):
+            own.calls += 1
+            self.replied = entry.at or self.replied
+            own.usage += Usage.from_json(entry.usage)
+            if own.cost_usd is not None:
+                own.cost_usd = None if entry.cost_usd is None else own.cost_usd + entry.cost_usd
+        elif isinstance(entry, ToolResult):
+            own.tool_calls += 1
+        elif isinstance(entry, Mask):
+            name = {"demote": "demoted", "truncate": "truncated"}.get(entry.layer, "microcompacted")
+            own.compaction[name] += len(entry.targets)
+            own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
+        elif isinstance(entry, Summary):
+            own.compaction["summaries"] += 1
+            own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
+        if isinstance(entry, ToolResult | User) and entry.offloaded:
+            own.compaction["demoted"] += 1
+            own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
+
+    @property
+    def replied_at(self) -> float | None:
+        """The same in seconds since 1970; None where the model never replied or it is garbled."""
+        try:
+            return datetime.fromisoformat(self.replied).timestamp()
+        except (ValueError, OverflowError):
+            return None
+
+    @property
+    def agents(self) -> Counts:
+        """The sum over all subagents."""
+        return sum(self.by_agent.values(), Counts())
+
+    @property
+    def all(self) -> Counts:
+        """The sum over the session and its subagents."""
+        return self.own + self.agents
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int:
+    count = counts.get(name, 0)
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,221 @@
+"""Capabilities of a terminal, found in the environment and the streams alone: nothing is sent to
+the terminal. Light, because the first paint waits for it."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from ..config.settings import UiSettings
+
+TerminalBackground = Literal["dark", "light", ""]  # "": not known
+Colours = Literal[0, 16, 256]  # more than 256 are not used
+
+_DUMB_TERMS = ("", "dumb", "unknown")
+_LINUX_CONSOLE = "linux"  # sixteen colours, a small font, no bracketed paste
+# Terminals of 16 colours, unless their name says more; and parts of the names of those with 256.
+_TERMS_OF_16 = ("ansi", "cygwin", "eterm", "linux", "rxvt", "screen", "xterm")
+_TERMS_OF_256 = (
+    "256color", "alacritty", "contour", "direct", "foot", "ghostty", "kitty", "wezterm",
+)  # fmt: skip
+# Whether the terminal wraps its lines anew when its width changes.
+_REFLOWS_BY_TERM = {
+    "alacritty": True, "contour": True, "foot": True, "kitty": True, "linux": False,
+    "rxvt-unicode": True, "st": False, "tmux": True, "vt": False, "wezterm": True,
+    "xterm-ghostty": True, "xterm-kitty": True,
+}  # fmt: skip
+_REFLOWS_BY_VARIABLE = {
+    "ALACRITTY_WINDOW_ID": True, "GHOSTTY_RESOURCES_DIR": True, "KITTY_WINDOW_ID": True,
+    "KONSOLE_VERSION": True, "VTE_VERSION": True, "WEZTERM_PANE": True, "WT_SESSION": True,
+    "XTERM_VERSION": False,
+}  # fmt: skip
+_REFLOWING_PROGRAMS = (
+    "Apple_Terminal", "Hyper", "WarpTerminal", "WezTerm", "ghostty", "iTerm.app", "rio", "vscode",
+)  # fmt: skip
+# Families of terminals of which none prints a query that it does not know.
+_SAFE_TO_ASK = (
+    "alacritty", "contour", "foot", "kitty", "rxvt-unicode", "tmux", "wezterm", "xterm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The capabilities of a terminal, and what told them."""
+
+    term: str  # $TERM
+    place: str  # such as " in tmux over ssh"
+    plain: str  # why lines alone are written; "" where the screen is painted
+    colours: Colours
+    colours_from: str
+    unicode: bool  # whether marks that are not ASCII can be shown
+    unicode_from: str
+    background: TerminalBackground
+    safe_to_ask: bool  # whether it can be asked for its background
+    reflows: bool | None  # whether it wraps lines anew at another width; None: not known
+    bracketed_paste: bool  # whether it marks what is pasted
+
+
+def detect(
+    environ: Mapping[str, str], *, plain: bool, reads: bool, writes: bool, encoding: str
+) -> Capabilities:
+    """Return what the terminal can do. `plain` is the person's wish for lines alone; `reads` and
+    `writes` say whether input and output are a terminal; `encoding` is that of the output."""
+    term = environ.get("TERM", "")
+    why_plain = _why_plain(term, plain=plain, reads=reads, writes=writes)
+    colours, colours_from = _colours(environ, term)
+    unicode, unicode_from = _unicode(environ, term, encoding)
+    multiplexed = bool(environ.get("STY")) or "INSIDE_EMACS" in environ
+    known = term.startswith(_SAFE_TO_ASK) or ("TMUX" in environ and term.startswith("screen"))
+    return Capabilities(
+        term=term,
+        place=_place(environ),
+        plain=why_plain,
+        colours=colours,
+        colours_from=colours_from,
+        unicode=unicode,
+        unicode_from=unicode_from,
+        background=_background(environ),
+        safe_to_ask=not why_plain and colours == 256 and known and not multiplexed,
+        reflows=reflows(environ),
+        bracketed_paste=term != _LINUX_CONSOLE and not term.startswith("vt"),
+    )
+
+
+def detect_for_process(
+    ui: "UiSettings", source: TextIO | None = None, target: TextIO | None = None
+) -> Capabilities:
+    """Return what the terminal of this process can do, or that of other streams in its place."""
+    source, target = source or sys.stdin, target or sys.stdout
+    return detect(
+        os.environ,
+        plain=ui.plain,
+        reads=source is not None and source.isatty(),
+        writes=target.isatty(),
+        encoding=target.encoding or "utf-8",
+    )
+
+
+def reflows(environ: Mapping[str, str]) -> bool | None:
+    """Return whether the terminal wraps its lines anew when its width changes; None: not known."""
+    if environ.get("TMUX"):
+        return True
+    if environ.get("STY"):
+        return False
+    term = environ.get("TERM", "")
+    for name, verdict in _REFLOWS_BY_TERM.items():
+        if term == name or term.startswith((f"{name}-", f"{name}1", f"{name}2")):
+            return verdict
+    if term.startswith("screen"):  # of tmux or of screen, on the other side of a connection
+        return None
+    verdicts = {verdict for name, verdict in _REFLOWS_BY_VARIABLE.items() if environ.get(name)}
+    if environ.get("TERM_PROGRAM") in _REFLOWING_PROGRAMS:
+        verdicts.add(True)
+    # A terminal that was started from another one has the variables of both.
+    return verdicts.pop() if len(verdicts) == 1 else None
+
+
+def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tuple[str, str]]:
+    """Return rows for people, with the next step where something could be better."""
+    columns, lines = size
+    found = [("terminal", f"{can.term or 'TERM is not set'}{can.place}, {columns}x{lines}")]
+    if can.plain:
+        found.append(("screen", f"lines only, because {can.plain}"))
+        return [*found, ("characters", _characters(can))]
+    return [
+        *found,
+        ("screen", "painted; --plain writes lines only, for a screen reader"),
+        ("colours", _colour_row(can)),
+        ("theme", _theme_row(can, theme)),
+        ("characters", _characters(can)),
+        ("resizing", _RESIZING[can.reflows]),
+        ("pasting", "as one text" if can.bracketed_paste else _LINE_BY_LINE),
+    ]
+
+
+_RESIZING = {
+    True: "lines are wrapped anew",
+    False: "lines stay as they were written",
+    None: "not known of this terminal whether lines are wrapped anew",
+}
+_LINE_BY_LINE = "each line is sent by itself: put long texts into a file and name it as @path"
+
+
+def _why_plain(term: str, *, plain: bool, reads: bool, writes: bool) -> str:
+    if plain:
+        return "--plain or ui.plain says so"
+    if not reads or not writes:
+        return f"the {'output' if reads else 'input'} is no terminal"
+    if term in _DUMB_TERMS:
+        found = f"TERM={term}" if term else "TERM is not set"
+        return f"{found}: set it to the name of your terminal, such as xterm-256color"
+    return ""
+
+
+def _colours(environ: Mapping[str, str], term: str) -> tuple[Colours, str]:
+    if environ.get("NO_COLOR"):
+        return 0, "NO_COLOR"
+    if any(name in term for name in _TERMS_OF_256):
+        return 256, f"TERM={term}"
+    if environ.get("COLORTERM") and term not in (*_DUMB_TERMS, _LINUX_CONSOLE):
+        return 256, f"COLORTERM={environ['COLORTERM']}"
+    return (16 if term.startswith(_TERMS_OF_16) and "-m" not in term else 0), f"TERM={term}"
+
+
+def _unicode(environ: Mapping[str, str], term: str, encoding: str) -> tuple[bool, str]:
+    """Return whether marks that are not ASCII can be shown, and what says so."""
+    if encoding.replace("-", "").lower() != "utf8":
+        return False, f"the output is {encoding}"
+    if term == _LINUX_CONSOLE:
+        return False, "the font of the console has few characters"
+    names = [name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)]
+    # Python itself sets this where the locale that LANG names is not installed.
+    if names[:2] == ["LC_CTYPE", "LANG"] and environ["LC_CTYPE"] == "C.UTF-8":
+        del names[0]
+    if names and "UTF8" not in environ[names[0]].replace("-", "").upper():
+        return False, f"{names[0]}={environ[names[0]]}"
+    return True, f"{names[0]}={environ[names[0]]}" if names else encoding
+
+
+def _background(environ: Mapping[str, str]) -> TerminalBackground:
+    last = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not last.isdecimal() or int(last) > 15:
+        return ""
+    return "dark" if int(last) in (*range(7), 8) else "light"
+
+
+def _place(environ: Mapping[str, str]) -> str:
+    inside = " in tmux" if environ.get("TMUX") else " in screen" if environ.get("STY") else ""
+    ssh = " over ssh" if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY") else ""
+    return inside + ssh + (" in CI" if environ.get("CI") else "")
+
+
+def _colour_row(can: Capabilities) -> str:
+    if can.colours == 256:
+        return f"256 ({can.colours_from})"
+    if can.colours_from == "NO_COLOR":
+        return "none, because NO_COLOR is set"
+    few = f"{'sixteen' if can.colours else 'none'} ({can.colours_from})"
+    step = "; a TERM that ends in -256color brings the themes"
+    return few if can.term == _LINUX_CONSOLE else few + step
+
+
+def _theme_row(can: Capabilities, theme: str) -> str:
+    if can.colours == 0:
+        return f"{theme}, of no use without colours"
+    if can.colours == 16 or theme == "ansi":
+        return f"{theme}: the terminal's own sixteen colours"
+    if theme != "auto":
+        return theme
+    now = f"{can.background} (COLORFGBG)" if can.background else "the terminal's own colours"
+    if can.safe_to_ask:
+        return f"auto: the terminal is asked for its background; {now} until it answers"
+    return f"auto: {now}" + ("" if can.background else "; ui.theme = dark or light brings more")
+
+
+def _characters(can: Capabilities) -> str:
+    if can.unicode:
+        return f"UTF-8 ({can.unicode_from})"
+    step = "" if "font" in can.unicode_from else "; LANG=C.UTF-8 brings all"
+    return f"marks in ASCII, because {can.unicode_from}{step}"

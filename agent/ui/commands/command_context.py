@@ -1,0 +1,146 @@
+"""The context of a slash command: the parts of the REPL that it may use."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import SessionBusy
+from ..conversation.open_session import Conversation
+from ..conversation.questions import Questions
+from ..conversation.running import RunningTask
+from ..conversation.services import ReplServices
+from ..screen import Screen
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ...loop.agent import Agent
+    from ..transcript import Transcript
+
+READ_ONLY = (
+    "read-only: process {holder} goes on with this session. /log, /context, /export and /recover "
+    "show it as it was just now; /resume with its id opens it again, /fork goes on in a copy"
+)
+
+
+@dataclass(slots=True)
+class CommandContext:
+    """The parts of the REPL that commands work with, and what they do with several of them."""
+
+    services: ReplServices
+    conversation: Conversation
+    screen: Screen
+    questions: Questions
+    transcript: "Callable[[], Transcript]"  # where things are printed, made at first use
+    task: RunningTask  # what Esc interrupts
+    handed_over: str = ""  # what the open session was told of the one before it
+
+    @property
+    def agent(self) -> "Agent":
+        """The agent of the open session. Raises CtxagentError when no session is open."""
+        return self.conversation.agent
+
+    @property
+    def session(self) -> str:
+        """The id of the open session, "" when none is open."""
+        return self.conversation.session
+
+    def put(self, *renderables: "RenderableType") -> None:
+        """Print the output of a command."""
+        self.transcript().put("command", *renderables)
+        self.screen.touch()
+
+    def say(self, text: str) -> None:
+        """Print a short remark."""
+        from ..render import render
+
+        self.put(render.dim(text))
+
+    def show(self, text: str) -> None:
+        """Print a text as it is."""
+        from ..render import render
+
+        self.put(render.verbatim(text))
+
+    def show_report(self, markdown: str) -> None:
+        """Print a report that is written in Markdown."""
+        from ..render import render
+        from ..render.markdown import report
+
+        self.put(render.indented(report(markdown)))
+
+    def notify(self, level: str, text: str) -> None:
+        """Print a notice; `level` is "info" or "warning"."""
+        from ..render import render
+
+        self.put(render.notice(level, text))
+
+    def show_table(
+        self, rows: Sequence[Sequence[str]], head: Sequence[str] = (), *, wrap: bool = True
+    ) -> None:
+        """Print a table."""
+        from ..render import render
+
+        self.put(render.table(rows, head=head, wrap=wrap))
+
+    def doing(self, text: str) -> None:
+        """Show what the command waits for, until the next call; "" shows nothing."""
+        self.transcript().doing(text)
+        self.screen.touch()
+
+    async def unfold(self) -> None:
+        """Print the newest folded output in full; called again, the one before it."""
+        await self.transcript().unfold(lambda ref: self.agent.context.recall(ref))
+        self.screen.touch()
+
+    def checks(self) -> Sequence[Sequence[str]]:
+        """Check the set-up, which may take a second.
+
+        Returns rows of ok or FAIL, what was looked at, and what was found."""
+        palette = self.screen.palette
+        return [*self.services.checks(), *([("ok", "theme in use", palette)] if palette else [])]
+
+    def copy_session(self, last_seq: int) -> str:
+        """Copy the open session up to an entry, and return the id of the copy."""
+        return self.services.copy(self.agent.log.path, last_seq).parent.name
+
+    async def reopen(
+        self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
+    ) -> None:
+        """Go over to another session; the one that is left stays on disk.
+
+        With `prior` that is a fresh session, which is told this text about the one before. When
+        another process has the session, the person decides what to do.
+        """
+        from ..render import render
+
+        try:
+            left_at = await self.conversation.reopen(resume=resume, fork=fork, prior=prior)
+        except SessionBusy as busy:
+            wait = self.services.wait and resume is None
+            opening = self._open_busy(busy, wait=wait)
+            left_at = await (opening if self.task.running else self.task.run(opening))
+        self.handed_over = prior or ""
+        if left_at:
+            self.transcript().put("recap", render.recap(*left_at))
+
+    async def _open_busy(self, busy: SessionBusy, *, wait: bool) -> tuple[str, str] | None:
+        """Open a session that another process has, in the way the person chooses."""
+        if not wait:
+            self.notify("warning", busy.message)
+        choice = "wait" if wait else await self.questions.busy_session()
+        if choice == "fork":
+            return await self.conversation.reopen(resume=busy.session, fork=True)
+        if choice == "wait":
+            self.doing(f"waiting for process {busy.holder} to leave the session")
+            try:
+                return await self.conversation.reopen(resume=busy.session, patient=True)
+            finally:
+                self.doing("")
+        if choice == "read":
+            left_at = await self.conversation.reopen(resume=busy.session, read_only=True)
+            self.notify("info", READ_ONLY.format(holder=busy.holder))
+            return left_at
+        if not self.conversation.is_open:
+            self.screen.exit()
+        return None

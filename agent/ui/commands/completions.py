@@ -1,0 +1,166 @@
+"""Completions for refs, paths and arguments of commands, each with a description.
+
+They are asked for with every key, so they use only what is in memory, and little of that; what has
+to be read from disk is read in a thread.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ....tools.system.shorten import one_line
+from ...errors import CtxagentError
+from ..screen import Offer
+from .command_context import CommandContext
+from .registry import COMMANDS, Complete
+
+if TYPE_CHECKING:
+    from ...context.view import Item, View
+    from ...session.ledger import Ledger
+
+MAX_REFS = 200  # newest of each kind
+MAX_FILES = 50
+MAX_SESSIONS = 100
+MAX_DESCRIPTION_CHARS = 60
+
+
+async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
+    """Return what may be typed in a place: a ref after `#`, a path after `@`, else the argument of
+    the command `place` (with its slash; shortened if only one begins so). Empty while no session
+    is open."""
+    try:
+        if place == "#":
+            return await refs(repl)
+        if place == "@":
+            return await paths(repl)
+        matching = [c for c in COMMANDS.values() if c.name.startswith(place[1:])]
+        command = COMMANDS.get(place[1:]) or (matching[0] if len(matching) == 1 else None)
+        return await command.complete(repl) if command and command.complete else ()
+    except CtxagentError:
+        return ()
+
+
+def fixed(words: Iterable[str], *, also: Complete | None = None) -> Complete:
+    """Return a completer that offers these words, and after them what `also` offers."""
+
+    async def complete(repl: CommandContext) -> Sequence[Offer]:
+        return [*((word, "") for word in words), *(await also(repl) if also else ())]
+
+    return complete
+
+
+async def refs(repl: CommandContext) -> Sequence[Offer]:
+    """Return the newest entries, newest first: what the person and the agent said, commands, files
+    read and changed, pins."""
+    known = _ledger_entries(repl.agent.ledger)
+    for seq, what in _view_entries(repl.agent.view):
+        known.setdefault(seq, what)
+    return [(str(seq), known[seq]) for seq in sorted(known, reverse=True)[:MAX_REFS]]
+
+
+async def pinned(repl: CommandContext) -> Sequence[Offer]:
+    """Return the pinned entries, the newest pin first."""
+    pins = [(str(ref), _short(text)) for ref, text in repl.agent.ledger.pins.items()]
+    return pins[::-1]
+
+
+async def paths(repl: CommandContext) -> Sequence[Offer]:
+    """Return the files inside the project that were changed, then those that were read, newest
+    first."""
+    ledger = repl.agent.ledger
+    changed = sorted(ledger.files.values(), key=lambda fact: -fact.ref)
+    rows: dict[str, str] = {f.path: f.action for f in changed if f.action != "deleted"}
+    for path in reversed(list(ledger.read)):
+        rows.setdefault(path, "read")
+    inside = (row for row in rows.items() if not row[0].startswith("/"))
+    return list(islice(inside, MAX_FILES))
+
+
+async def allow_rules(repl: CommandContext) -> Sequence[Offer]:
+    """Return `forget RULE` for each rule that allows something."""
+    rules = repl.agent.approval.rules()
+    found = dict.fromkeys([*rules["session"], *rules["allow"]])
+    forget = [("forget", "a rule that allows something")] if found else []
+    return [*forget, *((f"forget {rule}", "allow it no longer") for rule in found)]
+
+
+async def models(repl: CommandContext) -> Sequence[Offer]:
+    """Return the known models, each with its window and prices."""
+    return [(row[0], row[1]) for row in repl.services.models()]
+
+
+async def sessions(repl: CommandContext) -> Sequence[Offer]:
+    """Return the newest other sessions of the project, each with its title."""
+    from ...session.listing import session_rows
+
+    def read() -> list[Offer]:
+        logs = repl.services.sessions()[: MAX_SESSIONS + 1]
+        others = [log for log in logs if log.parent.name != repl.session][:MAX_SESSIONS]
+        return [(row.id, _short(row.title or "(no words yet)")) for row in session_rows(others)]
+
+    return await asyncio.to_thread(read)
+
+
+async def points(repl: CommandContext) -> Sequence[Offer]:
+    """Return the turns and checkpoints to go back to, newest first."""
+    from ...session.checkpoints import rewind_points
+
+    found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
+    return [(str(point.number), _short(point.words)) for point in reversed(found)]
+
+
+async def settings(repl: CommandContext) -> Sequence[Offer]:
+    """Return the keys of all settings, each with its value."""
+    return [(row[0], row[1]) for row in repl.services.settings()]
+
+
+async def phases(repl: CommandContext) -> Sequence[Offer]:
+    """Return the predefined phases; any other name is allowed, too."""
+    from ...compaction.phases import PHASES
+
+    return [(form.name, f"ends with {form.asks}") for form in PHASES.values()]
+
+
+async def preserved(repl: CommandContext) -> Sequence[Offer]:
+    """Return the sections that every compaction keeps."""
+    sections = await asyncio.to_thread(repl.agent.engine.host.preserved_sections)
+    return [(section.name, section.where) for section in sections]
+
+
+async def running_subagents(repl: CommandContext) -> Sequence[Offer]:
+    """Return `stop ID` for each subagent at work."""
+    known = repl.agent.ledger.agents
+    running = (known.get(id) for id in repl.agent.context.agents)
+    return [(f"stop {run.id}", f"{run.type}: {run.description}") for run in running if run]
+
+
+def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
+    """Return what the ledger knows of entries, by their numbers."""
+    known = {fact.ref: _short(f"$ {fact.command}") for fact in ledger.commands[-MAX_REFS:]}
+    known |= {ref: f"read {path}" for path, ref in ledger.read.items()}
+    known |= {fact.ref: f"{fact.action} {fact.path}" for fact in ledger.files.values()}
+    known |= {ref: _short(f"you: {text}") for ref, text in ledger.words[-MAX_REFS:]}
+    return known | {ref: _short(f"pinned: {text}") for ref, text in ledger.pins.items()}
+
+
+def _view_entries(view: "View") -> Iterator[tuple[int, str]]:
+    """Yield the newest entries of the view with the first thing each of them says."""
+    for item in islice(reversed(view.items), MAX_REFS):
+        for block in item.blocks:
+            if what := _describe(item, block, view):
+                yield item.seq, _short(what)
+                break
+
+
+def _describe(item: "Item", block: Mapping[str, object], view: "View") -> str:
+    if block.get("type") == "tool_result":
+        call = view.calls.get(str(block.get("tool_use_id")))
+        return f"{call.name} {call.argument[:MAX_DESCRIPTION_CHARS]}" if call else ""
+    text = str(block.get("text", ""))[: 4 * MAX_DESCRIPTION_CHARS]
+    speaker = {"": "agent", "person": "you"}.get(item.source, item.source)
+    return f"{speaker}: {text}" if text.strip() else ""
+
+
+def _short(text: str) -> str:
+    return one_line(text, MAX_DESCRIPTION_CHARS)

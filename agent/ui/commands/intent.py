@@ -1,0 +1,98 @@
+"""Commands about the work: its intent, its phase, the last folded output, and the set-up."""
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+from ...errors import CompactionFailed, UsageError
+from . import completions
+from .command_context import CommandContext
+from .registry import command
+
+if TYPE_CHECKING:
+    from ...compaction.phases import PhaseForm
+    from ...loop.agent import Agent
+
+COMPRESSING = "compressing the work of the phase"
+_NAME = re.compile(r"\w[\w -]{0,39}")
+
+
+@command("what this session is for, and how far it is", anytime=True)
+async def _intent(repl: CommandContext, argument: str) -> None:
+    from .. import compaction_report
+
+    agent = repl.agent
+    repl.show(compaction_report.intent(agent.view.summary, agent.ledger.words))
+
+
+@command(
+    "the phase of the work; a new one compresses what is done",
+    argument="[NAME]",
+    complete=completions.phases,
+)
+async def _phase(repl: CommandContext, argument: str) -> None:
+    from ...compaction import phases
+
+    agent = repl.agent
+    old, new = agent.ledger.phase, argument.strip().lower()
+    if not new:
+        repl.say(_describe(phases.phase_form(old)) if old else "no phase is set")
+        repl.say(f"/phase NAME changes it: {', '.join(phases.PHASES)}, or any other")
+        return
+    if not _NAME.fullmatch(new):
+        raise UsageError(
+            f"{new!r} is no name of a phase", hint="Letters, digits, blanks and -, at most 40."
+        )
+    if new != old:
+        await _change(repl, old, new)
+    repl.say(_describe(phases.phase_form(new)))
+
+
+async def _change(repl: CommandContext, old: str, new: str) -> None:
+    """Change the phase, and compress the work of the old one.
+
+    The phase is recorded first, so that what is repeated after the summary names it; an interrupt
+    of the summary takes that back.
+    """
+    from ...compaction import phases
+    from ...session.entries import Note
+
+    agent = repl.agent
+    if old:
+        repl.doing(COMPRESSING)
+        await agent.window()
+    agent.record(Note(topic=phases.PHASE_TOPIC, text=new, data={"from": old}))
+    if old:
+        try:
+            trigger = f"phase: {old} to {new}"
+            await agent.engine.compact(phases.phase_form(old).instructions, trigger=trigger)
+        except CompactionFailed as error:
+            repl.say(f"not compressed: {error.message}")
+        except asyncio.CancelledError:
+            agent.record(Note(topic=phases.PHASE_TOPIC, text=old, data={"from": new}))
+            raise
+    _tell_model(agent, phases.phase_form(new))
+
+
+def _tell_model(agent: "Agent", form: "PhaseForm") -> None:
+    """Tell the model which phase it is, if the conversation has begun."""
+    from ...session.entries import User
+
+    if agent.view.items:
+        text = f"The phase of the work is now {form.name}. It ends with a record of {form.asks}."
+        agent.record(User(content=text, source="notice"))
+
+
+def _describe(form: "PhaseForm") -> str:
+    size = f", in {form.words[0]:,} to {form.words[1]:,} words" if form.words else ""
+    return f"phase: {form.name} · leaving it compresses the work into {form.asks}{size}"
+
+
+@command("show the last folded result in full; again: the one before", anytime=True)
+async def _unfold(repl: CommandContext, argument: str) -> None:
+    await repl.unfold()
+
+
+@command("check the set-up", anytime=True)
+async def _doctor(repl: CommandContext, argument: str) -> None:
+    repl.show_table(await asyncio.to_thread(repl.checks))

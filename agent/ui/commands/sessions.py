@@ -1,0 +1,144 @@
+"""Commands about other sessions: which there are, going on with one of them or in a copy."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from .. import status
+from ..menu import Menu, Option, Styled
+from . import completions
+from .command_context import CommandContext
+from .registry import command
+
+if TYPE_CHECKING:
+    from ...session.listing import SessionRow
+
+MAX_LISTED_SESSIONS = 10
+FIRST_PAGE_ROWS, PAGE_ROWS = 30, 1_000  # rows of the menu that are read at a time
+MAX_BRANCH_CHARS = 18
+
+
+@command("go on with another session", argument="[ID]", complete=completions.sessions)
+async def _resume(repl: CommandContext, argument: str) -> None:
+    if not argument:
+        chosen = await repl.screen.pick(_menu(repl))
+        if chosen is None:
+            return
+        argument = chosen.key
+    elif argument.isdecimal() and int(argument) <= MAX_LISTED_SESSIONS:
+        listed = await asyncio.to_thread(_listed, repl)
+        argument = next(islice((row.id for row in listed), int(argument) - 1, None), argument)
+    if repl.session == argument and not repl.agent.log.refusal:
+        raise UsageError("this is the session you are in")
+    await repl.reopen(resume=argument)
+
+
+@command("the sessions of this project", anytime=True)
+async def _sessions(repl: CommandContext, argument: str) -> None:
+    listed = await asyncio.to_thread(_listed, repl)
+    if not listed:
+        repl.say("there are no sessions of this project yet")
+        return
+    rows = [
+        (
+            str(number),
+            row.id,
+            "here" if row.id == repl.session else _when(row),
+            row.branch[:MAX_BRANCH_CHARS],
+            row.title or "(no words yet)",
+        )
+        for number, row in enumerate(listed, 1)
+    ]
+    repl.show_table(rows, wrap=False)
+    older = len(repl.services.sessions()) - len(listed)
+    more = f"{older:,} older ones · " if older > 0 else ""
+    repl.say(f"  {more}go on with one: /resume NUMBER or ID, or /resume to choose")
+
+
+@command("go on in a copy of this session")
+async def _fork(repl: CommandContext, argument: str) -> None:
+    if not repl.agent.log.last_seq:
+        raise UsageError("there is nothing to copy yet: this session is empty")
+    await repl.reopen(resume=repl.session, fork=True)
+
+
+def _listed(repl: CommandContext) -> "list[SessionRow]":
+    from ...session.listing import session_rows
+
+    return [*islice(session_rows(repl.services.sessions()), MAX_LISTED_SESSIONS)]
+
+
+def _menu(repl: CommandContext) -> Menu:
+    """Return a menu of the other sessions with words in them, of this project and of all."""
+    logs: dict[str, Path] = {}
+    here = repl.session
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        from ...session.listing import session_rows
+
+        logs_of = repl.services.everywhere if scope else repl.services.sessions
+        others = (row for row in session_rows(logs_of()) if row.title and row.id != here)
+        size = FIRST_PAGE_ROWS
+        while part := [*islice(others, size)]:
+            logs.update((row.id, row.log) for row in part)
+            yield [_option(row, with_project=bool(scope)) for row in part]
+            size = PAGE_ROWS
+
+    return Menu(
+        title="Go on with",
+        load=load,
+        action="open",
+        empty_text="there is no other session",
+        scopes=("this project", "all projects"),
+        preview=lambda id: _preview(logs[id], repl.services.cwd),
+    )
+
+
+def _option(row: "SessionRow", *, with_project: bool) -> Option:
+    facts = (_when(row), _size(row.size), row.branch)
+    return Option(
+        key=row.id,
+        title=row.title,
+        facts=(*facts, Path(row.cwd).name) if with_project else facts,
+        detail=row.last,
+        words=f"{row.branch} {row.cwd if with_project else ''}",
+    )
+
+
+def _preview(log: Path, cwd: Path) -> list[Styled]:
+    """Return what a session is and its last exchange, as styled lines."""
+    from ...session.listing import last_exchange, newest_entries, session_rows
+
+    for row in session_rows([log]):
+        facts = [row.id, _when(row), f"{row.entries:,} entries", _size(row.size), row.branch]
+        said, answer = last_exchange(newest_entries(log))
+        moved = row.cwd and Path(row.cwd) != cwd
+        where = (
+            [("warning", f"from {status.short_path(Path(row.cwd))}; goes on here")] if moved else []
+        )
+        return [
+            ("dim", " · ".join(filter(None, facts))),
+            *where,
+            ("words", f"❯ {said}" if said else ""),
+            ("", answer or row.last),
+        ]
+    return [("warning", "its log cannot be read any more")]
+
+
+def _when(row: "SessionRow") -> str:
+    """Return how long ago a session has changed last, "in use" if another process has it."""
+    if row.in_use:
+        return "in use"
+    seconds = max(0, time.time() - row.changed)
+    for size, name in ((31_536_000, "y"), (86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {name}"
+    return "now"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

@@ -1,0 +1,338 @@
+"""Reports on compaction, as plain text for people: the status, the event log, the preserved intent,
+the metrics and the preview. Made from entries of the log, so that a resumed session reports the
+same."""
+
+from collections.abc import Iterable, Iterator, Reversible, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
+from ..compaction.metrics import CompactionMetrics, left_less_than_half
+from ..session.entries import Assistant, Entry, Mask, Revert, Session, Summary, Usage, encode
+from ..session.store import content_text
+
+if TYPE_CHECKING:
+    from ..compaction.engine import SummaryPreview
+    from ..context.window import Level, Window
+    from ..events import Compacted
+
+MAX_INTENT_CHARS = 2_000
+MAX_MESSAGE_CHARS = 300
+MAX_ENTRY_CHARS = 160
+MAX_SHOWN_MESSAGES = 10  # the newest of the person
+MAX_SHOWN_ACTS = 20  # in the log and the history
+MIN_CACHEABLE_TOKENS = 1_024  # a shorter prompt may never be cached
+CACHE_LIFETIME_S = 300
+_MET = {True: "met", False: "not met", None: "–"}
+ADVICE: "dict[Level, str]" = {  # with how to do it by hand
+    "GREEN": "Continue normally",
+    "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
+    "ORANGE": "Apply Tier 1 & 2 (done by itself, by default when it pays)",
+    "RED": "Apply Tier 3 summarisation (/compact)",
+    "CRITICAL": "Checkpoint + fresh session (/clear), or summarise now (/compact)",
+}
+
+
+def last_cache_miss_reason(entries: Reversible[Entry]) -> str | None:
+    """Return why the newest turn call that missed the prompt cache did; None if none missed it. A
+    call missed when less than half of its prompt came from the cache, though the call before had it
+    there."""
+    missed, got = None, Usage()
+    for entry in reversed(entries):
+        if not isinstance(entry, Assistant) or entry.purpose != "turn":
+            continue
+        had = Usage.from_json(entry.usage)
+        if had.prompt <= MIN_CACHEABLE_TOKENS:
+            continue
+        if missed and had.prompt > had.input and got.cache_read < had.prompt / 2:
+            return _why_missed(entries, entry, missed)
+        missed, got = entry, had
+    return None
+
+
+def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) -> str:
+    opened: list[Session] = []
+    edited = ""
+    for entry in entries:
+        if before.seq < entry.seq < missed.seq and (edit := _edit(entry, before.seq)):
+            edited = f"history was edited by #{entry.seq} ({edit})"
+        if isinstance(entry, Session) and entry.seq < missed.seq:
+            opened.append(entry)
+    if edited:
+        return edited
+    if _prompt_head(e for e in opened if e.seq < before.seq) != _prompt_head(opened):
+        return "the system prompt, tools or model changed"
+    sent, missed_at = _parse_time(before.at), _parse_time(missed.at)
+    if sent and missed_at and (missed_at - sent).total_seconds() > CACHE_LIFETIME_S:
+        return "more than five minutes passed"
+    return "the server's cache had dropped it"
+
+
+def _edit(entry: Entry, sent: int) -> str:
+    """Describe what an entry changed before entry `sent`; "" when it changed nothing there."""
+    if isinstance(entry, Revert):
+        return f"revert of #{entry.target}"
+    if isinstance(entry, Summary):
+        return f"summary: {entry.trigger}"
+    if isinstance(entry, Mask):
+        seqs = (target.get("seq") for target in entry.targets if isinstance(target, dict))
+        if any(isinstance(seq, int) and seq < sent for seq in seqs):
+            return f"{entry.layer}: {entry.trigger}"
+    return ""
+
+
+def _prompt_head(entries: Iterable[Session]) -> tuple[object, object, object]:
+    """Return the system prompt, tools and model as the session entries leave them."""
+    system: object = None
+    tools: object = None
+    model: object = None
+    for opened in entries:
+        system = system if opened.system is None else opened.system
+        tools = tools if opened.tools is None else opened.tools
+        model = opened.model
+    return system, tools, model
+
+
+def status(
+    window: "Window",
+    done: Sequence[Act],
+    others: Sequence[Mark],
+    counts: dict[str, int],
+    now: datetime,
+) -> str:
+    """Return the status report. `counts` are those of the session's totals."""
+    saved = {layer: tokens for layer, _, tokens in savings(done)}
+    phases = [mark.text for mark in others if mark.kind == "phase"]
+    lines = [
+        "## Context Status Report",
+        f"**Timestamp:** {_stamp(now)}",
+        f"**Estimated Usage:** {window.share:.0%} ({window.tokens:,} of {window.size:,} tokens)",
+        f"**Level:** {window.level}",
+        "",
+        "### Current State",
+    ]
+    for title, count, layer in (
+        ("Tool results offloaded", "demoted", "demote"),
+        ("Tool results cleared", "microcompacted", "microcompact"),
+        ("Tool inputs truncated", "truncated", "truncate"),
+        ("Summarisations performed", "summaries", "summary"),
+    ):
+        lines.append(f"- **{title}:** {counts[count]} ({saved.get(layer, 0):,} tokens saved)")
+    lines.append(f"- **Checkpoints:** {sum(mark.kind == 'checkpoint' for mark in others)}")
+    lines += [f"- **Phase:** {phases[-1]}"] if phases and phases[-1] else []
+    lines += ["", "### Recommendation", ADVICE[window.level], "", "### Compression History"]
+    lines += ["| Time | Type | Tokens Saved |", "|------|------|--------------|"]
+    lines += [
+        f"| {_time(a.at)} | {a.tier}{' (taken back)' if a.undone else ''} | {a.saved:,} |"
+        for a in done[-MAX_SHOWN_ACTS:]
+    ] or ["| – | none yet | 0 |"]
+    return "\n".join(lines)
+
+
+def event_log(done: Sequence[Act], others: Sequence[Mark] = (), *, limit: int | None = None) -> str:
+    """Return the event log: the newest `limit` acts and the marks that lie among them, in order."""
+    shown = done[-limit:] if limit else done
+    first = shown[0].seq if len(shown) < len(done) else 0
+    texts = [(act.seq, _event(act)) for act in shown]
+    texts += [(mark.seq, _remark(mark)) for mark in others if mark.seq > first]
+    log = "\n\n".join(text for _, text in sorted(texts))
+    return log or "nothing has been compacted in this session"
+
+
+def _event(act: Act) -> str:
+    lines = [
+        f"## Compression Event Log · #{act.seq}",
+        f"**Timestamp:** {_time(act.at)}",
+        f"**Event Type:** {act.tier}",
+        f"**Trigger:** {act.layer}: {act.trigger}{', taken back later' * act.undone}",
+        f"**Tokens Before:** {act.before:,}",
+        f"**Tokens After:** {act.after:,}",
+        f"**Tokens Saved:** {act.saved:,}",
+        f"**Files Created:** {', '.join(act.files) or 'none'}",
+        f"**Intent Preserved:** {intent_preserved(act)}",
+    ]
+    return "\n".join(lines)
+
+
+def _remark(mark: Mark) -> str:
+    names = {"phase": "Phase", "drift": "Drift", "revert": "Taken back", "checkpoint": "Checkpoint"}
+    lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {mark.text or 'none'}"]
+    return "\n".join([*lines, *(f"**Files Created:** {path}" for path in mark.files)])
+
+
+def metrics(measured: CompactionMetrics) -> str:
+    """Return the metrics as a table, each with its target and whether that is met."""
+    cost, many = measured.cost_usd, "s" * (measured.sessions != 1)
+    rows = [*_sizes(measured), *_checks(measured)]
+    rows += [
+        (f"saved by {layer}", f"{tokens:,} tokens in {acts:,} acts", "–", "–")
+        for layer, acts, tokens in measured.saved
+    ]
+    spent = "price not known" if cost is None else f"${cost:.4f}"
+    rows.append(("spent on summaries", spent, "–", "–"))
+    head = f"## Compression Metrics · {measured.sessions:,} session{many}"
+    table = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(
+        [head, "| Metric | Value | Target | |", "|--------|-------|--------|--|", *table]
+    )
+
+
+def _sizes(measured: CompactionMetrics) -> list[tuple[str, str, str, str]]:
+    """Return rows on how small summaries made the context: each one of a single session, or a
+    share."""
+    if measured.sessions > 1:
+        below = measured.halved
+        value = f"{_part(below.after, below.asked)} below"
+        return [("summaries: size after", value, "< 50 % of before", _MET[below.met])]
+    return [
+        (
+            f"#{act.seq}: size after",
+            f"{_part(act.after, act.before)} tokens",
+            "< 50 % of before",
+            _MET[left_less_than_half(act)],
+        )
+        for act in measured.summaries
+    ] or [("summaries", "none", "< 50 % of before", "–")]
+
+
+def _checks(measured: CompactionMetrics) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the rows on what summaries still held, and what could be recovered."""
+    for kind, rate in measured.probes:
+        value = f"{rate.before:,} before, {_part(rate.after, rate.asked)} after"
+        yield f"probes: {kind}", value, "100 %", _MET[rate.met]
+    for name, rate in (
+        ("critical sections preserved", measured.sections),
+        ("recovery success", measured.recovery),
+    ):
+        value = _part(rate.after, rate.asked) if rate.asked else "none checked"
+        yield name, value, "100 %", _MET[rate.met]
+
+
+def _part(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}" + (f" ({part / whole:.0%})" if whole else "")
+
+
+def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
+    """Return the preserved intent, from the summary or the person's first words, and their words
+    since."""
+    said = [(seq, text) for seq, text in words if text.strip()]
+    document = summary.document if summary and isinstance(summary.document, dict) else {}
+    kept = str(document.get("intent", "")).strip()
+    if summary and kept:
+        source, whole = f"the summary #{summary.seq}", kept
+        since = [row for row in said if row[0] >= summary.keep_from or row[0] in summary.keep]
+    elif said:
+        (seq, whole), *since = said
+        source = f"your first words, #{seq}"
+    else:
+        return "nothing has been said in this session yet"
+    lines = [f"### Session Intent · from {source}", _start(whole, MAX_INTENT_CHARS)]
+    if since:
+        older = len(since) - MAX_SHOWN_MESSAGES
+        lines += ["", "Your words since:"]
+        lines += [f"… {older:,} things before these (/log #REF shows one)"] if older > 0 else []
+        lines += [
+            f"- #{seq}: {' '.join(_start(text, MAX_MESSAGE_CHARS).split())}"
+            for seq, text in since[-MAX_SHOWN_MESSAGES:]
+        ]
+    return "\n".join(lines)
+
+
+def _start(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
+
+
+def entry_line(entry: Entry) -> str:
+    """Describe an entry of the log in one line."""
+    if isinstance(entry, Mask | Summary):
+        sizes = f"{entry.tokens_before:,} → {entry.tokens_after:,} tokens"
+        return f"{describe(entry)}: {sizes}"
+    content = getattr(entry, "content", None)
+    if content is None:
+        skipped = ("v", "seq", "at", "kind", "system", "tools")
+        fields = ((k, v) for k, v in encode(entry).items() if k not in skipped)
+        text = ", ".join(f"{name} {value}" for name, value in fields if value not in (None, ""))
+        return " ".join(text.split())[:MAX_ENTRY_CHARS]
+    calls = [] if isinstance(content, str) else [b for b in content if b.get("type") == "tool_use"]
+    names = ", ".join(f"[{b.get('name')}]" for b in calls)
+    text = content_text([b for b in content if b not in calls] if calls else content)
+    return " ".join(f"{text} {names}".split())[:MAX_ENTRY_CHARS]
+
+
+def preview_line(preview: "SummaryPreview") -> str:
+    """Describe in one line what the next compaction would do."""
+    if not preview.dropped and not preview.masked:
+        return "nothing to compact yet"
+    return (
+        f"{preview.tokens_before:,} → about {preview.tokens_after_estimate:,} tokens · "
+        f"{len(preview.kept):,} kept, {len(preview.masked):,} masked, "
+        f"{len(preview.dropped):,} summarised · {_call(preview)}"
+    )
+
+
+def clearing_line(tokens: int, freed: int) -> str:
+    """Describe in one line what clearing would do in place of a summary."""
+    left = tokens - freed
+    return f"{tokens:,} → about {left:,} tokens · old results and inputs cleared, no summary"
+
+
+def preview(
+    planned: "SummaryPreview", *, freed_by_clearing: int | None = None, limit: int | None = None
+) -> str:
+    """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
+    `freed_by_clearing` are the tokens that clearing would free, where it would take its place."""
+    lines = [preview_line(planned)]
+    if freed_by_clearing is not None:
+        lines += [f"by itself: {clearing_line(planned.tokens_before, freed_by_clearing)}"]
+    for title, items in (
+        ("kept as they are", planned.kept),
+        ("masked by a stub", planned.masked),
+        ("dropped, the summary stands for them", planned.dropped),
+    ):
+        lines += ["", f"{title}: {len(items):,} · {sum(size for _, _, size in items):,} tokens"]
+        chosen = set(sorted(items, key=lambda item: -item[2])[:limit])
+        lines += [
+            f"  {f'#{seq}':<6} {size:>9,}  {what}"
+            for seq, what, size in items
+            if (seq, what, size) in chosen
+        ]
+        if len(items) > len(chosen):
+            lines.append(f"  … and {len(items) - len(chosen):,} smaller ones")
+    return "\n".join(lines)
+
+
+def receipt(event: "Compacted") -> str:
+    """Describe in one line what a compaction did: tokens before and after, money, seconds."""
+    what = "context compacted" if event.layer == "summary" else event.layer
+    trigger = readable_trigger(event.trigger)
+    parts = [f"{what} ({trigger}): {event.tokens_before:,} → {event.tokens_after:,} tokens"]
+    parts += [event.detail] if event.detail else []
+    if event.layer == "summary":
+        parts.append("price not known" if event.cost_usd is None else f"${event.cost_usd:.4f}")
+        parts.append(f"{event.seconds:.1f} s")
+    return " · ".join(parts)
+
+
+def _call(planned: "SummaryPreview") -> str:
+    if not planned.call_tokens:
+        return "no call of the model"
+    price = planned.call_cost_usd
+    money = "price not known" if price is None else f"about ${price:.4f}"
+    return f"a call of {planned.call_tokens:,} tokens, {money}"
+
+
+def _parse_time(at: str) -> datetime | None:
+    """Return an entry's time; None where it has none, or an odd one."""
+    try:
+        return datetime.fromisoformat(at).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _time(at: str) -> str:
+    parsed = _parse_time(at)
+    return _stamp(parsed) if parsed else "–"
+
+
+def _stamp(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""The open session, questions to the person, and the running task: shared by REPL and commands."""

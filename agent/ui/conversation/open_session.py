@@ -1,0 +1,202 @@
+"""The open session: opened, left for another one, and what was chosen for all of them."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from ...errors import CtxagentError, SessionBusy
+from ...events import Ask, Emit
+from ...loop import permission_mode
+from ...session.listing import last_answer
+from ...worktree.git import current_branch
+from .. import status
+from .services import ReplServices
+
+if TYPE_CHECKING:
+    from ...config.settings import PermissionMode
+    from ...loop.agent import Agent
+
+MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "plan", "bypass")
+RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """The conversation of the REPL, in one session at a time; each gets `emit` and `ask`."""
+
+    def __init__(self, services: ReplServices, emit: Emit, ask: Ask) -> None:
+        self._services = services
+        self._emit = emit
+        self._ask = ask
+        self._agent: Agent | None = None
+        self._model = ""  # chosen by the person, for this session and later ones
+        self._last_mode: str = ""  # the permission mode of the newest turn
+        self.is_opening, self._since = True, time.monotonic()
+        self._branch = current_branch(services.cwd)
+        self._closing_unwanted: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._agent is not None
+
+    @property
+    def agent(self) -> "Agent":
+        """The agent of the open session. Raises CtxagentError when none is open."""
+        if self._agent is None:
+            raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
+        return self._agent
+
+    @property
+    def session(self) -> str:
+        """The id of the open session, "" when none is open."""
+        return self._agent.log.path.parent.name if self._agent else ""
+
+    async def reopen(
+        self,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        prior: str | None = None,
+        read_only: bool = False,
+        patient: bool = False,
+    ) -> tuple[str, str] | None:
+        """Go over to another session: the one asked for at the start, or as `Opener` says.
+
+        `patient` waits until no other process has it. Returns where the session was left, as the
+        last words and the answer to them; None for a fresh session and for a copy. Raises
+        CtxagentError; the session that was open stays open then. Once the other one is open, an
+        interrupt cuts short only what the one before still does at its end.
+        """
+        if not self.is_opening:
+            self.is_opening, self._since = True, time.monotonic()
+        go_over = partial(self._go_over, resume, fork, prior, read_only)
+        try:
+            return await (when_free(go_over) if patient else go_over())
+        finally:
+            self.is_opening = False
+
+    async def _go_over(
+        self, resume: str | None, fork: bool, prior: str | None, read_only: bool
+    ) -> tuple[str, str] | None:
+        opening = asyncio.ensure_future(
+            self._services.open(
+                self._emit, self._ask, resume=resume, fork=fork, prior=prior, read_only=read_only
+            )
+        )
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._closing_unwanted = asyncio.create_task(_close_unwanted(opening))
+            raise
+        left, self._agent = self._agent, opened
+        self._last_mode = opened.approval.mode
+        if left is not None:
+            opened.approval.mode, opened.effort = left.approval.mode, left.effort
+            with suppress(asyncio.CancelledError):
+                await left.close()
+        if self._model and not read_only:
+            self._services.set_model(opened, self._model)
+        if not opened.log.last_seq or fork:
+            return None
+        since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
+        reading = asyncio.to_thread(last_answer, opened.log.entries(), since)
+        try:
+            return said, await reading
+        except asyncio.CancelledError:
+            if left is None:
+                raise
+            return said, ""
+
+    def set_model(self, id: str) -> None:
+        """Change the model of this session and of those opened later."""
+        self._services.set_model(self.agent, id)
+        self._model = id
+
+    def cycle_mode(self) -> None:
+        """Go on to the next permission mode."""
+        if self._agent is not None:
+            approval = self._agent.approval
+            approval.mode = MODES[(MODES.index(approval.mode) + 1) % len(MODES)]
+
+    def begin_turn(self) -> None:
+        """Tell the model if the permission mode has changed. Raises RecordError."""
+        permission_mode.announce_mode(self.agent, self._last_mode)
+        self._last_mode = self.agent.approval.mode
+
+    def end_turn(self) -> None:
+        """Look again at the branch, which the turn may have changed."""
+        self._branch = current_branch(self._services.cwd)
+
+    def share(self) -> float | None:
+        """Return how full the context is, from 0 to 1; None when no session is open."""
+        return self._agent.current_window().share if self._agent else None
+
+    def status(self, width: int) -> list[status.Fragment]:
+        """Return the status line in at most `width` columns."""
+        if self.is_opening:
+            waited = time.monotonic() - self._since
+            return [("", "opening the session …" + (f" {waited:.0f} s" if waited >= 1 else ""))]
+        if self._agent is None:
+            return [("", "no session is open")]
+        window, sandbox = self._agent.current_window(), self._agent.context.sandbox
+        now = status.StatusLine(
+            model=self._agent.model.id,
+            mode="read-only" if self._agent.log.refusal else self._agent.approval.mode,
+            branch=self._branch,
+            share=window.share,
+            level=window.level,
+            cost_usd=self._agent.totals.all.cost_usd,
+            agents=len(self._agent.context.agents),
+            jobs=self._jobs,
+            effort=self._agent.effort or "",
+            preparing=self._agent.engine.is_preparing,
+            unconfined=bool(sandbox and sandbox.absent),
+        )
+        return status.fit_line(now, width)
+
+    @property
+    def works_in_background(self) -> bool:
+        """Whether anything on the status line goes on without a turn: a summary, jobs."""
+        return self._agent is not None and (self._agent.engine.is_preparing or self._jobs > 0)
+
+    @property
+    def _jobs(self) -> int:
+        jobs = self._agent.context.jobs.values() if self._agent is not None else ()
+        return sum(job.process.running for job in jobs)
+
+    def record_fault(self, error: Exception) -> CtxagentError:
+        """Record where a fault of the program came from, and return the error to show."""
+        text = f"a fault of ctxagent's own: {type(error).__name__}: {error}"
+        if self._agent is not None and self._agent.log.last_seq:
+            from ...session.entries import Note
+
+            data = {"traceback": traceback.format_exception(error)}
+            with suppress(CtxagentError):
+                self._agent.record(Note(topic="warning", text=text, data=data))
+        return CtxagentError(text, hint="Nothing else has ended; /log shows where it came from.")
+
+    async def close(self) -> None:
+        if self._closing_unwanted is not None:
+            await self._closing_unwanted
+        if self._agent is not None:
+            await self._agent.close()
+
+
+async def _close_unwanted(opening: "asyncio.Future[Agent]") -> None:
+    """Close a session that is still being opened, as soon as it is open."""
+    with suppress(CtxagentError):
+        opened = await opening
+        await opened.close()
+
+
+async def when_free(open: Callable[[], Awaitable[T]]) -> T:
+    """Open a session as soon as no other process has it. Raises what else `open` raises."""
+    while True:
+        with suppress(SessionBusy):
+            return await open()
+        await asyncio.sleep(RETRY_INTERVAL_S)

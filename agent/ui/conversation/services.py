@@ -1,0 +1,61 @@
+"""The services that the command line gives the REPL: the project, its sessions and settings."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ...errors import UsageError
+from ...events import Ask, Emit
+
+if TYPE_CHECKING:
+    from ...loop.agent import Agent
+    from ...permissions.rule_files import RuleFiles
+
+
+class Opener(Protocol):
+    """Opens the session that the command line asked for, or the one `resume` names.
+
+    With `fork` in a copy; with `prior` a fresh one that is told this text about another; with
+    `read_only` even if another process has it. Raises CtxagentError, SessionBusy when another
+    process has it.
+    """
+
+    async def __call__(
+        self,
+        emit: Emit,
+        ask: Ask,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        prior: str | None = None,
+        read_only: bool = False,
+    ) -> "Agent": ...
+
+
+def _no_model_change(agent: "Agent", id: str) -> None:
+    raise UsageError("the model cannot be changed here", hint=f"Start with --model {id}")
+
+
+def _no_copy(log: Path, last_seq: int) -> Path:
+    raise UsageError("this session cannot be copied here")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplServices:
+    """The services of the REPL; each has a default, for when it is not given."""
+
+    open: Opener
+    cwd: Path
+    version: str
+    history: Path | None = None  # the file of what was typed before
+    warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
+    sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
+    everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
+    copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
+    settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
+    checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok or FAIL, what, finding
+    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, description
+    set_model: Callable[["Agent", str], None] = _no_model_change
+    rules: "RuleFiles | None" = None  # the files that permission rules are kept in
+    wait: bool = False  # whether to wait for the session asked for, if another process has it

@@ -1,1 +1,0 @@
-"""How things look: renderables for rich, made from plain values, and the styles they use."""

@@ -1,0 +1,79 @@
+"""A menu of many options, of which one is chosen, and how words find them. Screens show it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from prompt_toolkit.utils import get_cwidth
+
+MIN_KEY_PART_CHARS = 5  # characters of a key by which an option is found
+Styled = tuple[str, str]  # a role of the theme, and text
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Something to choose, found by its title, detail and words, and by part of its key."""
+
+    key: str
+    title: str
+    facts: tuple[str, ...] = ()  # short, in columns; the first is the last to go for lack of room
+    detail: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """Options by scope. `load` and `preview` run in threads."""
+
+    title: str
+    load: Callable[[int], Iterator[Sequence[Option]]]  # the options of a scope, in parts
+    action: str  # what choosing does
+    empty_text: str  # said where there is no option
+    scopes: Sequence[str] = ("",)  # names, for people, of where options come from
+    preview: Callable[[str], Sequence[Styled]] | None = None  # lines about an option, by its key
+
+
+class OptionList:
+    """The options of one scope, those among them that match the search, and the chosen one."""
+
+    def __init__(self) -> None:
+        self.complete = False  # whether all options have been added
+        self.total = 0
+        self.columns: list[int] = []  # cells of the widest fact in each column
+        self.matches: list[Option] = []
+        self.index = 0  # of the chosen one in `matches`
+        self._all: list[tuple[str, Option]] = []
+        self._words: list[str] = []
+
+    @property
+    def chosen(self) -> Option | None:
+        return self.matches[self.index] if self.matches else None
+
+    def add(self, options: Iterable[Option]) -> None:
+        more = [(_search_text(option), option) for option in options]
+        self._all += more
+        self.total = len(self._all)
+        self.matches += [option for text, option in more if self._matches_words(text, option.key)]
+        for _, option in more:
+            self.columns += [0] * (len(option.facts) - len(self.columns))
+            for place, fact in enumerate(option.facts):
+                self.columns[place] = max(self.columns[place], get_cwidth(fact))
+
+    def search(self, text: str) -> None:
+        """Keep the options that match these words, and choose the first of them."""
+        words = text.casefold().split()
+        if words != self._words:
+            self._words, self.index = words, 0
+            self.matches = [o for text, o in self._all if self._matches_words(text, o.key)]
+
+    def move(self, step: int) -> None:
+        self.index = max(0, min(self.index + step, len(self.matches) - 1))
+
+    def _matches_words(self, text: str, key: str) -> bool:
+        return all(
+            word in text or (len(word) >= MIN_KEY_PART_CHARS and word in key)
+            for word in self._words
+        )
+
+
+def _search_text(option: Option) -> str:
+    return f"{option.title}\n{option.detail}\n{option.words}".casefold()

@@ -1,0 +1,128 @@
+"""Reports on what a compaction keeps and may remove, and on whether what it keeps is there: as
+plain text for people, as JSON for programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..compaction import preserve
+from ..compaction.preserve import PreservedSection, missing_sections
+from ..config import preservation
+from ..config.preservation import COMPACTABLE_CATEGORIES, KEPT_CATEGORIES, PreserveRules
+from ..errors import UsageError
+from ..session.ledger import Ledger
+
+MAX_SECTION_LINES = 3
+MAX_LINE_CHARS = 100
+SETTINGS_PREFIX = "preserve."
+CREATE_COMMAND = "ctxagent preserve {} --create"
+
+
+def rules(rules: PreserveRules, origins: Mapping[str, str]) -> str:
+    """Return the rules in force: what each means here, and where it is from (`origins`, by key)."""
+    lines = [f"always kept{_from(origins, 'always')}"]
+    for name, category in KEPT_CATEGORIES.items():
+        off = "" if name in rules.always else "not on the list: "
+        lines.append(f"  {name:<20} {off}{_where(name, rules)}{category.help}; {category.how}")
+    lines += ["", f"may go{_from(origins, 'compactable')}"]
+    for name, removable in COMPACTABLE_CATEGORIES.items():
+        off = "" if name in rules.compactable else "not on the list: "
+        lines.append(f"  {name:<20} {off}{removable.how}")
+        lines.append(f"  {'':<20} {removable.when}; in its place: {removable.replacement}")
+    then = "prevents a compaction" if rules.strict else "is reported before a compaction"
+    lines += ["", f"a section that is missing {then}{_from(origins, 'strict')}"]
+    return "\n".join(lines)
+
+
+def rules_json(rules: PreserveRules, origins: Mapping[str, str]) -> str:
+    document = {
+        "always": [
+            {"name": name, "kept": name in rules.always, "what": category.help, "how": category.how}
+            for name, category in KEPT_CATEGORIES.items()
+        ],
+        "compactable": [
+            {"name": name, "compactable": name in rules.compactable, **asdict(removable)}
+            for name, removable in COMPACTABLE_CATEGORIES.items()
+        ],
+        "strict": rules.strict,
+        "notes": rules.notes,
+        "run_state": rules.run_state,
+        "origins": {
+            key.removeprefix(SETTINGS_PREFIX): source
+            for key, source in origins.items()
+            if key.startswith(SETTINGS_PREFIX)
+        },
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def check(
+    cwd: Path,
+    rules: PreserveRules,
+    ledger: Ledger,
+    phase: str,
+    name: str = "",
+    *,
+    create: bool = False,
+) -> list[PreservedSection]:
+    """Return the section of one category, by any of its names, or those of all that are kept.
+
+    Sections count as expected also where there is no notes file. With `create` the missing ones are
+    written first. Raises UsageError for an unknown category.
+    """
+    name = preservation.canonical_category(name)
+    if name and name not in KEPT_CATEGORIES:
+        import difflib
+
+        parts = {part: full for full in preservation.ALWAYS for part in (*full.split("_"), full)}
+        near = difflib.get_close_matches(name, parts, 1)
+        hint = (
+            f"Did you mean {parts[near[0]]}?"
+            if near
+            else f"One of {', '.join(preservation.ALWAYS)}."
+        )
+        raise UsageError(f"there is no category {name!r}", hint=hint)
+    rules = replace(rules, always=(name,) if name else rules.always, expected=True)
+    found = preserve.preserved_sections(cwd, rules, ledger, phase)
+    if not create:
+        return found
+    for gone in [name] if name else [section.name for section in missing_sections(found)]:
+        preserve.create_section(cwd, rules, gone)
+    return preserve.preserved_sections(cwd, rules, ledger, phase)
+
+
+def sections(found: Sequence[PreservedSection]) -> str:
+    """Describe each category: whether it is there, where, how it begins, and what creates it."""
+    lines = []
+    for section in found:
+        state = "ok" if section.found else "MISSING" if section.critical else "none"
+        problem = f": {section.problem}" if section.problem else ""
+        lines.append(f"{state:<8} {section.name:<20} {section.where}{problem}")
+        text = [line for line in section.text.split("\n") if line.strip()]
+        lines += [f"{'':<29} {line[:MAX_LINE_CHARS]}" for line in text[:MAX_SECTION_LINES]]
+        if len(text) > MAX_SECTION_LINES:
+            lines.append(f"{'':<29} … {len(text) - MAX_SECTION_LINES:,} more lines")
+    gone = missing_sections(found)
+    lines += [f"Create it: {CREATE_COMMAND.format(section.name)}" for section in gone]
+    return "\n".join(lines)
+
+
+def sections_json(found: Sequence[PreservedSection]) -> str:
+    document: dict[str, Any] = {
+        "sections": [asdict(section) for section in found],
+        "missing": [section.name for section in missing_sections(found)],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def _from(origins: Mapping[str, str], key: str) -> str:
+    source = origins.get(SETTINGS_PREFIX + key, "default")
+    return "" if source == "default" else f" (from {source})"
+
+
+def _where(name: str, rules: PreserveRules) -> str:
+    if KEPT_CATEGORIES[name].heading:
+        return f'"{KEPT_CATEGORIES[name].heading}" in {rules.notes}: '
+    return f"{rules.run_state}: " if name == "run_state" else ""

@@ -1,0 +1,95 @@
+"""Code in the colours of its language. It may arrive in parts: the state of the lexer at the end of
+one holds for the next, so that no part is read twice."""
+
+from copy import copy
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from pygments.lexer import ExtendedRegexLexer, Lexer, LexerContext, RegexLexer
+from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
+from pygments.token import _TokenType
+from pygments.util import ClassNotFound
+from rich.cells import cell_len, chop_cells
+from rich.text import Text
+
+from . import theme
+
+
+class Code:
+    """The code of one fence or one file, in roles of the theme."""
+
+    def __init__(self, lexer: Lexer | None) -> None:
+        self._lexer = lexer
+        self._context = LexerContext("", 0) if lexer and _is_steady(lexer) else None
+
+    def take(self, code: str) -> Text:
+        """Return the next part, of whole lines, in its styles. The last line has no line end."""
+        tokens = ((theme.token_role(kind), value) for kind, value in self._tokens(f"{code}\n"))
+        text = Text(end="")
+        for role, run in groupby(tokens, key=itemgetter(0)):
+            text.append("".join(value for _, value in run), role)
+        text.right_crop(1)
+        return text
+
+    def twin(self) -> "Code":
+        """Return a copy that continues from the same state."""
+        twin = copy(self)
+        if self._context is not None:
+            twin._context = copy(self._context)
+            twin._context.stack = list(self._context.stack)
+        return twin
+
+    def _tokens(self, code: str) -> list[tuple[Any, str]]:
+        if self._lexer is None:
+            return [(_TokenType(), code)]
+        if self._context is None:
+            return [(kind, value) for _, kind, value in self._lexer.get_tokens_unprocessed(code)]
+        self._context.text, self._context.pos, self._context.end = code, 0, len(code)
+        found = ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=self._context)
+        return [(kind, value) for _, kind, value in found]
+
+
+def _is_steady(lexer: Lexer) -> bool:
+    """Return whether the lexer can continue where it stopped: all its state is its stack of states.
+    A lexer with functions of its own may have more."""
+    if isinstance(lexer, ExtendedRegexLexer):
+        own = type(lexer).get_tokens_unprocessed
+        return bool(own is ExtendedRegexLexer.get_tokens_unprocessed)
+    if not isinstance(lexer, RegexLexer):
+        return False
+    rules = getattr(lexer, "_tokens", {})
+    actions = {action for state in rules.values() for _, action, _ in state}
+    return all(
+        action is None
+        or isinstance(action, _TokenType)
+        or getattr(action, "__module__", "") == "pygments.lexer"
+        for action in actions
+    )
+
+
+def lexer_named(language: str) -> Lexer | None:
+    """Return the lexer of a language; None for an unknown one."""
+    try:
+        return get_lexer_by_name(language) if language else None
+    except ClassNotFound:
+        return None
+
+
+def lexer_for(path: str) -> Lexer | None:
+    """Return the lexer for a file, by its name; None for an unknown kind."""
+    try:
+        return get_lexer_for_filename(path.rpartition("/")[2]) if path else None
+    except ClassNotFound:
+        return None
+
+
+def fold_line(line: Text, width: int) -> list[Text]:
+    """Fold a line into rows of `width` cells, cut where one is full: each blank counts."""
+    if cell_len(line.plain) <= width:
+        return [line]
+    ends, at = [], 0
+    for row in chop_cells(line.plain, width):
+        at += len(row)
+        ends.append(at)
+    return list(line.divide(ends[:-1]))

@@ -1,0 +1,208 @@
+"""Changes of files as rows: each line with its number and a plain + or -, in the colours of its
+language, changes within a line underlined. Long lines continue below; nothing is cut."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from ....tools.system.unicode import clean
+from .code import Code, fold_line, lexer_for
+
+FOLDED_LINES, FOLDED_NEW_FILE_LINES = 40, 12
+MIN_SIMILARITY = 0.5  # of two lines for one to be the other, changed
+MAX_COMPARED_CHARS = 500  # longer lines are not compared word by word
+INDENT_CELLS = 2
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_GIT = re.compile(r"diff --git .* b/(.*)")
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_STYLES = {"+": "added", "-": "removed"}
+
+
+@dataclass(slots=True)
+class _Line:
+    # Added, removed, unchanged, lines left out, name of a file, remark.
+    mark: Literal["+", "-", " ", "@", "=", "!"]
+    text: str
+    number: int = 0
+    shown: Text = field(default_factory=Text)
+
+
+@dataclass(slots=True)
+class _Hunk:
+    """A hunk that is being read. It knows how many lines are left, because what looks like the name
+    of a file may be one of them."""
+
+    old: int  # number of the next line before the change; 0: not known
+    new: int  # number of the next line after the change
+    old_left: int
+    new_left: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.old_left <= 0 and self.new_left <= 0
+
+    def take(self, line: str) -> _Line:
+        mark = line[0]
+        taken = _Line("-", line[1:], self.old)
+        if mark != "-":
+            taken = _Line("+" if mark == "+" else " ", line[1:], self.new)
+            self.new, self.new_left = self.new + bool(self.new), self.new_left - 1
+        if mark != "+":
+            self.old, self.old_left = self.old + bool(self.old), self.old_left - 1
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class DiffView:
+    """Lines of a diff, as rows with numbers and marks."""
+
+    lines: Sequence[_Line]
+    hidden: str = ""  # how many more there are, and how to see them
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        digits = len(str(max((line.number for line in self.lines), default=0)))
+        for line in self.lines:
+            yield from self._rows(line, digits, options.max_width)
+        if self.hidden:
+            yield Text(f"{' ' * INDENT_CELLS}{self.hidden}", style="dim")
+
+    def _rows(self, line: _Line, digits: int, width: int) -> Iterator[Text]:
+        if line.mark == "=":
+            yield Text(f"{' ' * INDENT_CELLS}{line.text}", style="bold")
+            return
+        if line.mark in "@!":
+            yield Text(f"{' ' * (INDENT_CELLS + digits + 1)}{line.text}", style="dim")
+            return
+        style = _STYLES.get(line.mark, "dim")
+        number = str(line.number) if line.number else ""
+        gutter = f"{' ' * INDENT_CELLS}{number:>{digits}} {line.mark} "
+        room = max(width - cell_len(gutter), 1)
+        for place, row in enumerate(fold_line(line.shown, room)):
+            start = Text(" " * len(gutter) if place else gutter, style=style)
+            start.no_wrap, start.overflow = True, "ignore"
+            yield Text.assemble(start, row, no_wrap=True, overflow="ignore")
+
+
+def diff(text: str, *, fold: bool = False, path: str = "", unfold_hint: str = "") -> DiffView:
+    """Return a unified diff, of git or of ours, as rows. Folded, it has its first lines, and
+    `unfold_hint` says how to see the others. `path` is given where a headline names the file."""
+    lines = list(_parsed(clean(text), path))
+    if path and sum(line.mark == "=" for line in lines) == 1:
+        lines = [line for line in lines if line.mark != "="]
+    limit = len(lines)
+    if fold:
+        limit = FOLDED_NEW_FILE_LINES if all(x.mark in "+@!" for x in lines) else FOLDED_LINES
+    kept = lines[:limit] if len(lines) > limit + 1 else lines
+    named = re.search(r"^\+\+\+ b/([^\t\n]+)", text, re.MULTILINE)
+    _colour(kept, named[1] if named else path)
+    _emphasise(kept)
+    left = len(lines) - len(kept)
+    return DiffView(kept, f"… +{left:,} lines{unfold_hint}" if left else "")
+
+
+def _parsed(text: str, path: str) -> Iterator[_Line]:
+    lines = text.rstrip("\n").split("\n")
+    hunk: _Hunk | None = None
+    named = -1  # the line that was read as the second of two with names
+    by_git = False  # which names each file in a line of its own
+    for place, line in enumerate(lines):
+        following = lines[place + 1] if place + 1 < len(lines) else ""
+        free = hunk is None or hunk.is_over
+        if free and (git := _GIT.match(line)):
+            hunk, by_git = None, True
+            yield _Line("=", git[1])
+        elif by_git and hunk is None and line.startswith(("index ", "--- ", "+++ ")):
+            continue
+        elif by_git and hunk is None and not _HUNK.match(line):
+            yield _Line("!", line)
+        elif found := _HUNK.match(line):
+            if hunk is not None:
+                yield _Line("@", "⋯")
+            hunk = _Hunk(int(found[1]), int(found[3]), int(found[2] or 1), int(found[4] or 1))
+        elif free and line[:4] + following[:4] == "--- +++ ":
+            hunk, named = None, place + 1
+            yield _Line("=", _named(following, line) or path)
+        elif line[:1] in ("+", "-", " ") and line and place != named:
+            yield (hunk or _Hunk(0, 0, 0, 0)).take(line)
+        elif hunk is not None and line:
+            yield _Line("!", line.removeprefix("\\ "))
+
+
+def _named(after: str, before: str) -> str:
+    """Return the file that the two lines above a hunk name."""
+    for line in (after, before):
+        name = line[4:].split("\t")[0]
+        if name != "/dev/null":
+            return name.removeprefix("b/") if line is after else name.removeprefix("a/")
+    return ""
+
+
+def _colour(lines: Sequence[_Line], path: str) -> None:
+    """Colour each side of each hunk as code of its own."""
+    start, named = 0, path
+    for end in range(len(lines) + 1):
+        if end < len(lines) and lines[end].mark not in "@=":
+            continue
+        for side in ("+ ", "-"):
+            chosen = [line for line in lines[start:end] if line.mark in side]
+            # What stood before is read with the lines around it, and only its own are coloured.
+            read = chosen if side == "+ " else [x for x in lines[start:end] if x.mark in "- "]
+            code = Code(lexer_for(named)).take("\n".join(line.text for line in read))
+            for line, shown in zip(read, code.split("\n", allow_blank=True), strict=False):
+                if line.mark in side:
+                    line.shown = _with_blanks_seen(line, shown)
+        if end < len(lines) and lines[end].mark == "=":
+            named = lines[end].text
+        start = end + 1
+
+
+def _with_blanks_seen(line: _Line, shown: Text) -> Text:
+    """Show the blanks at the end of a changed line as dots."""
+    bare = shown.plain.rstrip(" ")
+    blanks = len(shown.plain) - len(bare)
+    if line.mark == " " or not blanks:
+        return shown
+    return Text.assemble(shown[: len(bare)], ("·" * blanks, "dim"))
+
+
+def _emphasise(lines: Sequence[_Line]) -> None:
+    """Underline what changed within lines that are otherwise alike."""
+    place = 0
+    while place < len(lines):
+        removed = _run(lines, place, "-")
+        added = _run(lines, place + len(removed), "+")
+        for before, after in zip(removed, added, strict=False):
+            _compare(before, after)
+        place += max(1, len(removed) + len(added))
+
+
+def _run(lines: Sequence[_Line], start: int, mark: str) -> list[_Line]:
+    return list(takewhile(lambda line: line.mark == mark, lines[start:]))
+
+
+def _compare(before: _Line, after: _Line) -> None:
+    if max(len(before.text), len(after.text)) > MAX_COMPARED_CHARS:
+        return
+    old, new = _WORD.findall(before.text), _WORD.findall(after.text)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    if matcher.ratio() < MIN_SIMILARITY:
+        return
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            _underline(before.shown, old, a, b)
+            _underline(after.shown, new, c, d)
+
+
+def _underline(shown: Text, words: Sequence[str], first: int, end: int) -> None:
+    start = sum(map(len, words[:first]))
+    length = sum(map(len, words[first:end]))
+    if length:
+        shown.stylize("bold underline", start, start + length)

@@ -1,0 +1,288 @@
+"""Markdown for the terminal: the pieces of `markdown_stream` as renderables. What cannot be shown
+as what it is (HTML, formulas, definitions of links) is shown as it was written."""
+
+import re
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from ....tools.system.unicode import clean
+from .code import Code, fold_line, lexer_named
+from .markdown_stream import TABLE_SAMPLE_ROWS, Blocks, Piece, cells
+from .render import indented
+
+MIN_COLUMN_CELLS = 10  # of a column that was made narrower
+COLUMN_GAP_CELLS = 2
+MAX_SLACK_CELLS = 4  # that a column is wider where more rows may follow
+CODE_INDENT_CELLS = 2
+MIN_TEXT_CELLS = 20  # left to a text, however deep in lists it is
+
+_FORMULA = re.compile(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
+_SPOKEN = str.maketrans({"▌": ">", "•": "-", "☐": "to do:", "☑": "done:"})
+_LABEL = re.compile(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
+_STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
+
+Justify = Literal["left", "center", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """The common properties of all rows of a table."""
+
+    head: Sequence[str]
+    sample: Sequence[Sequence[Text]]  # head and first rows, which set the widths of the columns
+    justify: Sequence[Justify]
+    open: bool  # whether more rows may follow
+
+    def widths(self, room: int) -> list[int] | None:
+        """Return the widths of the columns in `room` cells; None if these are too few."""
+        wanted = [max(row[n].cell_len for row in self.sample) or 1 for n in range(len(self.head))]
+        room -= COLUMN_GAP_CELLS * (len(wanted) - 1)
+        if self.open:
+            slack = min(MAX_SLACK_CELLS, max(0, room - sum(wanted)) // len(wanted))
+            wanted = [width + slack for width in wanted]
+        if sum(wanted) <= room:
+            return wanted
+        left, widest = room, len(wanted)
+        for width in sorted(wanted):  # narrow ones keep theirs, the others share the rest
+            if width * widest > left:
+                break
+            left, widest = left - width, widest - 1
+        limit = left // widest
+        return [min(width, limit) for width in wanted] if limit >= MIN_COLUMN_CELLS else None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Some rows of a table, under its head where they are the first."""
+
+    layout: TableLayout
+    rows: Sequence[Sequence[Text]]
+    first: bool  # whether the head goes above them
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # A cell that is read aloud is preceded by the name of its column.
+        widths = self.layout.widths(options.max_width) if options.is_terminal else None
+        if widths is None:
+            yield from self._records()
+            return
+        table = Table(
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, COLUMN_GAP_CELLS - 1, 0, 0),
+            show_header=self.first,
+            header_style="markdown.table.header",
+            border_style="markdown.table.border",
+        )
+        for name, width, justify in zip(
+            self.layout.sample[0], widths, self.layout.justify, strict=True
+        ):
+            table.add_column(name, width=width, justify=justify, overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        yield table
+
+    def _records(self) -> RenderResult:
+        for first, *others in self.rows:
+            yield Text.assemble((f"{self.layout.head[0]}: ", "dim"), first, style="bold")
+            for name, cell in zip(self.layout.head[1:], others, strict=True):
+                if cell.plain:
+                    yield indented(Text.assemble((f"{name}: ", "dim"), cell))
+
+
+def table_layout(lines: Sequence[str], inline: Callable[[str], Text], *, open: bool) -> TableLayout:
+    """Return the layout of a table that begins with these lines: head, line below it, rows."""
+    head, columns = cells(lines[0]), cells(lines[1])
+    sample = [[inline(cell) for cell in head], *table_rows(lines[2:], len(head), inline)]
+    justify = [_justify(mark) for mark in columns]
+    return TableLayout([cell.plain for cell in sample[0]], sample, justify, open)
+
+
+def table_rows(
+    lines: Sequence[str], columns: int, inline: Callable[[str], Text]
+) -> list[list[Text]]:
+    """Split lines into as many cells as the table has columns; surplus cells join the last."""
+    found = []
+    for line in lines:
+        parts = cells(line)
+        parts = [*parts[: columns - 1], " | ".join(parts[columns - 1 :])]
+        found.append([inline(part) for part in parts + [""] * (columns - len(parts))])
+    return found
+
+
+def _justify(mark: str) -> Justify:
+    if mark.endswith(":"):
+        return "center" if mark.startswith(":") else "right"
+    return "left"
+
+
+class Prose:
+    """Makes renderables of pieces, in their order: later parts of a leaf look like its first."""
+
+    def __init__(self) -> None:
+        self._code = Code(None)
+        self._layout: TableLayout | None = None
+
+    def show(self, piece: Piece) -> RenderableType:
+        """Return a piece as a renderable, below the line above it if that has a mark."""
+        body = _Within(piece.lead, piece.hang, self._body(piece))
+        return Group(Text(piece.gap, style="markdown.block_quote"), body) if piece.gap else body
+
+    def preview(self, pieces: Sequence[Piece]) -> RenderableType:
+        """Return unfinished pieces as a renderable, with the blank lines between them."""
+        twin = copy(self)
+        twin._code = self._code.twin()
+        out: list[RenderableType] = []
+        for place, piece in enumerate(pieces):
+            out += [""] if place and piece.gap == "" else []
+            out.append(twin.show(piece))
+        return Group(*out)
+
+    def _body(self, piece: Piece) -> RenderableType:
+        if piece.kind == "code":
+            if piece.begins:
+                self._code = Code(lexer_named(piece.about))
+            return _Code(self._code.take(piece.text))
+        if piece.kind == "table":
+            return self._table(piece)
+        if piece.kind == "rule":
+            return _Rule()
+        if piece.kind == "verbatim":
+            return Text(piece.text)
+        text = inline(piece.text)
+        if piece.kind == "heading":
+            text.stylize(f"markdown.h{piece.about}")
+        elif "▌" in piece.hang:
+            text.style = "markdown.block_quote"
+        return text
+
+    def _table(self, piece: Piece) -> RenderableType:
+        lines = piece.text.split("\n")
+        if piece.begins or self._layout is None:
+            self._layout = table_layout(lines, inline, open=len(lines) >= TABLE_SAMPLE_ROWS)
+            return TableRows(self._layout, self._layout.sample[1:], first=True)
+        found = table_rows(lines, len(self._layout.head), inline)
+        return TableRows(self._layout, found, first=False)
+
+
+def report(text: str) -> RenderableType:
+    """Return a whole report as a renderable; a line that begins with a label stays a line."""
+    cutter = Blocks()
+    return Prose().preview([*cutter.feed(_LABEL.sub("  \n", clean(text))), *cutter.finish()])
+
+
+def inline(text: str) -> Text:
+    """Return a line or a paragraph with the styles that its marks ask for."""
+    out, opened = Text(), list[tuple[int, str]]()
+    for token in _parser().parseInline(text)[0].children or ():
+        if token.nesting > 0:
+            opened.append((len(out), str(token.attrGet("href") or "")))
+        elif token.nesting < 0 and opened:
+            start, address = opened.pop()
+            name = token.type.removesuffix("_close")
+            if name == "link":
+                _end_link(out, start, address)
+            else:
+                out.stylize(_STYLES.get(name, ""), start)
+        elif token.type == "code_inline":
+            out.append(token.content, "markdown.code")
+        elif token.type == "image":
+            out.append(f"[image: {token.content}]", "markdown.link")
+            out.append(f" ({token.attrGet('src')})", "markdown.link_url")
+        else:
+            out.append({"softbreak": " ", "hardbreak": "\n"}.get(token.type, token.content))
+    return out
+
+
+def _end_link(out: Text, start: int, address: str) -> None:
+    """Show where a link leads, if its text does not."""
+    shown = out.plain[start:]
+    out.stylize("markdown.link", start)
+    if address.removeprefix("mailto:") != shown:
+        out.append(f" ({address})", "markdown.link_url")
+
+
+class _Parser(MarkdownIt):
+    """Shows an address as it was written."""
+
+    def normalizeLink(self, url: str) -> str:
+        return url
+
+    def normalizeLinkText(self, link: str) -> str:
+        return link
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = _Parser("commonmark", {"html": False}).enable("strikethrough")
+    parser.inline.ruler.before("escape", "formula", _formula)
+    return parser
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """Parse a formula within a line, so that nothing in it counts as a mark."""
+    found = _FORMULA.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("text", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """A body, with what goes before its first line and before the others."""
+
+    lead: str
+    hang: str
+    body: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(0, options.max_width - MIN_TEXT_CELLS)
+        lead, hang = self.lead[-room:] if room else "", self.hang[-room:] if room else ""
+        if not options.is_terminal:
+            lead, hang = lead.translate(_SPOKEN), hang.translate(_SPOKEN)
+        style = console.get_style("markdown.item.number")
+        if "▌" in hang:
+            style = console.get_style("markdown.block_quote")
+        inner = options.update(width=options.max_width - cell_len(hang))
+        rows = console.render_lines(self.body, inner, pad=False)
+        while rows and not "".join(segment.text for segment in rows[-1]).strip():
+            del rows[-1]
+        for place, row in enumerate(rows or [[]]):
+            yield Segment(hang if place else lead, style)
+            yield from row
+            yield Segment.line()
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Code without a background and without anything to its right, so that it can be copied."""
+
+    code: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.code.split("\n", allow_blank=True):
+            for row in fold_line(line, options.max_width - CODE_INDENT_CELLS):
+                shown = Text(" " * CODE_INDENT_CELLS, no_wrap=True, overflow="ignore")
+                yield shown.append_text(row) if row.plain.strip() else Text()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.is_terminal:
+            yield Text("─" * min(options.max_width, 40), style="markdown.hr")

@@ -1,0 +1,418 @@
+"""Markdown that arrives bit by bit, cut into pieces that can be printed for good.
+
+A `Piece` is a leaf (a paragraph, a heading, a table, code) or a part of a long one, with what the
+lists and quotes around it put before its lines. Each line is read once, and lines alone decide, so
+that the pieces are the same however the text arrived. Nothing waits for a far end: a list goes out
+item by item, code and tables some lines at a time, a long paragraph some sentences at a time.
+"""
+
+import re
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+MAX_OPEN_CHARS = 2_000  # the beginning of a longer paragraph goes out
+
+FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})\s*([^\s`{,:]*)")
+HEADING = re.compile(r"#{1,6}(?=\s|$)")
+CLOSING = re.compile(r"(^|\s+)#+\s*$")
+BULLET = re.compile(r"([-*+])(\s+|$)")
+NUMBER = re.compile(r"(\d{1,9})[.)](\s+|$)")
+TASK = re.compile(r"\[([ xX])\]\s+")
+RULE = re.compile(r"(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
+UNDERLINE = re.compile(r"(={3,}|-{3,})\s*$")
+COLUMNS = re.compile(r"\|?\s*+:?-+:?\s*+(\|\s*+:?-+:?\s*+)*\|?\s*+$")
+VERBATIM = re.compile(r"\$\$|\\\[|<(?:/?[a-zA-Z][\w-]*(?=[\s/>]|$)|!--)")
+SENTENCE = re.compile(r"[.!?:;]\s|[。！？]|\n")
+MARKS = re.compile(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # a line of these may become anything
+COMMENTS = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
+
+CODE_PART_LINES, MAX_COMMENT_PART_LINES = 8, 100  # that go out together; within a comment
+TABLE_SAMPLE_ROWS = 30  # that say how wide the columns are
+
+BlockKind = Literal["text", "heading", "rule", "code", "table", "verbatim"]
+
+
+def starts_block(line: str) -> bool:
+    """Return whether a line begins something other than a paragraph."""
+    bare = line.strip()
+    starts = (FENCE, HEADING, RULE, BULLET, NUMBER)
+    return bare.startswith(">") or any(start.match(bare) for start in starts)
+
+
+def item_marker(line: str) -> re.Match[str] | None:
+    """Match the marker of a list item at the beginning of a line, with the blanks after it."""
+    return None if RULE.match(line) else BULLET.match(line) or NUMBER.match(line)
+
+
+def is_table(head: str, columns: str) -> bool:
+    if "|" not in head + columns or not COLUMNS.match(columns):
+        return False
+    return len(cells(head)) == len(cells(columns))
+
+
+def cells(row: str) -> list[str]:
+    r"""Return the cells of a row of a table, with `\|` replaced by `|`."""
+    bare = row.strip().removeprefix("|")
+    if bare.endswith("|") and not bare.endswith("\\|"):
+        bare = bare[:-1]
+    parts = re.split(r"(?<!\\)\|", bare)
+    return [part.strip().replace("\\|", "|") for part in parts]
+
+
+def open_comment(open: str, line: str) -> str:
+    """Return what closes the comment that is open after this line; "" when none is."""
+    if not open:
+        begun = next((mark for mark in COMMENTS if line.startswith(mark)), "")
+        open, line = COMMENTS.get(begun, ""), line[len(begun) :]
+    return "" if open and open in line else open
+
+
+def best_cut(text: str) -> int:
+    """Return where to cut a long paragraph: after a sentence, outside of open marks."""
+    half = len(text) // 2
+    ends = [found.end() for found in SENTENCE.finditer(text, half)]
+    for end in reversed(ends):
+        if _is_balanced(text[:end]):
+            return end
+    blank = text.rfind(" ", half)
+    return blank + 1 if blank > 0 else len(text)
+
+
+def _is_balanced(text: str) -> bool:
+    even = all(text.count(mark) % 2 == 0 for mark in ("`", "**", "__"))
+    return even and all(text.count(left) == text.count(right) for left, right in ("[]", "()"))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A leaf, or a part of a long one."""
+
+    kind: BlockKind
+    text: str
+    lead: str = ""  # goes before its first line
+    hang: str = ""  # goes before its other lines
+    gap: str | None = None  # the blank line above it; None without one
+    begins: bool = True  # False for a later part of a leaf
+    about: str = ""  # the language of code, the level of a heading
+
+
+@dataclass(slots=True)
+class _Around:
+    """A quote, or an item of a list."""
+
+    mark: str
+    column: int = 0  # where the content of an item begins
+    seen: bool = False  # whether a piece of it went out
+
+    @property
+    def is_quote(self) -> bool:
+        return not self.column
+
+    @property
+    def hang(self) -> str:
+        return self.mark if self.is_quote else " " * len(self.mark)
+
+
+@dataclass(slots=True)
+class _Leaf:
+    kind: BlockKind
+    gap: bool
+    about: str = ""
+    lines: list[str] = field(default_factory=list)
+    size: int = 0
+    begins: bool = True
+    fence: str = ""  # what closes it
+    indent: int = 0  # of the line that opened it
+    comment: str = ""  # what closes the comment that is open in it
+
+
+class Blocks:
+    """Cuts a stream of Markdown. Each line costs the same, however many came before."""
+
+    def __init__(self) -> None:
+        self._partial: list[str] = []  # parts of the unfinished line
+        self._length = 0  # of the unfinished line
+        self._look = MAX_OPEN_CHARS  # length from which on its beginning may go out
+        self._within = False  # whether its beginning went out
+        self._around: list[_Around] = []
+        self._leaf: _Leaf | None = None
+        self._blank = True  # whether a blank line followed the newest leaf
+        self._out: list[Piece] = []
+
+    def feed(self, text: str) -> list[Piece]:
+        """Return the pieces that `text` finishes, in order."""
+        *lines, rest = text.split("\n")
+        for line in lines:
+            whole = "".join([*self._partial, line])
+            self._partial, self._length, self._look = [], 0, MAX_OPEN_CHARS
+            self._line(whole)
+        if rest:
+            self._partial.append(rest)
+            self._length += len(rest)
+            if self._length > self._look:
+                self._look_ahead()
+        return self._taken()
+
+    def finish(self) -> list[Piece]:
+        """Return what is left as pieces: the stream has ended."""
+        done = self.feed("\n") if self._partial or self._within else []
+        self._flush()
+        self._close(0)
+        self._blank = True
+        return done + self._taken()
+
+    def tail(self) -> list[Piece]:
+        """Return what is not finished as if the stream ended here; never much."""
+        partial, leaf = self._beginning(), self._leaf
+        if leaf is not None and leaf.fence:
+            known = bool(partial.strip().strip(leaf.fence[0]))
+        else:
+            known = self._within or not MARKS.match(partial)
+        twin = self._twin()
+        twin._partial = [partial] if partial and known else []
+        return [piece for piece in twin.finish() if piece.text.strip()]
+
+    def _taken(self) -> list[Piece]:
+        out, self._out = self._out, []
+        return out
+
+    def _twin(self) -> "Blocks":
+        twin = copy(self)
+        twin._around = [copy(each) for each in self._around]
+        twin._leaf = self._leaf and replace(self._leaf, lines=list(self._leaf.lines))
+        twin._out = []
+        return twin
+
+    def _beginning(self) -> str:
+        """Return the beginning of the unfinished line."""
+        kept, length = [], 0
+        for each in self._partial:
+            kept.append(each)
+            length += len(each)
+            if length > MAX_OPEN_CHARS:
+                break
+        return "".join(kept)[:MAX_OPEN_CHARS]
+
+    def _look_ahead(self) -> None:
+        """Let the beginning of a long unfinished line go out, if it is a paragraph's."""
+        line = "".join(self._partial)
+        if self._within or self._is_prose(line[:200]):
+            self._partial, self._length, self._look = [], 0, MAX_OPEN_CHARS // 10
+            self._line(line, ended=False)
+        else:
+            self._partial, self._look = [line], 2 * len(line)
+
+    def _is_prose(self, beginning: str) -> bool:
+        """Return whether a line that begins so belongs to a paragraph, however it ends."""
+        if "|" in beginning or (self._leaf and self._leaf.kind != "text"):
+            return False
+        twin = self._twin()
+        twin._line(beginning)
+        return twin._leaf is not None and twin._leaf.kind == "text"
+
+    def _line(self, line: str, *, ended: bool = True) -> None:
+        leaf = self._leaf
+        if self._within and leaf is not None:
+            self._add(leaf, line, joined=True)
+        else:
+            depth, rest = self._match(line)
+            outside = depth < len(self._around)
+            if leaf is not None and leaf.fence and not outside:
+                self._in_fence(leaf, rest)
+            elif not rest.strip():
+                self._empty(depth, rest)
+            elif outside and leaf is not None and leaf.kind == "text" and not starts_block(rest):
+                # Less indented than its paragraph, and yet part of it.
+                self._add(leaf, rest.lstrip(" "))
+            else:
+                self._close(depth)
+                self._start(self._enter(rest))
+        self._within = not ended
+
+    def _match(self, line: str) -> tuple[int, str]:
+        """Return how many of the quotes and items around continue in this line, and its rest."""
+        rest = line
+        for place, around in enumerate(self._around):
+            bare = rest.lstrip(" ")
+            indent = len(rest) - len(bare)
+            if around.is_quote:
+                if not bare.startswith(">") or indent > 3:
+                    return place, rest
+                rest = bare[1:].removeprefix(" ")
+            elif indent >= around.column or not bare:
+                rest = rest[around.column :]
+            elif self._leaf is not None and self._leaf.fence:
+                rest = bare  # code that is less indented than its item
+            else:
+                return place, rest
+        return len(self._around), rest
+
+    def _empty(self, depth: int, rest: str) -> None:
+        """Handle a blank line: it ends a paragraph, and the quotes that it is outside of."""
+        leaf = self._leaf
+        quotes = [n for n, a in enumerate(self._around) if a.is_quote and n >= depth]
+        if quotes:
+            self._close(quotes[0])
+        elif leaf is not None and leaf.kind == "code":
+            self._add(leaf, rest[4:])
+            return
+        self._flush()
+        self._blank = True
+
+    def _enter(self, rest: str) -> str:
+        """Open the quotes and items that begin in this line; return the rest of it."""
+        while True:
+            bare = rest.lstrip(" ")
+            indent = len(rest) - len(bare)
+            item = item_marker(bare)
+            if indent > 3 or (self._leaf is not None and self._leaf.kind == "verbatim"):
+                return rest
+            if bare.startswith(">"):
+                self._flush()
+                self._around.append(_Around("▌ "))
+                rest = bare[1:].removeprefix(" ")
+            elif item and self._may_begin(item):
+                self._flush()
+                blanks = len(item[2]) if len(item[2]) < 5 else 1  # more of them are code's
+                rest = bare[item.start(2) + blanks :]
+                mark = "• " if item[1] in "-*+" else bare[: item.start(2)] + " "
+                column = indent + item.start(2) + (blanks if rest else 1)
+                self._around.append(_Around(mark, column))
+            else:
+                return rest
+
+    def _may_begin(self, item: re.Match[str]) -> bool:
+        """Return whether an item may begin here: within a paragraph not every number begins one."""
+        if self._leaf is None or self._leaf.kind != "text":
+            return True
+        return bool(item.string[item.end() :].strip()) and item[1] in ("-", "*", "+", "1")
+
+    def _start(self, rest: str) -> None:
+        """Begin a leaf with the rest of a line, or continue one."""
+        bare, leaf = rest.strip(), self._leaf
+        indent = len(rest) - len(rest.lstrip(" "))
+        if leaf is not None and leaf.kind == "code" and indent < 4:
+            self._flush()
+            leaf = None
+        in_text = leaf is not None and leaf.kind == "text"
+        if not bare:
+            return
+        if indent > 3 and (leaf is None or leaf.kind == "code"):
+            self._add(leaf or self._open("code"), rest[4:])
+        elif leaf is not None and leaf.kind == "verbatim":
+            self._add(leaf, rest)
+        elif fence := FENCE.match(bare):
+            opened = self._open("code", fence[2])
+            opened.fence, opened.indent = fence[1], indent
+        elif heading := HEADING.match(bare):
+            text = CLOSING.sub("", bare[heading.end() :]).strip()
+            self._open("heading", str(heading.end())).lines.append(text)
+            self._flush()
+        elif leaf is not None and in_text and (line := UNDERLINE.match(bare)):
+            leaf.kind, leaf.about = "heading", "1" if line[1][0] == "=" else "2"
+            self._flush()
+        elif RULE.match(bare):
+            self._open("rule")
+            self._flush()
+        elif leaf is not None and in_text and leaf.lines and is_table(leaf.lines[-1], bare):
+            self._to_table(leaf, bare)
+        elif leaf is not None:
+            self._add(leaf, rest.lstrip(" "))
+        else:
+            self._add(self._open("verbatim" if VERBATIM.match(bare) else "text"), rest.lstrip(" "))
+
+    def _in_fence(self, leaf: _Leaf, line: str) -> None:
+        bare = line.strip()
+        if bare.startswith(leaf.fence) and not bare.strip(leaf.fence[0]):
+            self._flush()
+        else:
+            indent = len(line) - len(line.lstrip(" "))
+            self._add(leaf, line[min(indent, leaf.indent) :])
+
+    def _open(self, kind: BlockKind, about: str = "") -> _Leaf:
+        self._flush()
+        leaf = self._leaf = _Leaf(kind, self._blank or not self._around, about)
+        self._blank = False
+        return leaf
+
+    def _add(self, leaf: _Leaf, line: str, *, joined: bool = False) -> None:
+        if joined and leaf.lines:
+            leaf.lines[-1] += line
+        else:
+            leaf.lines.append(line)
+        leaf.size += len(line) + 1
+        if leaf.kind == "text":
+            if leaf.size > MAX_OPEN_CHARS:
+                self._cut_text(leaf)
+        elif leaf.kind == "table":
+            if len(leaf.lines) >= (TABLE_SAMPLE_ROWS if leaf.begins else CODE_PART_LINES):
+                self._part(leaf)
+        else:
+            leaf.comment = open_comment(leaf.comment, line.strip())
+            if (
+                len(leaf.lines) >= (MAX_COMMENT_PART_LINES if leaf.comment else CODE_PART_LINES)
+                and line.strip()
+            ):
+                self._part(leaf)
+
+    def _cut_text(self, leaf: _Leaf) -> None:
+        """Let the beginning of a long paragraph go out."""
+        text = "\n".join(leaf.lines)
+        while len(text) > MAX_OPEN_CHARS:
+            at = best_cut(text[:MAX_OPEN_CHARS])
+            leaf.lines = [text[:at]]
+            self._part(leaf)
+            text = text[at:]
+        leaf.lines, leaf.size = text.split("\n"), len(text)
+
+    def _to_table(self, leaf: _Leaf, columns: str) -> None:
+        *before, head = leaf.lines
+        if before:
+            leaf.lines = before
+            leaf = self._open("table")
+            leaf.gap = False
+        leaf.kind, leaf.lines = "table", [head, columns]
+
+    def _part(self, leaf: _Leaf) -> None:
+        """Let what there is of a leaf go out."""
+        self._emit(leaf, "\n".join(leaf.lines))
+        leaf.lines, leaf.size, leaf.begins = [], 0, False
+
+    def _flush(self) -> None:
+        """End the leaf."""
+        leaf, self._leaf = self._leaf, None
+        if leaf is not None:
+            text = "\n".join(leaf.lines)
+            self._emit(leaf, text.rstrip() if leaf.kind == "code" else text)
+
+    def _emit(self, leaf: _Leaf, text: str) -> None:
+        if leaf.kind == "text":
+            text = text.strip()
+        if not text and leaf.kind != "rule":
+            return
+        gap = None
+        if leaf.gap and leaf.begins:
+            gap = "".join(around.hang for around in self._around if around.seen).rstrip()
+        *_, inner = [None, *self._around]
+        marks = [around.hang if around.seen else around.mark for around in self._around]
+        task = TASK.match(text) if leaf.kind == "text" else None
+        if task and inner and not inner.seen and not inner.is_quote:
+            box = "☐ " if task[1] == " " else "☑ "
+            marks[-1] = box if inner.mark == "• " else inner.mark + box
+            text = text[task.end() :]
+        hang = "".join(around.hang for around in self._around)
+        for around in self._around:
+            around.seen = True
+        self._out.append(Piece(leaf.kind, text, "".join(marks), hang, gap, leaf.begins, leaf.about))
+
+    def _close(self, depth: int) -> None:
+        """Leave the quotes and items from `depth` on, and the leaf in them."""
+        if depth >= len(self._around):
+            return
+        self._flush()
+        inner = self._around[-1]
+        if not inner.seen and not inner.is_quote:  # an item without text
+            lead = "".join(a.hang if a.seen else a.mark for a in self._around)
+            self._out.append(Piece("text", "", lead, ""))
+        del self._around[depth:]

@@ -1,0 +1,217 @@
+"""Calls of tools as renderables: running, finished and folded, asked about; and the subagents that
+calls of Task start."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ....tools.system.unicode import clean, reveal_invisible
+from ...events import Answer, Question, ToolFinished
+from ..status import short_path
+from ..subagent_progress import Subagent
+from .diffs import diff
+from .render import Either, Headline, duration, indented, one_line
+
+HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
+MAX_UNCUT_CHARS = 76  # a longer line may be cut on a usual terminal
+QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of their results
+
+_OFFLOADED = re.compile(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
+_SPOKEN = {"running": "starts", "done": "is done", "error": "failed"}
+_MARKS = {"completed": ("✔", "done:"), "in_progress": ("▸", "now:"), "pending": ("○", "to do:")}
+
+
+def started(name: str, title: str) -> RenderableType:
+    """Show that a tool begins, where nobody sees it running."""
+    return _headline(name, title, "running", "")
+
+
+def running(name: str, title: str, seconds: float, output: Sequence[str]) -> RenderableType:
+    """Show a running tool: its headline and the last lines of its output."""
+    facts = f"{duration(seconds)} · esc to stop" if seconds >= 1 else ""
+    head = _headline(name, title, "running", facts)
+    return Group(head, *(one_line(Text(f"  {clean(line)}", style="dim")) for line in output))
+
+
+def tasks(titles: Sequence[str], agents: Sequence[Subagent], seconds: float) -> RenderableType:
+    """Show running calls of Task: one headline for all, and a line for each subagent."""
+    waiting = len(titles) - len(agents) if agents else 0
+    several = f"{len(titles)} subagents" + (f", {waiting} of them waiting" if waiting else "")
+    head = running("Task", titles[0] if len(titles) == 1 else several, seconds, ())
+    return Group(head, *map(_progress, agents))
+
+
+def finished_subagent(agent: Subagent, *, named: bool = False) -> RenderableType:
+    """Show how a subagent ended and what it used."""
+    style = "dim" if agent.finished and agent.finished.status == "done" else "warning"
+    name = f"{agent.name} · " if named else ""
+    return one_line(Text(f"  {clean(name + agent.ending)}", style=style))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownResult:
+    """The shown part of a finished call."""
+
+    parts: list[RenderableType]
+    folded: bool = False
+
+
+def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
+    """Show a finished call: its headline and, where there is more to see, its folded result."""
+    head = _headline(event.name, event.title, "error" if event.is_error else "done", _facts(event))
+    details = event.details
+    if not event.is_error and isinstance(details.get("diff"), str):
+        change = diff(details["diff"], fold=True, path=event.title, unfold_hint=unfold_hint)
+        return ShownResult([head, change] if change.lines else [head], bool(change.hidden))
+    if not event.is_error and isinstance(details.get("todos"), list):
+        return ShownResult([head, todos(details["todos"])])
+    if not event.is_error and event.name in QUIET_TOOLS:
+        return ShownResult([head], bool(event.text))
+    # What a failed command printed is not all error; what a tool itself says then is.
+    style = "error" if event.is_error and "exit_code" not in details else "dim"
+    lines, total = _lines(event.text, offloaded=bool(details.get("tokens_saved")))
+    shown = _ends(lines, total, unfold_hint)
+    hidden = total > len(lines) or len(shown) < len(lines)
+    folded = hidden or any(len(line) > MAX_UNCUT_CHARS for line in shown)
+    rows = [one_line(Text(f"  {line}", style=style)) for line in shown]
+    return ShownResult([head, *rows], folded)
+
+
+def _lines(text: str, *, offloaded: bool) -> tuple[list[str], int]:
+    """Return the lines of a result, and how many it has in all. Of an offloaded result people are
+    shown its beginning and end, which are quoted in the text for the model."""
+    found = _OFFLOADED.search(text) if offloaded else None
+    if found:
+        preview = [clean(line[2:]) for line in text.split("\n") if line.startswith("> ")]
+        return preview, max(int(found[1].replace(",", "")), len(preview) + 1)
+    lines = clean(text).strip("\n").split("\n")
+    lines = [] if lines == [""] else lines
+    return lines, len(lines)
+
+
+def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
+    """Return the first and the last of `total` lines; one line says how many are between."""
+    if total <= HEAD_LINES + TAIL_LINES + 1 and total == len(lines):
+        return list(lines)
+    head, tail = lines[:HEAD_LINES], lines[HEAD_LINES:][-TAIL_LINES:]
+    return [*head, f"… +{total - len(head) - len(tail):,} lines{unfold_hint}", *tail]
+
+
+def unfolded(title: str, lines: Sequence[str], style: str = "") -> RenderableType:
+    """Show in full what was folded, under its title."""
+    rows = (Text(f"  {line}", style=style, overflow="fold") for line in lines)
+    return Group(_unfolding(title), *rows)
+
+
+def unfolded_diff(title: str, difference: str, path: str) -> RenderableType:
+    return Group(_unfolding(title), diff(difference, path=path))
+
+
+def _unfolding(title: str) -> RenderableType:
+    head = clean(title).partition("\n")[0]
+    return Either(Headline(Text.assemble(("▾ ", "dim"), (head, "bold"))), Text(f"In full: {head}"))
+
+
+def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
+    out = []
+    for item in items:
+        status = str(item.get("status"))
+        style = {"completed": "dim", "in_progress": "bold"}.get(status, "")
+        lines = [
+            Text(f"{mark} {clean(str(item.get('content', '')))}", style=style)
+            for mark in _MARKS.get(status, _MARKS["pending"])
+        ]
+        out.append(indented(Either(*lines)))
+    return Group(*out)
+
+
+def question(asked: Question, agent: str = "") -> RenderableType:
+    """Show exactly what would run or change, never cut. `agent` names the subagent that asks."""
+    who = f"{agent}: {asked.tool}" if agent else asked.tool
+    verb = {"Bash": "run", "Write": "write", "Edit": "change"}.get(asked.tool, "be used with")
+    head = Text.assemble(("? ", "question"), (f"{_whole(who)} wants to ", "bold"), verb)
+    parts: list[RenderableType] = [head]
+    if asked.diff:
+        parts.append(indented(Text(_whole(asked.title), style="bold")))
+        parts.append(diff(reveal_invisible(asked.diff.replace("\r\n", "\n")), path=asked.title))
+    else:
+        parts += [indented(line) for line in _arguments(asked)]
+    if asked.reason:
+        parts.append(indented(Text(f"why: {_whole(asked.reason)}", style="dim")))
+    return Group(*parts)
+
+
+def answer(given: Answer) -> RenderableType:
+    """Show what was decided, and which rule is kept."""
+    why = f": {clean(given.reason)}" if given.reason else ""
+    if not given.allow:
+        return indented(Text(f"✗ declined{why}", style="declined"))
+    if given.where:
+        session = given.where == "session"
+        where = "for this session" if session else f"kept in {short_path(Path(given.where))}"
+        why = f", from now on {clean(given.rule)} · {clean(where)}"
+    return indented(Text(f"✓ allowed{why}", style="allowed"))
+
+
+def _arguments(asked: Question) -> Iterator[Text]:
+    """Yield all arguments of the tool; of a command first the command."""
+    given = dict(asked.input)
+    if asked.tool == "Bash":
+        yield Text(_whole(given.pop("command", "")), style="bold")
+        if given.get("run_in_background") is True:
+            yield Text("in the background, where it goes on by itself")
+            del given["run_in_background"]
+        if timeout := given.pop("timeout", None):
+            yield Text(f"for at most {_whole(timeout)} s")
+        if about := given.pop("description", None):
+            yield Text(f"said to be for: {_whole(about)}", style="dim")
+    for name, value in given.items():
+        label = "" if len(asked.input) == 1 else f"{_whole(name)}: "
+        yield Text.assemble((label, "dim"), _whole(value))
+
+
+def _whole(value: object) -> str:
+    return clean(reveal_invisible(str(value)))
+
+
+def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
+    first, *more = clean(title).split("\n")
+    title = first + (" …" if more else "")
+    shown = Text.assemble(("● ", style), (clean(name), "bold"), f"  {title}")
+    spoken = Text(f"{clean(name)} {_SPOKEN[style]}: {title}")
+    facts = f"  {facts}" if facts else ""
+    return Either(Headline(shown, facts), Headline(spoken, facts))
+
+
+def _progress(agent: Subagent) -> RenderableType:
+    now, line = agent.progress, Text(f"  {clean(agent.name)} · ", style="dim")
+    if now is None:
+        return one_line(line.append("starting"))
+    line.append(f"{now.calls:,} call{'s' * (now.calls != 1)} · {now.tokens:,} tokens ")
+    line.append(now.level, style=f"level.{now.level.lower()}")
+    return one_line(line.append(f" · {' '.join(clean(now.doing).split())}" if now.doing else ""))
+
+
+def _facts(event: ToolFinished) -> str:
+    details, parts = event.details, []
+    if details.get("added") is not None and details.get("removed") is not None:
+        parts.append(f"+{details['added']} −{details['removed']}")
+    elif event.name == "Read" and not event.is_error:
+        lines = event.text.count("\n") + 1
+        parts.append(f"{lines:,} line{'s' * (lines > 1)}")
+    if details.get("interrupted"):
+        parts.append("interrupted")
+    elif details.get("exit_code"):
+        parts.append(f"exit {details['exit_code']}")
+    if details.get("denied") is True:  # a list: calls of a subagent
+        parts.append("not run")
+    elif event.is_error and not parts:
+        parts.append("failed")
+    if event.seconds >= 1:
+        parts.append(duration(event.seconds))
+    return " · ".join(parts)

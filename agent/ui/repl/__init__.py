@@ -1,0 +1,1 @@
+"""The interactive front end: words in, turns out."""

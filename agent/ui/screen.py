@@ -1,0 +1,114 @@
+"""The protocols of a screen and of its host. There are two screens: the inline application of a
+real terminal (terminal/terminal.py), and lines for all others (terminal/plain.py)."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import CtxagentError
+from .question import Choices
+from .status import Fragment
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from .menu import Menu, Option
+
+Offer = tuple[str, str]  # a completion: the text, and what it stands for
+
+LEAVE_WINDOW_S = 2.0  # within which a second Ctrl-C leaves
+
+
+class ScreenHost(Protocol):
+    """The REPL, as the screen that it shows on sees it."""
+
+    @property
+    def working(self) -> bool:
+        """Whether a turn runs, so that Esc and Ctrl-C interrupt it."""
+
+    def submit(self, words: str) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def leave(self) -> None:
+        """End now, and interrupt what runs."""
+
+    def finish(self) -> None:
+        """End once everything submitted is done: there is no more input."""
+
+    def cycle_mode(self) -> None: ...
+
+    def unfold(self) -> None:
+        """Print the newest folded output in full; called again, the one before it."""
+
+    def earlier(self, words: str) -> str | None:
+        """Take out the newest waiting words for editing, or those before `words`; None if none
+        wait."""
+
+    def later(self, words: str) -> str | None:
+        """Return waiting words after `words`, "" past the newest; None if none is taken out."""
+
+    def drop(self) -> None:
+        """Drop the words that are taken out: they are not to be sent."""
+
+    async def offers(self, place: str) -> Sequence[Offer]:
+        """Return what fits in a place that is being typed, as `commands.completions_for` does."""
+
+    def tell(self, error: CtxagentError) -> None:
+        """Print what went wrong, and the next step."""
+
+    def live(self) -> "Sequence[RenderableType]":
+        """Return what is not finished, to be painted below everything printed."""
+
+    def status(self, width: int) -> list[Fragment]: ...
+
+
+class Screen(Protocol):
+    """A place to show and read. No method blocks; `run` ends after `exit`."""
+
+    echoes: bool  # the terminal itself shows what the person types
+    paints: bool  # the person sees what the host shows live
+    speaks: bool  # what is printed may be read aloud
+
+    @property
+    def palette(self) -> str:
+        """The name of the palette in use; "" where there are no colours."""
+
+    def greet(self, line: str) -> None:
+        """Print one line before or after `run`, without loading what rich needs."""
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Show the prompt, call `ready` once it is painted, and serve until `exit`."""
+
+    def put(self, renderable: "RenderableType") -> None:
+        """Print something finished."""
+
+    def touch(self) -> None:
+        """Paint again soon: what the host shows live has changed."""
+
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        """Read one line of answer.
+
+        It begins with the first of `texts`, which the person may edit or change for another one.
+        Where keys are read, a character of `keys` alone answers at once; BACK among them lets the
+        person go back whatever is typed.
+        """
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        """Let the person choose from a menu; None if they chose nothing."""
+
+    async def edit(self, text: str) -> str:
+        """Return a text as the person leaves it in their editor. Raises CtxagentError."""
+
+    async def type(self, words: str, pace: float) -> None:
+        """Show words being typed, at `pace` seconds a character."""
+
+    def restore(self, words: str) -> None:
+        """Give words back to the person for editing."""
+
+    def hint(self, text: str) -> None:
+        """Show a text for a moment in place of the status line; "" ends the moment."""
+
+    def rest(self) -> None:
+        """Show the prompt again: everything submitted is done."""
+
+    def exit(self, error: BaseException | None = None) -> None: ...

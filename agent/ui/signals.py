@@ -1,0 +1,59 @@
+"""Signals that a front end handles while it runs, and writing to a terminal that has gone."""
+
+import asyncio
+import errno
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # `kill`; the terminal or connection is gone
+
+
+@contextmanager
+def call_on_signals(act: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Call `act` in the event loop for each of these signals while the block runs.
+
+    A hang-up that the person has chosen to outlive (nohup) stays ignored. Outside the main thread
+    nothing is handled: Python cannot do it there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    outlived = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    handled = [n for n in numbers if n != signal.SIGHUP or not outlived]
+    loop = asyncio.get_running_loop()
+    for number in handled:
+        loop.add_signal_handler(number, act)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def ignore_signals() -> None:
+    """Ignore interrupts from here on: the process has done its work and only ends."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, *END_SIGNALS):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def stop_process_group() -> None:
+    """Stop the process group, as Ctrl-Z does in a shell, until the shell continues it. The kernel
+    does nothing where no shell could."""
+    handled = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGTSTP, signal.SIGCONT)}
+    os.kill(0, signal.SIGTSTP)
+    for number, handler in handled.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def ignore_lost_terminal() -> Iterator[None]:
+    """Let writes to a terminal that has gone away fail in silence: there is still work to end."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise

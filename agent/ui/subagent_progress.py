@@ -1,0 +1,71 @@
+"""Subagents as front ends follow them, from their events alone: who they are, how far they are, how
+they have ended. Texts are plain, for a terminal and for a stream of errors alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..events import AgentFinished, AgentProgress, AgentStarted
+
+SubagentEvent = AgentStarted | AgentProgress | AgentFinished
+
+STATUS_WORDS = {"done": "done", "error": "failed", "limit": "ended by a limit"}
+
+
+@dataclass(slots=True)
+class Subagent:
+    """One subagent in its newest run."""
+
+    id: str
+    type: str
+    description: str
+    progress: AgentProgress | None = None
+    finished: AgentFinished | None = None
+
+    @property
+    def name(self) -> str:
+        """Its type and description, in one line."""
+        return " · ".join(" ".join(each.split()) for each in (self.type, self.description) if each)
+
+    @property
+    def tools(self) -> int:
+        return self.progress.tools if self.progress else 0
+
+    @property
+    def ending(self) -> str:
+        """How it ended, its time and price, in one line; "" while it runs."""
+        end = self.finished
+        if end is None:
+            return ""
+        price = "price not known" if end.cost_usd is None else f"${end.cost_usd:.4f}"
+        tokens = f"{sum(end.usage.values()):,} tokens"
+        how = STATUS_WORDS.get(end.status, end.status)
+        return " · ".join((how, f"{end.seconds:.1f} s", tokens, price))
+
+
+class Subagents:
+    """The subagents of a conversation, in the order of their start."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Subagent] = {}
+
+    def follow(self, event: SubagentEvent) -> Subagent:
+        """Record an event and return the subagent that it is about."""
+        if isinstance(event, AgentStarted):
+            self._all.pop(event.id, None)  # one that is resumed comes last
+            self._all[event.id] = Subagent(event.id, event.type, event.description)
+        subagent = self._all.setdefault(event.id, Subagent(event.id, event.id, ""))
+        if isinstance(event, AgentProgress):
+            subagent.progress = event
+        elif isinstance(event, AgentFinished):
+            subagent.finished = event
+        return subagent
+
+    def running(self) -> Sequence[Subagent]:
+        return [each for each in self._all.values() if each.finished is None]
+
+    def progress(self, id: str) -> AgentProgress | None:
+        return self._all[id].progress if id in self._all else None
+
+    def name(self, id: str) -> str:
+        """Return the name of a subagent, or its id if it is not known."""
+        return self._all[id].name if id in self._all else id

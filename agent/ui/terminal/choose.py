@@ -1,0 +1,55 @@
+"""Choosing the screen: that of a real terminal, in the colours it has, or lines."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.output import ColorDepth
+
+from ..capabilities import Colours, TerminalBackground, detect_for_process
+from ..render.theme import choose_palette
+from ..screen import Screen, ScreenHost
+from .input_filter import FilteredInput
+from .output import BatchedOutput, output_for
+from .plain import PlainScreen
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ...config.settings import UiSettings
+
+_COLOURS: dict[ColorDepth, Colours] = {ColorDepth.DEPTH_1_BIT: 0, ColorDepth.DEPTH_4_BIT: 16}
+
+
+def screen_for(
+    host: ScreenHost,
+    *,
+    cwd: Path,
+    ui: "UiSettings",
+    history: Path | None,
+    input: Input | TextIO | None,
+    output: BatchedOutput | TextIO | None,
+) -> Screen:
+    """Return the screen that suits the terminal. None stands for the process's own streams."""
+    source = sys.stdin if input is None else input
+    target = sys.stdout if output is None else output
+    background: TerminalBackground = ""
+    if not isinstance(target, BatchedOutput):
+        if isinstance(source, Input):
+            raise TypeError("keys need a BatchedOutput")
+        can = detect_for_process(ui, source, target)
+        if can.plain:
+            return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
+        asks = can.safe_to_ask and ui.theme == "auto"
+        source = FilteredInput(source) if asks else create_input(source)
+        target, background = output_for(target, can=can), can.background
+    colours = _COLOURS.get(target.get_default_color_depth(), 256)
+    return Terminal(
+        host,
+        input=source if isinstance(source, Input) else create_input(source),
+        output=target,
+        cwd=cwd,
+        history=history,
+        vi=ui.editing_mode == "vi",
+        palette=choose_palette(ui.theme, colours, background),
+    )

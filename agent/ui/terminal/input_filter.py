@@ -1,0 +1,161 @@
+"""Querying the terminal's background, and keeping its answer out of what is typed.
+
+The query goes out after the first paint and nothing waits for it. A terminal answers at once, late,
+with something else, or never; so each read is filtered as long as the program runs, and neither an
+answer nor an unknown sequence counts as keys. After the query for the colour goes one that every
+terminal answers: after that answer no other will come.
+"""
+
+import re
+from collections.abc import Callable
+from typing import TextIO
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyPress
+
+from ..capabilities import TerminalBackground
+
+PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
+
+_SEQUENCE = re.compile(r"\x1b\[([0-?]*)([ -/]*)(?!\[)([@-~])")  # the console's F1 begins "[["
+_MOUSE = re.compile(r"\x1b\[(?:<?[\d;]+[mM]|M)")
+_CURSOR = re.compile(r"\x1b\[\d+;\d+R")
+_KEY_CODE = re.compile(r"(\d+)(?::\d*)*(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
+_MODIFIED_KEY = re.compile(r"27;(\d+);(\d+)")
+_SHIFT, _ALT, _CTRL = 1, 2, 4
+_NEWLINE = "\x1b\r"
+
+BACKGROUND_QUERY = "\x1b]11;?\x1b\\\x1b[c"
+# Relative luminance; a background in between keeps the terminal's own colours.
+MAX_DARK_LUMINANCE, MIN_LIGHT_LUMINANCE = 0.05, 0.8
+
+_END = r"(?:\x07|\x1b\\)"
+_COLOUR = r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
+_ANSWER = re.compile(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*c")
+_BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
+_REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|c|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
+_NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
+
+
+def normalize_sequences(typed: str) -> str:
+    """Replace sequences that were typed, outside of pastes, by known ones; drop the others."""
+    return _SEQUENCE.sub(_known_sequence, typed)
+
+
+def _known_sequence(found: re.Match[str]) -> str:
+    whole, (parameters, between, last) = found[0], found.groups()
+    if last == "~" and (other := _MODIFIED_KEY.fullmatch(parameters)) and int(other[2]) == 13:
+        return _NEWLINE
+    if whole in ANSI_SEQUENCES or _MOUSE.fullmatch(whole) or _CURSOR.fullmatch(whole):
+        return whole
+    if last == "u" and not between and (code := _KEY_CODE.fullmatch(parameters)):
+        return _character(int(code[1]), int(code[2] or 1) - 1)
+    return ""
+
+
+def _character(code: int, modifiers: int) -> str:
+    """Return the keys for a code with these modifiers; "" for a code that is no character."""
+    if code == 13:
+        return _NEWLINE if modifiers & (_SHIFT | _ALT | _CTRL) else "\r"
+    if code == 9 and modifiers & _SHIFT:
+        return "\x1b[Z"
+    if code > 0x10FFFF or 0xD800 <= code < 0xF900:  # surrogates, and keys such as Caps Lock
+        return ""
+    character = chr(code)
+    if modifiers & _CTRL:
+        character = chr(code & 0x1F) if 0x40 <= code < 0x80 else character
+    elif modifiers & _SHIFT:
+        character = character.upper()
+    return ("\x1b" if modifiers & _ALT else "") + character
+
+
+class AnswerFilter:
+    """Keeps the terminal's answers back and passes on what is typed."""
+
+    def __init__(self) -> None:
+        self.done = False  # whether no other answer is expected
+        self.on_background: Callable[[TerminalBackground], None] = lambda background: None
+        self._held = ""  # the possible beginning of an answer
+        self._stale = False  # whether its rest did not come at once
+        self._pasting = False
+
+    def feed(self, data: str) -> str:
+        """Return the part of the data that was typed."""
+        text, late = self._held + data, self._stale
+        self._held, self._stale = "", False
+        if late and not _ANSWER.match(text) and not _REST.match(data):
+            text = data  # the answer that was held back never ended
+        typed = _ANSWER.sub(self._take, text)
+        if begun := _BEGUN.search(typed):
+            self._held = begun[0]
+            typed = typed[: begun.start()]
+        return self._normalized(typed)
+
+    def _normalized(self, typed: str) -> str:
+        """Normalize the sequences that were typed; leave pastes as they are."""
+        done = ""
+        while typed:
+            mark = PASTE_END if self._pasting else PASTE_START
+            part, found, typed = typed.partition(mark)
+            done += (part if self._pasting else normalize_sequences(part)) + found
+            self._pasting ^= bool(found)
+        return done
+
+    def flush(self) -> str:
+        """Return what was held back, if it was typed: nothing more has come for a while."""
+        if self._held.startswith(_NO_KEY):
+            self._stale = True
+            return ""
+        if self._pasting:
+            return ""
+        typed, self._held = self._held, ""
+        return typed
+
+    def _take(self, answer: re.Match[str]) -> str:
+        if answer[0].endswith("c"):
+            self.done = True
+        elif colour := re.search(_COLOUR, answer[0]):
+            self.on_background(
+                background_of(*(int(c, 16) / (16 ** len(c) - 1) for c in colour.groups()))
+            )
+        return ""
+
+
+class FilteredInput(Vt100Input):
+    """The keys of a terminal, without its answers."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self.answers = AnswerFilter()
+        self.stdin_reader = _Reader(stdin, self.answers)
+
+    def flush_keys(self) -> list[KeyPress]:
+        self.vt100_parser.feed(self.answers.flush())
+        return super().flush_keys()
+
+
+class _Reader(PosixStdinReader):
+    def __init__(self, stdin: TextIO, sieve: AnswerFilter) -> None:
+        super().__init__(stdin.fileno(), encoding=stdin.encoding)
+        self._sieve = sieve
+
+    def read(self, count: int = 1024) -> str:
+        return self._sieve.feed(super().read(count))
+
+
+def background_of(red: float, green: float, blue: float) -> TerminalBackground:
+    """Return how dark a background is, from its shares of red, green and blue."""
+    found = luminance(red, green, blue)
+    return (
+        "dark" if found <= MAX_DARK_LUMINANCE else "light" if found >= MIN_LIGHT_LUMINANCE else ""
+    )
+
+
+def luminance(red: float, green: float, blue: float) -> float:
+    """Return the relative luminance of a colour, from 0 to 1, as WCAG defines it."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

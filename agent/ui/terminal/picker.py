@@ -1,0 +1,285 @@
+"""A menu on a real terminal, in the place of the input: the search, the options in rows, a preview
+of the chosen one. It opens at once and fills while it is open; it leaves nothing behind."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    Container,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Window,
+)
+from prompt_toolkit.utils import get_cwidth
+
+from ..cells import cut_to_cells
+from ..menu import Menu, Option, OptionList, Styled
+from ..render.menu_rows import (
+    MIN_ONE_ROW_COLUMNS,
+    MenuSpace,
+    option_row,
+    preview_rows,
+    words_pattern,
+)
+
+MIN_ROWS_FOR_PREVIEW = 24  # of the terminal
+MAX_OPTION_ROWS = 24
+
+
+class Picker:
+    """The state of the menu that is open, and how it looks.
+
+    `size` gives the terminal's size. `changed` is called when there is something new to show,
+    `closed` at once when the menu closes, so that what is typed next goes elsewhere; its argument
+    are the words that were typed before the menu opened, if nothing was chosen with them.
+    """
+
+    def __init__(
+        self,
+        size: Callable[[], Size],
+        changed: Callable[[], None],
+        closed: Callable[[str], None],
+    ) -> None:
+        self.search = Buffer(multiline=False, on_text_changed=lambda _: self._searched())
+        self._size = size
+        self._changed = changed
+        self._closed = closed
+        self._typed_before = False  # words stood in the input when the menu opened
+        self._menu: Menu | None = None
+        self._lists: dict[int, OptionList] = {}
+        self._scope = 0
+        self._top = 0
+        self._previews: dict[str, Sequence[Styled]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._choice: asyncio.Future[Option | None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._menu is not None
+
+    async def pick(self, menu: Menu, typed: str = "") -> Option | None:
+        """Show the menu, with words to search for, until the person chooses or leaves."""
+        self._menu, self._scope, self._top = menu, 0, 0
+        self._lists, self._previews, self._typed_before = {}, {}, bool(typed)
+        self._choice = asyncio.get_running_loop().create_future()
+        self.search.reset(Document(typed))
+        self._open(0)
+        try:
+            return await self._choice
+        finally:
+            self._close(None)
+            tasks, self._tasks = [*self._tasks.values()], {}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def choose(self) -> None:
+        if chosen := self._options.chosen:
+            self._close(chosen)
+
+    def leave(self) -> None:
+        self._close(None)
+
+    def move(self, step: int) -> None:
+        self._options.move(step)
+        self._update_preview()
+
+    def page(self, direction: int) -> None:
+        space = self._space()
+        self.move(direction * max(1, space.rows // space.each - 1))
+
+    def widen(self) -> None:
+        """Show the options of the next scope."""
+        if self._menu:
+            self._open((self._scope + 1) % len(self._menu.scopes))
+
+    @property
+    def several(self) -> bool:
+        """Whether there is another scope."""
+        return self._menu is not None and len(self._menu.scopes) > 1
+
+    @property
+    def _options(self) -> OptionList:
+        return self._lists.setdefault(self._scope, OptionList())
+
+    def _open(self, scope: int) -> None:
+        self._scope, self._top = scope, 0
+        if scope not in self._lists and self._menu:
+            self._start(f"load {scope}", self._load(self._menu, scope))
+        self._searched()
+
+    def _close(self, chosen: Option | None) -> None:
+        if self._menu is None:
+            return
+        self._menu = None
+        if self._choice and not self._choice.done():
+            self._choice.set_result(chosen)
+        self._closed(self.search.text if self._typed_before and chosen is None else "")
+
+    async def _load(self, menu: Menu, scope: int) -> None:
+        options = self._lists.setdefault(scope, OptionList())
+        options.search(self.search.text)
+        parts = menu.load(scope)
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            options.add(part)
+            self._update_preview()
+            self._changed()
+        options.complete = True
+        self._changed()
+
+    def _searched(self) -> None:
+        if self.is_open:
+            self._options.search(self.search.text)
+            self._update_preview()
+            self._changed()
+
+    def _update_preview(self) -> None:
+        """Load the preview of the chosen option, if it is not there."""
+        chosen = self._options.chosen
+        if not chosen or chosen.key in self._previews or "preview" in self._tasks:
+            return
+        if self._menu and self._menu.preview and self._space().preview:
+            self._start("preview", self._load_preview(self._menu.preview))
+
+    async def _load_preview(self, preview: Callable[[str], Sequence[Styled]]) -> None:
+        while (chosen := self._options.chosen) and chosen.key not in self._previews:
+            self._previews[chosen.key] = await asyncio.to_thread(preview, chosen.key)
+            self._changed()
+
+    def _start(self, name: str, work: Any) -> None:
+        def done(task: asyncio.Task[None]) -> None:
+            if self._tasks.get(name) is task:
+                del self._tasks[name]
+            if not task.cancelled() and (error := task.exception()) and self._choice:
+                with suppress(asyncio.InvalidStateError):
+                    self._choice.set_exception(error)
+            elif self.is_open:
+                self._update_preview()
+
+        self._tasks[name] = task = asyncio.create_task(work)
+        task.add_done_callback(done)
+
+    def container(self) -> Container:
+        def fixed(height: Callable[[], int], text: Callable[[], StyleAndTextTuples]) -> Window:
+            return Window(
+                FormattedTextControl(text),
+                height=lambda: Dimension.exact(height()),
+                dont_extend_height=True,
+            )
+
+        search = Window(
+            BufferControl(self.search),
+            height=1,
+            get_line_prefix=lambda line, wrapped: [("class:prompt", "search: ")],
+        )
+        return HSplit(
+            [
+                fixed(lambda: 1, self._heading),
+                search,
+                fixed(lambda: self._space().rows, self._rows),
+                fixed(lambda: self._space().preview, self._preview_rows),
+            ]
+        )
+
+    def keys_line(self, width: int) -> StyleAndTextTuples:
+        """Return the keys of the menu, as many as fit."""
+        if self._menu is None:
+            return []
+        others = [scope for n, scope in enumerate(self._menu.scopes) if n != self._scope]
+        keys = [f"enter: {self._menu.action}", *(f"tab: {scope}" for scope in others[:1])]
+        keys.append("esc: back")
+        while len(keys) > 1 and get_cwidth(" · ".join(keys)) > width:
+            keys.pop()
+        return [("", cut_to_cells(" · ".join(keys), width))]
+
+    def _space(self) -> MenuSpace:
+        size = self._size()
+        left = max(1, size.rows - 4 - (size.rows >= 12))
+        previewed = self._menu is not None and self._menu.preview is not None
+        preview = min(10, left // 3) if size.rows >= MIN_ROWS_FOR_PREVIEW and previewed else 0
+        each = 1 if size.columns >= MIN_ONE_ROW_COLUMNS or left - preview < 10 else 2
+        total = max((options.total for options in self._lists.values()), default=0)
+        rows = min(left - preview, MAX_OPTION_ROWS, total * each)
+        return MenuSpace(size.columns - 1, max(1, rows - rows % each), preview, each)
+
+    def _heading(self) -> StyleAndTextTuples:
+        if self._menu is None:
+            return []
+        options, columns = self._options, self._space().columns
+        count = f"{len(options.matches):,} of " if self._words else ""
+        count += f"{options.total:,}" + ("" if options.complete else " …")
+        scope = self._menu.scopes[self._scope]
+        left = cut_to_cells(f"{self._menu.title} · {scope}" if scope else self._menu.title, columns)
+        gap = columns - get_cwidth(left) - get_cwidth(count)
+        more: StyleAndTextTuples = [("class:dim", " " * gap + count)] if gap > 1 else []
+        return [("class:choices", left), *more]
+
+    @property
+    def _words(self) -> list[str]:
+        return self.search.text.split()
+
+    def _rows(self) -> StyleAndTextTuples:
+        options, space = self._options, self._space()
+        if not options.matches and self._menu:
+            text = self._menu.empty_text if options.complete else "reading …"
+            text = "no option has these words" if options.total else text
+            return [("class:dim", cut_to_cells(text, 60))]
+        fitting = max(1, space.rows // space.each)
+        highest = min(self._top, options.index, len(options.matches) - fitting)
+        self._top = max(0, highest, options.index - fitting + 1)
+        words = words_pattern(self._words)
+        out: StyleAndTextTuples = []
+        for place, option in enumerate(options.matches[self._top : self._top + fitting], self._top):
+            out += [("", "\n")] if out else []
+            out += option_row(option, space, options.columns, words, chosen=place == options.index)
+        return out
+
+    def _preview_rows(self) -> StyleAndTextTuples:
+        chosen, space = self._options.chosen, self._space()
+        lines = self._previews.get(chosen.key, ()) if chosen else ()
+        out: StyleAndTextTuples = [("class:dim", "─" * space.columns)]
+        for role, text in preview_rows(lines, space):
+            out += [("", "\n"), (f"class:{role}" if role else "", text)]
+        return out
+
+
+def picker_keys(picker: Picker) -> KeyBindings:
+    """Return the keys that work while the menu is open."""
+    keys = KeyBindings()
+    picking = has_focus(picker.search)
+    several = picking & Condition(lambda: picker.several)
+
+    def add(*names: str, act: Callable[[], None]) -> None:
+        for name in names:
+
+            @keys.add(name, filter=picking)
+            def _(event: KeyPressEvent) -> None:
+                act()
+
+    add("up", "c-p", act=lambda: picker.move(-1))
+    add("down", "c-n", act=lambda: picker.move(1))
+    add("pageup", act=lambda: picker.page(-1))
+    add("pagedown", act=lambda: picker.page(1))
+    add("home", act=lambda: picker.move(-(1 << 30)))
+    add("end", act=lambda: picker.move(1 << 30))
+    add("enter", act=picker.choose)
+    add("escape", "c-c", "<sigint>", "c-g", act=picker.leave)
+
+    @keys.add("tab", filter=several)
+    @keys.add("s-tab", filter=picking)
+    @keys.add("c-a", filter=several)
+    def _(event: KeyPressEvent) -> None:
+        picker.widen()
+
+    return keys

@@ -1,0 +1,218 @@
+"""The screen for terminals that can do little, pipes and screen readers: lines in, lines out, no
+escape sequence, nothing painted twice. The terminal itself edits the line."""
+
+import asyncio
+import codecs
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TextIO
+
+from ....tools.system.unicode import clean, to_ascii_marks
+from ...errors import CtxagentError
+from ..cells import wrap_words
+from ..question import BACK, Choices, answer_from_line, as_lines
+from ..screen import LEAVE_WINDOW_S
+from ..signals import call_on_signals
+from .writer import NonBlockingWriter
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..menu import Menu, Option
+    from ..render.render import Depth
+    from ..screen import ScreenHost
+
+_CHOICE = re.compile(r"\[(\w)\](\w*)")
+MAX_LISTED_OPTIONS = 20
+NOBODY_ANSWER = "n nobody is there to answer"
+
+
+class PlainScreen:
+    """A `Screen` that reads lines from the file descriptor `source` (None: there is nobody to read
+    from) and writes to `stream`, without `unicode` with marks in ASCII."""
+
+    paints = False
+    palette = ""
+
+    def __init__(
+        self, host: "ScreenHost", *, source: int | None, stream: TextIO, unicode: bool = True
+    ) -> None:
+        self.host = host
+        self.source = source
+        self.stream = stream
+        self.unicode = unicode
+        self.speaks = stream.isatty()
+        self.echoes = source is not None and os.isatty(source)
+        self._question: asyncio.Future[str] | None = None
+        self._ended = asyncio.Event()
+        self._input_ended = False
+        self._error: BaseException | None = None
+        self._leave_asked_at = -LEAVE_WINDOW_S
+        self._writer = NonBlockingWriter(stream)
+
+    def greet(self, line: str) -> None:
+        line = clean(line)
+        if self.speaks:  # a terminal would fold the line within a word
+            line = wrap_words(line, _columns())
+        self._write(f"{line}\n")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        if self.source is not None:
+            threading.Thread(target=self._read, args=(loop, self.source), daemon=True).start()
+        with call_on_signals(self._sigint, signal.SIGINT):
+            self.rest()
+            ready()
+            await self._ended.wait()
+        self._writer.drain()
+        if self._error:
+            raise self._error
+
+    def put(self, renderable: "RenderableType") -> None:
+        from ..render.render import render_text
+
+        depth: Depth = "spoken" if self.speaks else "plain"
+        self._write(render_text([renderable], width=_columns(), depth=depth))
+
+    def touch(self) -> None:
+        """Do nothing: nothing is painted live."""
+
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        back = BACK in keys
+        asked = clean(as_lines(choices, texts, back=back))
+        self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
+        nobody = BACK if back else NOBODY_ANSWER
+        if self._input_ended or self.source is None:
+            return nobody
+        self._question = asyncio.get_running_loop().create_future()
+        try:
+            line = await self._question
+        finally:
+            self._question = None
+        if line == NOBODY_ANSWER or (back and line.strip().lower() == "back"):
+            return nobody
+        return answer_from_line(line, texts)
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        from ..render.render import dim, table
+
+        all_of_them = chain.from_iterable(menu.load(0))
+        options = await asyncio.to_thread(lambda: [*islice(all_of_them, MAX_LISTED_OPTIONS)])
+        if not options:
+            self.put(dim(menu.empty_text))
+            return None
+        # Options that have numbers are known by them elsewhere too.
+        numbered = all(option.key.isdecimal() for option in options)
+        named = {o.key if numbered else str(n): o for n, o in enumerate(options, 1)}
+        self.put(table([(n, *o.facts, o.title) for n, o in named.items()], wrap=False))
+        line = await self.answer(lambda typed: f"{menu.title}: a number, or Enter for none", "")
+        line = "" if line == NOBODY_ANSWER else line.strip()
+        if line in named:
+            return named[line]
+        if line:  # words that were not meant for the menu
+            self.host.submit(line)
+        return None
+
+    async def edit(self, text: str) -> str:
+        # The thread that reads lines would take half of the keys from an editor.
+        raise CtxagentError(
+            "there is no editor on a plain terminal",
+            hint="Say no, and what to keep: /compact WHAT TO KEEP",
+        )
+
+    async def type(self, words: str, pace: float) -> None:
+        """Do nothing: the words are printed when they are sent."""
+
+    def restore(self, words: str) -> None:
+        self._write(f"Not sent: {clean(words)}\n")
+
+    def hint(self, text: str) -> None:
+        self._write(clean(text) + "\n")
+        self.rest()
+
+    def rest(self) -> None:
+        if self.echoes and not self.host.working:
+            self._write("> ")
+
+    def exit(self, error: BaseException | None = None) -> None:
+        self._error = error
+        self._ended.set()
+
+    def _line(self, line: str) -> None:
+        if self._question is not None and not self._question.done():
+            self._question.set_result(line)
+        elif line.strip():
+            self.host.submit(line)
+        else:
+            self.rest()
+
+    def _end(self) -> None:
+        self._input_ended = True
+        if self._question is not None and not self._question.done():
+            self._question.set_result(NOBODY_ANSWER)
+        self.host.finish()
+
+    def _sigint(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.host.working:
+            self.host.interrupt()
+        elif now - self._leave_asked_at < LEAVE_WINDOW_S:
+            self.host.leave()
+        else:
+            self._leave_asked_at = now
+            try:
+                self.hint("\nPress Ctrl-C again to leave.")
+            except OSError as error:  # the same Ctrl-C has ended the reader of our output
+                self.exit(error)
+
+    def _write(self, text: str) -> None:
+        if not self.unicode:
+            text = to_ascii_marks(text, self.stream.encoding or "utf-8")
+        self._writer.write(text)
+        if self._ended.is_set():
+            self._writer.drain()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
+        # The loop is closed once the REPL has ended.
+        with contextlib.suppress(RuntimeError):
+            for line in _lines(source):
+                loop.call_soon_threadsafe(self._line, line)
+            loop.call_soon_threadsafe(self._end)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def _spoken(choices: str) -> str:
+    """Return choices such as `[y]es · [n]o` as a sentence."""
+    first, _, rest = choices.partition("\n")
+    said, found = _CHOICE.subn(r"\1 for \1\2", first)
+    if found:
+        first = f"Type {said.replace(' · ', ', ')}."
+    return f"{first}\n{rest}" if rest else first
+
+
+def _lines(source: int) -> Iterator[str]:
+    """Yield the lines of a file descriptor, read without Python's buffers: a thread that waits in
+    those would keep the process from ending."""
+    decoder = codecs.getincrementaldecoder(sys.getfilesystemencoding())("replace")
+    rest = ""
+    while True:
+        try:
+            data = os.read(source, 65_536)
+        except OSError:
+            data = b""
+        *lines, rest = (rest + decoder.decode(data, not data)).split("\n")
+        yield from lines
+        if not data:
+            if rest:
+                yield rest
+            return

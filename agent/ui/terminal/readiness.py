@@ -1,0 +1,77 @@
+"""The moment from which a key alone may answer a question: once the question has been seen for a
+while and no key has been pressed for a while. What is typed under a question that pops up, a key
+that is held or pressed twice must not answer what nobody has read; all of that is text of the
+reply."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+MIN_SEEN_S = 0.4  # that a question is shown before a key alone answers it
+MIN_QUIET_S = 0.7  # without a key before that; a key that is held repeats sooner
+RECHECK_S = 0.02  # until a terminal that takes nothing is checked again
+
+
+class Readiness:
+    """Whether keys answer the open question. `busy` says whether the terminal has yet to take what
+    was painted; `changed` is called when keys begin to answer."""
+
+    def __init__(self, busy: Callable[[], bool], changed: Callable[[], None]) -> None:
+        self.clock = time.monotonic
+        self._busy = busy
+        self._changed = changed
+        self._follows = False
+        self._painted = False
+        self._seen_at: float | None = None
+        self._pressed_at = -MIN_QUIET_S
+        self._timer: asyncio.TimerHandle | None = None
+        self.by_key = False  # whether a key alone answers
+
+    @property
+    def seen(self) -> bool:
+        """Whether the question has been on the terminal, so that it can be answered at all."""
+        if self._painted and self._seen_at is None and not self._busy():
+            self._seen_at = self.clock()
+        return self._seen_at is not None
+
+    def ask(self, *, follows: bool) -> None:
+        """Begin with a new question. One that `follows` the person's own answer is expected: keys
+        answer it as soon as it is seen."""
+        self.end()
+        self._follows, self._painted, self._seen_at = follows, False, None
+
+    def end(self) -> None:
+        self._painted = self.by_key = False
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def painted(self) -> None:
+        """Note that the question, and all above it, has gone out to the terminal."""
+        self._painted = True
+        if not self.by_key and self._timer is None:
+            self._check()
+
+    def pressed(self) -> None:
+        self._pressed_at = self.clock()
+        if self._painted and not self._follows:
+            self.by_key = False
+            if self._timer is None:
+                self._check()
+
+    def _check(self) -> None:
+        self._timer = None
+        delay = self._delay()
+        if delay > 0:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._check)
+        else:
+            self.by_key = True
+            self._changed()
+
+    def _delay(self) -> float:
+        """Return the seconds until keys may answer, or until the next check."""
+        if not self.seen or self._seen_at is None:
+            return RECHECK_S
+        if self._follows:
+            return 0
+        return max(self._seen_at + MIN_SEEN_S, self._pressed_at + MIN_QUIET_S) - self.clock()

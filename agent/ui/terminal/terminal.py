@@ -1,0 +1,506 @@
+"""The screen of a real terminal, inline and append-only.
+
+One prompt_toolkit application stays at the bottom as long as the REPL runs: the live region, the
+input (or an open question), the search line, the status line, the menu of completions. Finished
+text is printed above it, once, and belongs to the scrollback. What is printed within a frame goes
+out as one write: the application is erased, the text printed, the application painted again.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.application import Application, get_app, in_terminal
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, fragment_list_width
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding.key_processor import KeyProcessor
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Container,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.search import stop_search
+from prompt_toolkit.widgets import SearchToolbar
+
+from ....tools.system.unicode import clean
+from .. import signals
+from ..capabilities import TerminalBackground
+from ..input.completion import WordsCompleter
+from ..input.editor import EditorKilled, edit
+from ..input.history import open_history
+from ..input.keys import key_bindings
+from ..input.pasted import PastedTexts
+from ..question import BACK, Choices, OpenQuestion
+from ..render.theme import Palette, choose_palette, prompt_toolkit_style
+from ..screen import ScreenHost
+from .input_filter import BACKGROUND_QUERY, FilteredInput
+from .output import BatchedOutput, InlineRenderer
+from .picker import Picker, picker_keys
+from .readiness import Readiness
+from .tty_modes import TtyModes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..menu import Menu, Option
+    from ..render.render import Depth
+
+FRAME_S = 0.04  # between two paints of what streams in
+RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
+MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
+ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
+CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
+ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
+
+
+class Terminal:
+    """A `Screen`, and what its keys and its layout act on."""
+
+    echoes = False
+    paints = True
+    speaks = False
+
+    def __init__(
+        self,
+        host: ScreenHost,
+        *,
+        input: Input,
+        output: BatchedOutput,
+        cwd: Path,
+        history: Path | None,
+        vi: bool,
+        palette: Palette = "ansi",
+    ) -> None:
+        self.host = host
+        self.output = output
+        self.palette = palette
+        self.pasted = PastedTexts()
+        self._completer = WordsCompleter(host, cwd)
+        self.words = Buffer(
+            multiline=True,
+            history=open_history(history, self.pasted, host.tell),
+            completer=self._completer,
+            complete_while_typing=True,
+            on_text_changed=self._typed,
+        )
+        self.reply = Buffer(multiline=False, accept_handler=self._answered)
+        self.picker = Picker(output.get_size, self.touch, self._picked)
+        self.asked = OpenQuestion()
+        self._instant = ""
+        self._question: asyncio.Future[str] | None = None
+        self._pending: list[RenderableType] = []
+        self._scheduled: asyncio.TimerHandle | None = None
+        self.unfinished: StyleAndTextTuples = []
+        self._hint: str = ""
+        self.away = False  # whether another program has the terminal
+        self._painted_for: Size | None = None
+        self._size: Size | None = None
+        self._resized_at = -RESIZE_SETTLE_S
+        self._modes = TtyModes(input.fileno())
+        self._answers = input.answers if isinstance(input, FilteredInput) else None
+        self._queried_at = -ANSWER_TIMEOUT_S
+        self.app = _make_application(self, input=input, vi=vi)
+        self._ready = Readiness(lambda: output.busy, self.app.invalidate)
+        self.app.key_processor.after_key_press += lambda _: self._ready.pressed()
+
+    @property
+    def asking(self) -> bool:
+        return self._question is not None
+
+    @property
+    def drafting(self) -> bool:
+        return self.asking and self.app.layout.current_buffer is self.words
+
+    def take_keys(self) -> None:
+        self._focus(self.reply)
+
+    @property
+    def instant(self) -> str:
+        """The keys that answer now: none before the question is seen, or while text is typed."""
+        return "" if self.reply.text or not self._ready.by_key else self._instant
+
+    @property
+    def waits(self) -> bool:
+        """Whether keys will answer at once, but not yet."""
+        return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
+
+    @property
+    def choices(self) -> str:
+        columns = self.output.get_size().columns
+        return self.asked.choices_text(self.reply.text, columns, drafting=self.drafting)
+
+    def status(self) -> StyleAndTextTuples:
+        if self._hint:
+            return [("", self._hint)]
+        columns = self.output.get_size().columns - 1
+        return self.picker.keys_line(columns) or list(self.host.status(columns))
+
+    def greet(self, line: str) -> None:
+        quiet = prompt_toolkit_style(self.palette).get_attrs_for_style_str("class:dim")
+        self.output.write_line(clean(line), quiet, self.app.color_depth)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def painted(_: object) -> None:
+            self.app.after_render -= painted
+            self._modes.keep()
+            self._query_background()
+            loop.call_soon(ready)
+
+        def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if "handle" in context and "exception" in context:  # in a paint, or at a key
+                self.exit(context["exception"])
+            else:
+                loop.default_exception_handler(context)
+
+        self.app.after_render += painted
+        loop.set_exception_handler(failed)
+        try:
+            with (
+                signals.call_on_signals(self.suspend, signal.SIGTSTP),
+                signals.call_on_signals(self._resume, signal.SIGCONT),
+            ):
+                await self.app.run_async(set_exception_handler=False)
+        except EOFError:  # the terminal has gone away
+            self.host.leave()
+        finally:
+            loop.set_exception_handler(None)
+            if self.words.text.strip() and not self.words.text[0].isspace():
+                self.words.append_to_history()  # so that leaving does not lose it
+            if self._scheduled:
+                self._scheduled.cancel()
+            self._modes.release()
+            self.output.reset_modes()
+            self.output.drain()
+
+    def resized(self) -> None:
+        self._resized_at = time.monotonic()
+        self.touch()
+
+    def paintable(self) -> bool:
+        """Return whether the terminal can be painted on now; if not, paint later.
+
+        It cannot before it has taken the last paint, nor while its size changes: what is painted
+        for one size and arrives in another takes an unknown number of rows.
+        """
+        size = self.output.get_size()
+        if self._size not in (size, None):
+            self._resized_at = time.monotonic()
+        self._size = size
+        if self.output.busy or time.monotonic() - self._resized_at < RESIZE_SETTLE_S:
+            self.touch()
+            return False
+        return True
+
+    def painted(self) -> None:
+        layout = self.app.layout
+        if self.asking and not self._pending and layout.current_window in layout.visible_windows:
+            self._ready.painted()
+
+    def suspend(self) -> None:
+        """Stop the process until the shell continues it."""
+        if not self.away:
+            self.app.renderer.erase()
+            self.output.drain()
+            self._modes.release()
+        signals.stop_process_group()
+        if not self.away:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Paint again, below whatever a shell has written meanwhile."""
+        if self.away:
+            return
+        if self._modes.mend():
+            self.app.renderer.reset()
+        else:  # nobody else has had the terminal
+            self.app.renderer.erase()
+        self.touch()
+
+    def put(self, renderable: "RenderableType") -> None:
+        self._pending.append(renderable)
+        if self.app.is_running:
+            self.touch()
+        else:
+            self._print()
+            self.output.drain()
+
+    def touch(self) -> None:
+        if self._scheduled is None and self.app.is_running:
+            self._scheduled = asyncio.get_running_loop().call_later(FRAME_S, self._paint)
+
+    rest = touch
+
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        self.asked = OpenQuestion(choices, keys, texts)
+        # Words that are being typed must not answer a question that pops up meanwhile: the keys
+        # stay with the words until they are sent, or left by Tab.
+        self._instant = "" if self.words.text else keys
+        question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._question = question
+        self.reply.reset(Document(self.asked.text))
+        self._focus(self.words if self.words.text else self.reply)
+        self._ready.ask(follows=BACK in keys)
+        self._paint()
+        try:
+            return await question
+        finally:
+            self._question = None
+            self._ready.end()
+            self.app.layout.focus(self.words)
+            self.touch()
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        typed = "" if "\n" in self.words.text else self.words.text
+        if typed:  # before the menu opened: it becomes the search, and must choose nothing
+            self.words.reset()
+            self.host.drop()
+        self._focus(self.picker.search)
+        self.touch()
+        return await self.picker.pick(menu, typed)
+
+    def _picked(self, unused: str) -> None:
+        self.app.layout.focus(self.words)
+        if unused:
+            self.restore(unused)
+        self.touch()
+
+    def _focus(self, buffer: Buffer) -> None:
+        """Move the focus, and end a search in the history, whose line would stay otherwise."""
+        with set_app(self.app):
+            stop_search()
+        self.app.vi_state.reset()
+        self.app.layout.focus(buffer)
+
+    async def edit(self, text: str) -> str:
+        async with in_terminal():
+            self.away = True
+            self.output.save_cursor()
+            try:
+                return await edit(text)
+            except EditorKilled:
+                self.output.restore_cursor()
+                raise
+            finally:
+                self.away = False
+                self.output.reset_modes()
+                self.touch()
+
+    def give(self, text: str) -> None:
+        """Answer the open question; keys that follow at once are other words already."""
+        if self._question is not None and not self._question.done():
+            self._question.set_result(text)
+            self._question = None
+            self.app.layout.focus(self.words)
+
+    async def type(self, words: str, pace: float) -> None:
+        for character in words:
+            self.words.insert_text(character)
+            if pace:
+                await asyncio.sleep(pace)
+        self.words.reset()
+
+    def restore(self, words: str) -> None:
+        typed, words = self.words.text, self.pasted.fold(words)
+        self.words.text = f"{words}\n{typed}" if typed else words
+        self.words.cursor_position = len(self.words.text)
+
+    def hint(self, text: str) -> None:
+        self._hint = text
+        self.app.invalidate()
+
+    def exit(self, error: BaseException | None = None) -> None:
+        if not self.app.is_running or self.app.is_done:
+            return
+        wait = self._queried_at + ANSWER_TIMEOUT_S - time.monotonic()
+        if self._answers and not self._answers.done and wait > 0:
+            # The shell would read an answer that comes later.
+            asyncio.get_running_loop().call_later(wait, self.exit, error)
+            return
+        try:
+            if not self.away:
+                self.app.renderer.erase()
+                self._print()
+        finally:
+            if error is None:
+                self.app.exit()
+            else:
+                self.app.exit(exception=error)
+
+    def _query_background(self) -> None:
+        """Query the terminal's background, without waiting for the answer."""
+        if self._answers:
+            self._answers.on_background = self._set_background
+            self._queried_at = time.monotonic()
+            self.output.write_raw(BACKGROUND_QUERY)
+            self.output.flush()
+
+    def _set_background(self, background: TerminalBackground) -> None:
+        self.palette = choose_palette("auto", 256, background)
+        self.app.style = prompt_toolkit_style(self.palette)
+        self.touch()
+
+    def _typed(self, words: Buffer) -> None:
+        self._completer.cancel()
+        if not words.text:
+            self.host.drop()
+
+    def _answered(self, buffer: Buffer) -> bool:
+        if not self._ready.seen:  # keep what is typed until it is
+            return True
+        self.give(buffer.text)
+        return False
+
+    def _paint(self) -> None:
+        self._scheduled = None
+        if self.away or not self.app.is_running or self.app.is_done or not self.paintable():
+            return
+        self._modes.mend()
+        if self.drafting and not self.words.text:
+            self.take_keys()
+        self.unfinished = self._render_live()
+        size = self.output.get_size()
+        if not self._pending and size == self._painted_for:
+            self.app.invalidate()
+            return
+        with self.output.batched():
+            self.app.renderer.erase()
+            self._print()
+            self.app.render_counter += 1  # or controls would reuse what they made last
+            self.app.renderer.render(self.app, self.app.layout)
+        self._painted_for = size
+
+    def _print(self) -> None:
+        pending, self._pending = self._pending, []
+        self.output.write_raw(self._to_text(pending).replace("\n", "\r\n"))
+        self.output.flush()
+
+    def _render_live(self) -> StyleAndTextTuples:
+        size = self.output.get_size()
+        lines = self._to_text(self.host.live()).rstrip("\n").split("\n")
+        if size.rows < MIN_ROOMY_ROWS and not lines[0]:
+            del lines[0]
+        room = max(1, min(size.rows // 2, size.rows - 6))
+        shown = "\n".join(lines[-room:])
+        return list(ANSI(shown).__pt_formatted_text__()) if shown else []
+
+    def _to_text(self, renderables: "Sequence[RenderableType]") -> str:
+        if not renderables:
+            return ""
+        from ..render.render import render_text
+
+        mono = self.output.get_default_color_depth() == ColorDepth.DEPTH_1_BIT
+        depth: Depth = "mono" if mono else "color"
+        columns = self.output.get_size().columns
+        return render_text(renderables, width=columns, depth=depth, palette=self.palette)
+
+
+def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
+    app = _Application(
+        layout=_layout(terminal),
+        key_bindings=key_bindings(terminal, picker_keys(terminal.picker)),
+        style=prompt_toolkit_style(terminal.palette),
+        editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+        erase_when_done=True,
+        cursor=ModalCursorShapeConfig() if vi else None,
+        input=input,
+        output=terminal.output,
+        terminal_size_polling_interval=None,
+    )
+    app.ttimeoutlen = ESCAPE_TIMEOUT_S
+    app.key_processor.after_key_press += _wait_for_more
+    app.renderer = InlineRenderer(
+        app.renderer.style, terminal.output, terminal.paintable, terminal.painted
+    )
+    app.resized = terminal.resized
+    return app
+
+
+class _Application(Application[None]):
+    """An application that leaves a new size of the terminal to the screen."""
+
+    resized: Callable[[], None]
+
+    def _on_resize(self) -> None:
+        self.resized()
+
+
+def _wait_for_more(keys: KeyProcessor) -> None:
+    """Set how long to wait for the next key: briefly after Esc, since a terminal sends Alt with a
+    letter in one go; longer after other keys that begin a sequence."""
+    escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
+    get_app().timeoutlen = ESCAPE_TIMEOUT_S if escaped else CHORD_TIMEOUT_S
+
+
+def _layout(terminal: Terminal) -> Layout:
+    asking = Condition(lambda: terminal.asking)
+    picking = Condition(lambda: terminal.picker.is_open)
+    drafting = Condition(lambda: terminal.drafting)
+    roomy = Condition(lambda: terminal.output.get_size().rows >= MIN_ROOMY_ROWS)
+    gap = ConditionalContainer(Window(height=1), roomy)
+    live = FormattedTextControl(lambda: terminal.unfinished)
+    search = SearchToolbar()
+    control = BufferControl(
+        terminal.words, search_buffer_control=search.control, preview_search=True
+    )
+    words = _text_window(terminal, control, "❯ ")
+    root = HSplit(
+        [
+            ConditionalContainer(
+                Window(live, dont_extend_height=True),
+                Condition(lambda: bool(terminal.unfinished)) & ~picking,
+            ),
+            gap,
+            ConditionalContainer(_question(terminal), asking),
+            ConditionalContainer(terminal.picker.container(), picking),
+            ConditionalContainer(words, (~asking | drafting) & ~picking),
+            search,
+            Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
+            CompletionsMenu(max_height=8),
+            Window(height=Dimension(min=0, preferred=0)),
+        ]
+    )
+    return Layout(root, focused_element=words)
+
+
+def _text_window(terminal: Terminal, control: BufferControl, mark: str) -> Window:
+    """Return a window of at most half the terminal, with a mark before its first line."""
+    blank = " " * fragment_list_width([("", mark)])
+
+    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("class:prompt", mark if line == 0 and wrapped == 0 else blank)]
+
+    return Window(
+        control,
+        wrap_lines=True,
+        dont_extend_height=True,
+        get_line_prefix=prefix,
+        height=lambda: Dimension(min=1, max=max(1, terminal.output.get_size().rows // 2)),
+    )
+
+
+def _question(terminal: Terminal) -> Container:
+    def choices() -> StyleAndTextTuples:
+        return [("class:dim" if terminal.waits else "class:choices", terminal.choices)]
+
+    above = Window(FormattedTextControl(choices), wrap_lines=True, dont_extend_height=True)
+    return HSplit([above, _text_window(terminal, BufferControl(terminal.reply), "? ")])

@@ -1,0 +1,38 @@
+"""The modes of the terminal's line discipline: remembered, mended and restored."""
+
+import termios
+from typing import Any
+
+
+class TtyModes:
+    """The modes of one terminal. Nothing happens where the descriptor is no terminal."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._found = self._now()
+        self._needed: list[Any] | None = None
+
+    def keep(self) -> None:
+        """Remember the modes set now as those that the input needs."""
+        self._needed = self._now()
+
+    def mend(self) -> bool:
+        """Undo what another program has changed; return whether it had changed anything."""
+        changed = self._needed is not None and self._now() not in (self._needed, None)
+        if changed:
+            self._set(self._needed)
+        return changed
+
+    def release(self) -> None:
+        """Set the modes as they were found."""
+        self._set(self._found)
+
+    def _now(self) -> list[Any] | None:
+        try:
+            return termios.tcgetattr(self._fd)
+        except termios.error:  # no terminal, or it has gone
+            return None
+
+    def _set(self, modes: list[Any] | None) -> None:
+        if modes is not None and self._now() is not None:
+            termios.tcsetattr(self._fd, termios.TCSANOW, modes)

@@ -1,0 +1,87 @@
+"""Objects that the store borrows from the project's repository, copied into the store.
+
+What is reachable from the repository's HEAD may stay borrowed; anything else (staged, stashed, of a
+commit thrown away) may be gone at its next clean-up, and a snapshot must not go with it.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ...tools.system.files import replace_file
+from .object_store import GitFailed, ObjectStore
+
+EMPTY_TREE = (
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the tree without a file, known to every git
+)
+MAX_BATCH_BYTES = 32 << 20  # of objects in memory
+
+
+def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
+    """Copy the objects of `tree` that `commit` ("" for none) does not reach, if they are still
+    there. Raises GitFailed."""
+    try:
+        names = _missing_from(store, tree, commit or EMPTY_TREE)
+    except GitFailed:  # a commit that cannot be read lends nothing that is sure to stay
+        names = _missing_from(store, tree, EMPTY_TREE)
+    _copy(store, sorted(name for name in names if not _place(store, name).exists()))
+
+
+def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
+    """Return the objects of a tree, itself among them, that are not at the same place in `base`."""
+    words = store.names("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", base, tree)
+    rows = (word.split()[3] for word in words[::2])
+    return {tree, *(name for name in rows if name.strip("0"))}
+
+
+def _copy(store: ObjectStore, names: Iterable[str]) -> None:
+    for some in _portions(store, list(names)):
+        said = store.run("cat-file", "--batch", given=_lines(some))
+        at = 0
+        while at < len(said):
+            end = said.index(b"\n", at)
+            name, kind, *size = said[at:end].split()
+            at = end + 1
+            if size:
+                _write(store, name.decode(), kind, said[at : at + int(size[0])])
+                at += int(size[0]) + 1
+
+
+def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
+    """Yield the objects that exist, in lists that memory can hold."""
+    some: list[str] = []
+    total = 0
+    said = store.run("cat-file", "--batch-check", given=_lines(names)) if names else b""
+    for line in said.decode().splitlines():
+        name, _, *size = line.split()
+        if not size:
+            continue
+        if some and total + int(size[0]) > MAX_BATCH_BYTES:
+            yield some
+            some, total = [], 0
+        some.append(name)
+        total += int(size[0])
+    if some:
+        yield some
+
+
+def _write(store: ObjectStore, name: str, kind: bytes, data: bytes) -> None:
+    """Put an object into the store, as git does it, unless it is not what its name says."""
+    whole = b"%b %d\0%b" % (kind, len(data), data)
+    if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != name:
+        return
+    place = _place(store, name)
+    try:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_file(place, zlib.compress(whole, 1), durable=False)
+    except OSError as error:
+        raise GitFailed(f"{place}: {error.strerror}") from error
+
+
+def _place(store: ObjectStore, name: str) -> Path:
+    return store.folder / "objects" / name[:2] / name[2:]
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()

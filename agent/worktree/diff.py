@@ -1,0 +1,91 @@
+"""Differences between two states of files: between two trees of git, or by signatures."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .object_store import ObjectStore
+from .signatures import FileSignature
+
+DiffAction = Literal["created", "modified", "deleted"]
+
+DIFF_COMMAND = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+_ACTIONS: dict[str, DiffAction] = {"A": "created", "D": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """A file that is different in two states."""
+
+    path: str  # absolute
+    action: DiffAction
+    added: int = 0  # lines, 0 for what has none or is not known
+    removed: int = 0
+    blob: str = ""  # `signatures.blob_digest` of the new content, "" when not known
+
+
+def compare_signatures(
+    before: Mapping[str, FileSignature], after: Mapping[str, FileSignature]
+) -> dict[str, TreeChange]:
+    """Return the changes from one set of signatures to another, by path."""
+    found = {path: TreeChange(path, "deleted") for path in before if path not in after}
+    for path, new in after.items():
+        old = before.get(path)
+        if old is None or old.differs(new):
+            found[path] = TreeChange(path, "modified" if old else "created", blob=new.digest)
+    return found
+
+
+def certain_changes(
+    found: Mapping[str, TreeChange], before: Mapping[str, FileSignature]
+) -> dict[str, TreeChange]:
+    """Return the changes that are certain although a scan was cut off. A file that came into the
+    scan, or left it, may have been there all the time."""
+    last = max(map(_scan_order, before), default=[])
+    return {
+        path: change
+        for path, change in found.items()
+        if change.action == "modified"
+        or (change.action == "created" and _scan_order(path) < last)
+        or (change.action == "deleted" and not os.path.lexists(path))
+    }
+
+
+def _scan_order(path: str) -> list[str]:
+    return path.split("/")
+
+
+def without_moves(
+    change: TreeChange, before: Mapping[str, FileSignature], after: Mapping[str, FileSignature]
+) -> TreeChange:
+    """Correct a change of a tree when the file moved from or to those that are only watched."""
+    came = change.action == "created" and change.path in before
+    went = change.action == "deleted" and change.path in after
+    return replace(change, action="modified") if came or went else change
+
+
+def compare_trees(store: ObjectStore, old: str, new: str) -> list[TreeChange]:
+    """Return the files with different content in two trees. Raises GitFailed."""
+    if old == new:
+        return []
+    rows = _rows(store.names(*DIFF_COMMAND, "-z", "--raw", "--numstat", old, new))
+    return [replace(change, path=f"{store.root}/{change.path}") for change in rows]
+
+
+def _rows(words: list[str]) -> Iterator[TreeChange]:
+    """Parse `--raw --numstat -z`: first a pair of words for each path, then its lines."""
+    count = next((i for i, word in enumerate(words[::2]) if not word.startswith(":")), len(words))
+    heads = words[: 2 * count]
+    lines = {}
+    for word in words[2 * count :]:
+        added, removed, path = word.split("\t", 2)
+        lines[path] = (_number(added), _number(removed))
+    for head, path in zip(heads[::2], heads[1::2], strict=True):
+        _, _, _, new, status = head.split()
+        action = _ACTIONS.get(status[:1], "modified")
+        yield TreeChange(path, action, *lines.get(path, (0, 0)), new if new.strip("0") else "")
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

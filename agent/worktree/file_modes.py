@@ -1,0 +1,163 @@
+"""The permissions of files and folders, which a tree of git does not have: it only knows whether
+the owner can run a file. They stand beside a tree in a commit without parents, so one name stands
+for both, and git takes it wherever it takes a tree.
+
+Owners of files and access control lists are not kept.
+"""
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .object_store import GitFailed, ObjectStore
+
+_COMMIT = (
+    "tree {}\nauthor ctxagent <ctxagent> 0 +0000\ncommitter ctxagent <ctxagent> 0 +0000\n\n{}\n"
+)
+_EXECUTABLE = "100755"
+_LINK = "120000"
+_KINDS = ("100644", _EXECUTABLE, _LINK)
+
+
+@dataclass(frozen=True, slots=True)
+class FileModes:
+    """Permission bits; those that differ from the usual ones are listed by path below the root."""
+
+    file: int = 0o644  # usual for files that nobody runs
+    program: int = 0o755  # usual for the others
+    folder: int = 0o755
+    files: Mapping[str, int] = field(default_factory=dict)
+    folders: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, path: str, kind: str) -> int:
+        """Return those of a file; `kind` is its mode in git."""
+        return self.files.get(path, self.program if kind == _EXECUTABLE else self.file)
+
+    def of_folder(self, path: str) -> int:
+        return self.folders.get(path, self.folder)
+
+
+def file_kinds(store: ObjectStore, tree: str = "") -> dict[str, str]:
+    """Return the files of a tree, by default of the index, each with its mode in git. Raises
+    GitFailed."""
+    rows = store.names("ls-tree", "-rz", tree) if tree else store.names("ls-files", "-sz")
+    parts = (row.partition("\t") for row in rows)
+    return {path: said[:6] for said, _, path in parts if said.startswith(_KINDS)}
+
+
+def read_modes(root: str, kinds: Mapping[str, str]) -> FileModes:
+    """Return the permissions of files, and of the folders above them, as they are on disk."""
+    files = {path: mode for path in kinds if (mode := _mode(f"{root}/{path}", stat.S_ISREG)) >= 0}
+    above = _folders(kinds)
+    folders = {path: mode for path in above if (mode := _mode(f"{root}/{path}", stat.S_ISDIR)) >= 0}
+    file = _most((m for p, m in files.items() if kinds[p] != _EXECUTABLE), 0o644)
+    program = _most((m for p, m in files.items() if kinds[p] == _EXECUTABLE), 0o755)
+    folder = _most(folders.values(), 0o755)
+    usual = FileModes(file, program, folder)
+    return replace(
+        usual,
+        files={path: mode for path, mode in files.items() if mode != usual.of(path, kinds[path])},
+        folders={path: mode for path, mode in folders.items() if mode != folder},
+    )
+
+
+def keep_modes(found: FileModes, old: Mapping[str, str], new: Mapping[str, str]) -> FileModes:
+    """Return the permissions for the files of a tree that has none (`new`). Files that exist
+    (`old`, with `found`) keep who can read and write them; git says whether they can be run. Other
+    files get what is usual."""
+    files = {}
+    for path in new.keys() & old.keys():
+        mode = found.of(path, old[path])
+        if old[path] != new[path]:
+            mode = (mode & ~0o111) | ((mode & 0o444) >> 2 if new[path] == _EXECUTABLE else 0)
+        files[path] = mode
+    folders = {path: found.of_folder(path) for path in _folders(old)}
+    return replace(found, files=files, folders=folders)
+
+
+def apply_modes(root: str, kinds: Mapping[str, str], modes: FileModes) -> None:
+    """Give files, and the folders above them, their permissions, as far as that is allowed."""
+    for path, kind in kinds.items():
+        _set(f"{root}/{path}", modes.of(path, kind), stat.S_ISREG)
+    for path in sorted(_folders(kinds), reverse=True):  # the inner ones first
+        _set(f"{root}/{path}", modes.of_folder(path), stat.S_ISDIR)
+
+
+def store_with_modes(store: ObjectStore, tree: str, modes: FileModes) -> str:
+    """Store a tree with permissions, and return the name for both. Raises GitFailed."""
+    said = asdict(modes)
+    for name in ("files", "folders"):
+        said[name] = dict(sorted(said[name].items()))
+    given = _COMMIT.format(tree, json.dumps(said)).encode("ascii")
+    return store.run("hash-object", "-t", "commit", "-w", "--stdin", given=given).decode().strip()
+
+
+def load_with_modes(store: ObjectStore, name: str) -> tuple[str, FileModes | None]:
+    """Return the tree that a name stands for, and its permissions if any. Raises GitFailed."""
+    said = store.run("cat-file", "--batch", given=f"{name}\n".encode())
+    head, _, body = said.partition(b"\n")
+    words = head.split()
+    if len(words) == 3 and words[1] == b"tree":
+        return words[0].decode(), None
+    if len(words) != 3 or words[1] != b"commit":
+        raise GitFailed(f"there is no tree {name}")
+    lines, _, message = body.partition(b"\n\n")
+    tree = lines.split()[1].decode()
+    try:
+        data = json.loads(message)
+        files, folders = (
+            {path: int(mode) for path, mode in data[name].items()} for name in ("files", "folders")
+        )
+        file, program, folder = (int(data[name]) for name in ("file", "program", "folder"))
+        return tree, FileModes(file, program, folder, files, folders)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return tree, None
+
+
+def changed_modes(store: ObjectStore, old: str, new: str) -> list[str]:
+    """Return the files of one kind but with other permissions in two trees, as far as both have
+    them. Raises GitFailed."""
+    if old == new:
+        return []
+    before, after = load_with_modes(store, old)[1], load_with_modes(store, new)[1]
+    if before is None or after is None or before == after:
+        return []
+    were, are = file_kinds(store, old), file_kinds(store, new)
+    return [
+        path
+        for path, kind in are.items()
+        if were.get(path) == kind != _LINK and before.of(path, kind) != after.of(path, kind)
+    ]
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found.add(path)
+    return found
+
+
+def _most(modes: Iterable[int], usual: int) -> int:
+    common = Counter(modes).most_common(1)
+    return common[0][0] if common else usual
+
+
+def _mode(path: str, kind: Any) -> int:
+    """Return the permissions of a path if that is of a kind, else -1."""
+    with suppress(OSError, ValueError):
+        found = os.lstat(path).st_mode
+        if kind(found):
+            return stat.S_IMODE(found)
+    return -1
+
+
+def _set(path: str, mode: int, kind: Any) -> None:
+    if _mode(path, kind) not in (-1, mode):
+        with suppress(OSError):
+            os.chmod(path, mode)  # noqa: PTH101 - no link, as `_mode` says

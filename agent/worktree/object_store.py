@@ -1,0 +1,330 @@
+"""A private git store beside the session: it keeps the content of files, and uses the project's
+repository only as a place to borrow objects from.
+
+Git runs here with its own settings alone: no configuration of the project or the person is read, so
+no filter, monitor or hook can be started, and bytes go in and come out as they are, whatever
+`.gitattributes` say. Every failure raises `GitFailed`.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...tools.system.files import copy_private, make_private_folder, replacing, write_private
+from ...tools.system.programs import own_environment
+from .git import git_program
+
+if TYPE_CHECKING:
+    from git import Git
+
+GIT_TIMEOUT_S = 120  # for one command
+PRIVATE_UMASK = (
+    0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
+)
+
+# Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
+_ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	bare = false
+	filemode = true
+	protectntfs = false
+	autocrlf = false
+	safecrlf = false
+	quotepath = false
+	fsmonitor = false
+	untrackedcache = false
+	logallrefupdates = false
+	compression = 1
+	attributesfile = /dev/null
+	excludesfile = {excludes}
+[gc]
+	auto = 0
+"""
+
+
+class GitFailed(Exception):
+    """A command of git failed; the message is git's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The repository that a folder is in."""
+
+    root: str
+    folder: str
+    common: str  # folder of what its work trees share
+    borrowable: bool  # its objects are named as in the store
+
+    @property
+    def index(self) -> str:
+        return f"{self.folder}/index"
+
+    @property
+    def excludes(self) -> str:
+        return f"{self.common}/info/exclude"
+
+    def head(self) -> str:
+        """Return `branch commit`, `branch` before the first commit, `HEAD commit` when detached; ""
+        where that cannot be read."""
+        try:
+            said = Path(self.folder, "HEAD").read_text("utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+        if not said.startswith("ref: "):
+            return f"HEAD {said}"
+        ref = said.removeprefix("ref: ")
+        return f"{ref.removeprefix('refs/heads/')} {self._commit(ref)}".strip()
+
+    def commit(self) -> str:
+        """Return the commit of HEAD, "" where there is none or it cannot be read."""
+        last = self.head().rpartition(" ")[2]
+        return last if len(last) == 40 and not last.strip("0123456789abcdef") else ""
+
+    def _commit(self, ref: str) -> str:
+        with suppress(OSError, ValueError):
+            return Path(self.common, ref).read_text("utf-8").strip()
+        with suppress(OSError, ValueError):
+            for line in Path(self.common, "packed-refs").read_text("utf-8").splitlines():
+                commit, _, name = line.partition(" ")
+                if name == ref:
+                    return commit
+        return ""
+
+
+class ObjectStore:
+    """The store at `folder`, with the files below `root` as its work tree and the session's own
+    `index` of them. Raises GitFailed when there is no git."""
+
+    def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
+        self.folder, self.index, self.root = folder, index, root
+        self._git, self._program = _git(root, env)
+        self._env = _store_environment(env, folder, index, root)
+
+    def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
+        """Make the store, or bring it up to date. `excludes` is the person's own ignore file,
+        `hidden` are folders below the root that hold nothing of the project."""
+        try:
+            make_private_folder(self.folder)
+            for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+                make_private_folder(self.folder / name)
+            quoted = excludes.replace("\\", "\\\\").replace('"', '\\"')
+            self._write("config", _CONFIG.format(excludes=f'"{quoted}"'))
+            self._write("info/attributes", _ATTRIBUTES)
+            self._write("info/exclude", "".join(_ignore_line(path) for path in hidden))
+            borrow = repository is not None and repository.borrowable
+            source = f"{repository.common}/objects" if repository and borrow else ""
+            self._write("objects/info/alternates", f"{source}\n" if "\n" not in source else "")
+            self._write("HEAD", "ref: refs/heads/none\n")
+            make_private_folder(self.index.parent)
+            for left in ("lock", "restore.lock"):  # by a process that was killed
+                Path(f"{self.index}.{left}").unlink(missing_ok=True)
+            newest = self.folder / "index"
+            if not self.index.exists() and newest.exists():
+                copy_private(newest, self.index)
+        except OSError as error:
+            raise GitFailed(f"{error.filename}: {error.strerror}") from error
+
+    @property
+    def session(self) -> str:
+        """The name of this session."""
+        return self.index.parent.name
+
+    def publish(self) -> None:
+        """Let later sessions start from this one's index."""
+        with suppress(OSError):
+            newest, part_name = self.folder / "index", f"index.{self.session}"
+            with (
+                self.index.open("rb") as own,
+                replacing(newest, part_name=part_name, durable=False) as file,
+            ):
+                shutil.copyfileobj(own, file)
+
+    def forget(self) -> None:
+        """Start from an empty index: what it names may be gone."""
+        with suppress(OSError):
+            for path in (self.index, self.folder / "index", Path(f"{self.index}.lock")):
+                path.unlink(missing_ok=True)
+
+    def refresh(self) -> None:
+        """Let the index know the files that were touched but not changed."""
+        with suppress(GitFailed):  # it says so where files have changed, and that is no matter
+            self.run("update-index", "-q", "--refresh")
+
+    def run(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        index: str = "",
+        seconds: float | None = GIT_TIMEOUT_S,
+    ) -> bytes:
+        """Run a command of git and return its output. `given` is its input; `index` stands in for
+        the session's; after `seconds` it is killed, None for never."""
+        env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
+        try:
+            return _run(self._git, [self._program, *arguments], env, given, seconds)
+        except GitFailed:
+            self._delete_unfinished()
+            raise
+
+    def start(self, *arguments: str, most: int) -> bytes:
+        """Return the first `most` bytes that a command prints; it is ended when it has more."""
+        from git.exc import GitError
+
+        try:
+            process = self._git.execute(
+                [self._program, *arguments], as_process=True, env=self._env, start_new_session=True
+            )
+        except (GitError, OSError) as error:
+            raise GitFailed(_error_text(error)) from error
+        child = process.proc
+        if child is None or child.stdout is None:
+            raise GitFailed("git did not start")
+        said: bytes = child.stdout.read(most)
+        if len(said) == most:
+            child.kill()
+        _, complaint = child.communicate()
+        if child.returncode and len(said) < most:
+            raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
+        return said
+
+    def names(self, *arguments: str, index: str = "", seconds: float = GIT_TIMEOUT_S) -> list[str]:
+        """Return the paths, or other words, that a command prints with NULs between."""
+        said = self.run(*arguments, index=index, seconds=seconds)
+        return [os.fsdecode(name) for name in said.split(b"\0") if name]
+
+    def _delete_unfinished(self) -> None:
+        """Delete the objects that git could not finish: on a full disk they would take the room
+        that the log needs."""
+        for path in (self.folder / "objects").glob("[0-9a-f][0-9a-f]/tmp_obj_*"):
+            with suppress(OSError):
+                path.unlink()
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        data = os.fsencode(text)
+        with suppress(OSError):
+            if path.read_bytes() == data:
+                return
+        write_private(path, data)
+
+
+def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
+    """Return the repository of the nearest `.git` above `cwd`, if there is one. Raises GitFailed
+    when there is no git. Where the repository says that its files are elsewhere, it is not
+    believed."""
+    root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
+    if root is None:
+        return None
+    git, program = _git(str(root), env)
+    wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
+    asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
+    try:
+        said = _run(git, [program, "rev-parse", *asked], wanted)
+    except GitFailed:
+        return None
+    lines = os.fsdecode(said).split("\n")
+    if len(lines) < 3:
+        return None
+    common = os.path.realpath(root / lines[1])
+    return Repository(str(root), lines[0], common, lines[2] == "sha1")
+
+
+def personal_excludes(env: Mapping[str, str]) -> str:
+    """Return the file with what the person ignores in every repository; it need not exist."""
+    wanted = {**_base_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
+    git, program = _git("/", env)
+    asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    with suppress(GitFailed):
+        return os.fsdecode(_run(git, asked, wanted)).strip("\n")
+    home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
+    return os.path.join(home, "git", "ignore")  # noqa: PTH118
+
+
+def _git(folder: str, env: Mapping[str, str]) -> "tuple[Git, str]":
+    """Return git for work in a folder, and the path of the program."""
+    program = git_program(env)
+    if not program:
+        raise GitFailed("git is not installed")
+    from git import Git
+
+    return Git(folder), program
+
+
+def _run(
+    git: "Git",
+    command: list[str],
+    env: Mapping[str, str],
+    given: bytes = b"",
+    seconds: float | None = GIT_TIMEOUT_S,
+) -> bytes:
+    from git.exc import GitError
+
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            return git.execute(
+                command,
+                file,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                kill_after_timeout=seconds,
+                env=env,
+                start_new_session=True,  # an interrupt from the keyboard is not for git
+                umask=PRIVATE_UMASK,
+            )
+    except (GitError, OSError) as error:
+        raise GitFailed(_error_text(error)) from error
+
+
+def _error_text(error: Exception) -> str:
+    from git.exc import GitCommandError, GitCommandNotFound
+
+    if isinstance(error, GitCommandNotFound):
+        return "git is not installed"
+    if not isinstance(error, GitCommandError):
+        return str(error)
+    text = " ".join(str(error.stderr).replace("stderr:", "").strip(" \n'").split())[:300]
+    return text or f"git ended with {error.status}"
+
+
+def _base_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for git; GitPython adds our own variables, so those it lacks are empty."""
+    return {**{name: "" for name in os.environ if name not in env}, **own_environment(env)}
+
+
+def _store_environment(
+    env: Mapping[str, str], folder: Path, index: Path, root: str
+) -> dict[str, str]:
+    return {
+        **_base_environment(env),
+        "GIT_DIR": str(folder),
+        "GIT_COMMON_DIR": str(folder),
+        "GIT_OBJECT_DIRECTORY": str(folder / "objects"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+        "GIT_WORK_TREE": root,
+        "GIT_INDEX_FILE": str(index),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_COUNT": "0",
+        "GIT_CONFIG_PARAMETERS": "",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
+    }
+
+
+def _ignore_line(path: str) -> str:
+    """Return the line of an ignore file for one folder, given relative to the root."""
+    escaped = "".join(f"\\{c}" if c in "\\*?[]!# " else c for c in path)
+    return f"/{escaped}/\n" if "\n" not in path else ""

@@ -1,0 +1,137 @@
+"""Restoring the files of a work tree: git does it, from the store's index, all or nothing as far as
+can be seen beforehand. This module adds what git does not care for: that nothing is lost which no
+tree holds, that ignored files stay, and that files get the permissions they had."""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import RecordError
+from . import file_modes
+from .object_store import ObjectStore
+from .staging import StagingArea, is_real, stage_files
+
+RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
+
+
+def check_restore(staging: StagingArea, target: str) -> str:
+    """Return the tree that the files would become: `target`, with files that are ignored by now.
+    `staging` is up to date; nothing is touched. Raises GitFailed, and RecordError when something
+    that no tree holds stands where a file must go."""
+    store = staging.store
+    target = _with_ignored(store, staging.tree, target, staging.ignored())
+    _check_way(store.root, _rows(store, staging.tree, target))
+    return target
+
+
+def stage_covered(staging: StagingArea, target: str) -> None:
+    """Stage the files that are not kept (ignored, large) and that `target` would overwrite. Raises
+    GitFailed."""
+    store, known = staging.store, {"": True}
+    covered = [
+        path
+        for path, (old, _) in _rows(store, staging.tree, target).items()
+        if not old
+        and is_real(store.root, path.rpartition("/")[0], known)
+        and _exists_as_file(f"{store.root}/{path}")
+    ]
+    if covered:
+        stage_files(store, covered)
+        staging.tree = store.run("write-tree").decode().strip()
+
+
+def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileModes | None) -> None:
+    """Make the files as they are in `target`, with the permissions `wanted`. The tree of `staging`
+    covers the files as they are. Raises GitFailed and RecordError."""
+    store, asked = staging.store, target
+    target = check_restore(staging, target)
+    present = file_modes.file_kinds(store)
+    found = file_modes.read_modes(store.root, present)
+    store.refresh()  # a file that was only touched would not be overwritten
+    store.run("read-tree", "-m", "-u", staging.tree, target, seconds=None)
+    staging.tree = target
+    stayed = _rows(store, asked, target)
+    kinds = {
+        path: kind for path, kind in file_modes.file_kinds(store).items() if path not in stayed
+    }
+    file_modes.apply_modes(
+        store.root, kinds, wanted or file_modes.keep_modes(found, present, kinds)
+    )
+    store.refresh()
+
+
+def _rows(store: ObjectStore, old: str, new: str) -> dict[str, tuple[str, str]]:
+    """Return the paths that differ, with their modes in the two trees, "" for a path that one
+    lacks."""
+    words = store.names(*RAW_DIFF_COMMAND, old, new) if old != new else []
+    pairs = [word[1:].split()[:2] for word in words[::2]]
+    modes = [tuple(mode if mode.strip("0") else "" for mode in pair) for pair in pairs]
+    return {path: (old, new) for path, (old, new) in zip(words[1::2], modes, strict=True)}
+
+
+def _with_ignored(store: ObjectStore, present: str, target: str, ignored: Iterable[str]) -> str:
+    """Return the target with the files that only `present` has and that are ignored by now."""
+    rows = _rows(store, present, target)
+    stay = [path for path in ignored if path in rows and not rows[path][1]]
+    if not stay:
+        return target
+    wanted = set(stay)
+    listed = store.names("ls-tree", "-rz", present)
+    rows_kept = [row for row in listed if row.partition("\t")[2] in wanted]
+    scratch = f"{store.index}.restore"
+    try:
+        store.run("read-tree", target, index=scratch)
+        given = b"".join(os.fsencode(row) + b"\0" for row in rows_kept)
+        store.run("update-index", "-z", "--index-info", given=given, index=scratch)
+        return store.run("write-tree", index=scratch).decode().strip()
+    finally:
+        for left in (scratch, f"{scratch}.lock"):
+            Path(left).unlink(missing_ok=True)
+
+
+def _check_way(root: str, rows: Mapping[str, tuple[str, str]]) -> None:
+    """Raise RecordError when something that no tree holds stands where a file must go."""
+    going = {path for path, (_, new) in rows.items() if not new}
+    for path, (_, new) in rows.items():
+        if not new:
+            continue
+        pieces = path.split("/")
+        for length in range(1, len(pieces)):
+            above = "/".join(pieces[:length])
+            if _exists_as_file(f"{root}/{above}") and above not in going:
+                raise _in_the_way(f"{root}/{above}")
+        _check_folder(root, path, going)
+
+
+def _check_folder(root: str, name: str, going: set[str]) -> None:
+    """Raise RecordError when something that stays is in a folder that must become a file."""
+    whole = f"{root}/{name}"
+    waiting = [whole] if os.path.lexists(whole) and not _exists_as_file(whole) else []
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]
+        except OSError as error:
+            why = f"cannot be looked into ({error.strerror})"
+            raise _in_the_way(folder, why) from error
+        for path, is_folder in found:
+            if is_folder:
+                waiting.append(path)
+            elif path.removeprefix(f"{root}/") not in going:
+                raise _in_the_way(path)
+
+
+def _in_the_way(path: str, why: str = "it is not kept") -> RecordError:
+    return RecordError(
+        f"{path} is in the way, and {why}: nothing was changed",
+        hint="Move it elsewhere, then try again.",
+    )
+
+
+def _exists_as_file(path: str) -> bool:
+    with suppress(OSError):
+        return not stat.S_ISDIR(os.lstat(path).st_mode)
+    return False

@@ -1,0 +1,344 @@
+"""Snapshots of the work tree: what a command has changed, and every file as it stood at a moment.
+
+Each is a tree of git in a private store (see `object_store`, and `staging` for what is in it); the
+project's repository, its index and its settings are never written and never obeyed. Files that are
+not kept there (ignored and large ones, those outside of the root) are compared by signature where
+they are watched at all. Where there is no git, or too much to keep, signatures are all there is,
+and `limits` says so. A command of git that fails makes a state poorer and never raises.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ...tools.system.files import is_part_name
+from ..errors import RecordError
+from . import diff, file_modes, garbage, restore
+from .borrowed_objects import copy_borrowed_objects
+from .diff import DiffAction, TreeChange
+from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
+from .signatures import FileSignature, blob_digest, read_signature, scan_folder
+from .staging import MAX_WATCHED_FILES, StagingArea
+
+T = TypeVar("T")
+
+MAX_NAMED_FILES = 1_000  # that are watched in a folder that is named
+MAX_NEWEST_TREES = 4  # that stay in the store, because a difference may still be asked of them
+MAX_DIFF_BYTES = 400_000
+CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """The files at one moment."""
+
+    tree: str | None  # holds the files that are kept; in a snapshot with their permissions
+    stats: Mapping[str, FileSignature] = field(default_factory=dict)  # of files only watched
+    head: str = ""  # `branch commit`
+    named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by asked path
+    cut: bool = False  # there were more files than are watched
+
+
+class WorkTree:
+    """The files of the project that `cwd` is in. `store` and `index` are where the private store
+    may be made; `env` is what a command of the model gets. Nothing is on disk before the first
+    look. All methods block; they may be called from any thread."""
+
+    def __init__(self, cwd: Path, *, store: Path, index: Path, env: Mapping[str, str]) -> None:
+        self.root = os.path.realpath(cwd)
+        self.present = ""  # the snapshot before the newest `restore`, with all it overwrote
+        self.sweeping: threading.Thread | None = None  # clears the store
+        self._paths = (store, index)
+        self._env = env
+        self._lock = threading.RLock()
+        self._opened = False
+        self._staging: StagingArea | None = None
+        self._repository: Repository | None = None
+        self._limits = ""
+        self._newest_trees: deque[str] = deque(maxlen=MAX_NEWEST_TREES)
+        self._borrowed_from: str | None = (
+            None  # the HEAD whose objects this session's snapshots borrow
+        )
+
+    @property
+    def limits(self) -> str:
+        """What is not kept, and why; "" when everything is."""
+        return self._limits or (self._staging.limits if self._staging else "")
+
+    def observe(self, named: Collection[str] = ()) -> TreeState:
+        """Return the state now. `named` are absolute paths to watch whatever ignore rules say."""
+        with self._lock:
+            self._open()
+            tree, stats = self._current_tree()
+            if tree is None:
+                stats = scan_folder(self.root, MAX_WATCHED_FILES)
+            elif self._staging is not None:
+                self._protect_newest(self._staging, tree)
+            return TreeState(
+                tree,
+                stats,
+                self._repository.head() if self._repository else "",
+                {path: _watched(path) for path in named},
+                cut=tree is None and len(stats) >= MAX_WATCHED_FILES,
+            )
+
+    def changes(self, before: TreeState, after: TreeState) -> list[TreeChange]:
+        """Return what became of the files between two states, in the order of their paths. A part
+        file that was being written then, and has got its name since, is left out."""
+        found: dict[str, TreeChange] = {}
+        for name in before.named.keys() & after.named.keys():
+            found |= diff.compare_signatures(before.named[name], after.named[name])
+        if before.tree is None and after.tree is None:
+            stats = diff.compare_signatures(before.stats, after.stats)
+            cut = before.cut or after.cut
+            found |= diff.certain_changes(stats, before.stats) if cut else stats
+        elif before.tree is not None and after.tree is not None:
+            found |= diff.compare_signatures(before.stats, after.stats)
+            old, new = before.tree, after.tree
+            with suppress(RecordError):
+                for change in self._ask_store(lambda store: diff.compare_trees(store, old, new)):
+                    found[change.path] = diff.without_moves(change, before.stats, after.stats)
+        return [found[path] for path in sorted(found) if not _was_passing(path)]
+
+    def compare(self, old: str, new: str) -> list[TreeChange]:
+        """Return the differences between two trees, also in permissions if they are snapshots.
+        Raises RecordError when one is gone."""
+        found = self._ask_store(lambda store: diff.compare_trees(store, old, new))
+        known = {change.path for change in found}
+        others = self._ask_store(lambda store: file_modes.changed_modes(store, old, new))
+        paths = (f"{self.root}/{name}" for name in others)
+        return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
+
+    def snapshot(self, name: str = "") -> TreeState:
+        """Return a state whose tree is surely whole and has permissions too. Under a `name` it
+        outlives the clearing of the store. Never fails: `limits` says why there is no tree."""
+        with self._lock:
+            state = self.observe()
+            if state.tree is None or self._staging is None:
+                return state
+            return replace(state, tree=self._keep(self._staging, name))
+
+    def diff(self, old: str, new: str) -> str:
+        """Return the unified diff between two trees; a long one is cut, and says so. Raises
+        RecordError."""
+        command = (*diff.DIFF_COMMAND, "-p", old, new)
+        said = self._ask_store(lambda store: store.start(*command, most=MAX_DIFF_BYTES + 1))
+        text = said[:MAX_DIFF_BYTES].decode("utf-8", "replace")
+        return text + CUT_NOTICE.format(most=MAX_DIFF_BYTES) if len(said) > MAX_DIFF_BYTES else text
+
+    def is_whole(self, tree: str) -> bool:
+        """Return whether every object of a tree is still there."""
+        try:
+            self._ask_store(lambda store: store.run("rev-list", "--objects", "--quiet", tree))
+        except RecordError:
+            return False
+        return True
+
+    def check_restorable(self, tree: str) -> None:
+        """Raise RecordError when the files cannot be made as in `tree`; nothing is touched. It may
+        be gone, what is there now cannot be kept, or something that is not kept is in the way."""
+        with self._lock:
+            staging, target, _ = self._prepare_restore(tree)
+            self._ask_store(lambda _: restore.check_restore(staging, target))
+
+    def cover(self, tree: str, name: str) -> str:
+        """Take a snapshot under a name of all that `restore` would overwrite, ignored and large
+        files too. Raises RecordError as `check_restorable` does."""
+        with self._lock:
+            *_, found = self._stage_for_restore(tree, name)
+            return found
+
+    def restore(self, tree: str) -> list[TreeChange]:
+        """Make the files as they are in `tree`, byte for byte, with their modes; return what
+        changed.
+
+        Files that are kept and are not in `tree` go, and folders that this leaves empty; ignored
+        files, large ones and other repositories inside stay. Raises RecordError, before anything is
+        touched, for what `check_restorable` finds; or when a file could not be written.
+        """
+        with self._lock:
+            staging, target, wanted, self.present = self._stage_for_restore(tree)
+            try:
+                restore.restore_files(staging, target, wanted)
+            except GitFailed as error:
+                raise RecordError(f"the files could not all be put back: {error}") from error
+            return self.compare(self.present, self.snapshot().tree or tree)
+
+    def changes_done(self, changes: Collection[TreeChange], old: str, new: str) -> list[TreeChange]:
+        """Return which `changes` from one tree to another are done on disk, after a restore stopped
+        halfway and nothing can be kept. Raises RecordError."""
+        back = {change.path: change.blob for change in self.compare(new, old)}
+        found = []
+        for change in changes:
+            there = os.path.lexists(change.path)
+            if (blob_digest(change.path) if there else "") != back.get(change.path, change.blob):
+                action: DiffAction = "modified" if there else "deleted"
+                created = there and change.action == "created"
+                found.append(TreeChange(change.path, "created" if created else action))
+        return found
+
+    def _prepare_restore(self, tree: str) -> tuple[StagingArea, str, file_modes.FileModes | None]:
+        """Return the staging area, up to date and surely whole, and what a snapshot stands for."""
+        if not self.is_whole(tree):
+            raise _gone(tree)
+        target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, tree))
+        if self.snapshot().tree is None or self._staging is None:
+            raise self._cannot_keep()
+        return self._staging, target, wanted
+
+    def _stage_for_restore(
+        self, tree: str, name: str = ""
+    ) -> tuple[StagingArea, str, file_modes.FileModes | None, str]:
+        """Return the same, with all staged that would be overwritten, and the snapshot of that."""
+        staging, target, wanted = self._prepare_restore(tree)
+        self._ask_store(lambda _: restore.check_restore(staging, target))
+        self._ask_store(lambda _: restore.stage_covered(staging, target))
+        covered = staging.tree
+        found = self._keep(staging, name)
+        if found is None or staging.tree != covered:  # taken in anew: without what is ignored
+            raise self._cannot_keep()
+        return staging, target, wanted, found
+
+    def _cannot_keep(self) -> RecordError:
+        return RecordError(f"the files as they are cannot be kept: {self.limits or 'try again'}")
+
+    def _keep(self, staging: StagingArea, name: str) -> str | None:
+        """Take a snapshot of the newest tree, under a name if there is one; None if that fails."""
+        try:
+            tree = self._whole_tree(staging)
+            if tree and name:  # in full: a copy of a session may count on from the same number
+                staging.store.run("update-ref", f"refs/kept/{name}-{tree}", tree)
+        except GitFailed as error:
+            self._limits = f"files are not kept: {error}"
+            return None
+        return tree
+
+    def _whole_tree(self, staging: StagingArea) -> str | None:
+        """Return the tree of `staging` with permissions, when all its objects are sure to stay.
+        Each is in the store or reachable from the repository's HEAD. Where one is missing all is
+        staged anew; None when that does not help. Raises GitFailed."""
+        store, error = staging.store, GitFailed("objects that it needs are missing")
+        for _ in range(2):
+            try:
+                self._copy_borrowed(staging)
+                if self.is_whole(staging.tree):
+                    found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
+                    return file_modes.store_with_modes(store, staging.tree, found)
+            except GitFailed as failed:
+                error = failed
+            staging.forget()
+            if self._current_tree()[0] is None:
+                return None
+        raise error
+
+    def _copy_borrowed(self, staging: StagingArea) -> None:
+        """Copy what the repository may throw away: of the newest tree, and after each change of its
+        HEAD of all that this session keeps."""
+        store, repository = staging.store, self._repository
+        if repository is None or not repository.borrowable:
+            return
+        commit = repository.commit()
+        copy_borrowed_objects(store, staging.tree, commit)
+        if commit != self._borrowed_from:
+            asked = ("for-each-ref", "--format=%(objectname) %(tree)", f"refs/kept/{store.session}")
+            with suppress(GitFailed):
+                lines = store.run(*asked).decode().splitlines()
+                for tree in {line.split()[-1] for line in lines}:
+                    with suppress(GitFailed):  # one that is not whole any more
+                        copy_borrowed_objects(store, tree, commit)
+        self._borrowed_from = commit
+
+    def _protect_newest(self, staging: StagingArea, tree: str) -> None:
+        """Record which trees must stay in the store, and clear it when it is time."""
+        store, first = staging.store, not self._newest_trees
+        if first or self._newest_trees[-1] != tree:
+            self._newest_trees.append(tree)
+        garbage.protect_trees(store, store.session, self._newest_trees)
+        if garbage.is_sweep_due(store) if first else staging.taken > garbage.SWEEP_AFTER_BYTES:
+            self.sweeping = threading.Thread(target=_sweep, args=(store,), daemon=True)
+            self.sweeping.start()
+        if first or staging.taken > garbage.SWEEP_AFTER_BYTES:
+            staging.taken = 0
+
+    def _open(self) -> None:
+        if self._opened:
+            return
+        self._opened = True
+        home = os.path.realpath(self._env.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
+        try:
+            repository = find_repository(self.root, self._env)
+            if repository and repository.root not in ("/", home):
+                self._repository, self.root = repository, repository.root
+            if self.root in ("/", home):
+                self._limits = f"files are not kept: {self.root} is not a project"
+                return
+            store = ObjectStore(*self._paths, self.root, self._env)
+            hidden = {_below(self.root, path.parent) for path in self._paths}
+            store.make(self._repository, personal_excludes(self._env), sorted(filter(None, hidden)))
+            self._staging = StagingArea(store, self._repository)
+            store.refresh()
+        except GitFailed as error:
+            self._limits = f"files are not kept: {error}"
+
+    def _current_tree(self) -> tuple[str | None, Mapping[str, FileSignature]]:
+        """Return the tree of now, and the signatures of files that are only watched."""
+        if self._staging is None or not self._staging.whole:
+            return None, {}
+        first = not self._newest_trees
+        for last in (False, True):
+            try:
+                stats = self._staging.update()
+            except GitFailed as error:
+                self._limits = f"files are not kept: {error}"
+                self._staging.forget()
+                self._staging.whole = not (first and last)
+            else:
+                self._limits = ""
+                return (self._staging.tree, stats) if self._staging.whole else (None, {})
+        return None, {}
+
+    def _ask_store(self, ask: Callable[[ObjectStore], T]) -> T:
+        """Return what the store answers. Raises RecordError."""
+        with self._lock:
+            self._open()
+        if self._staging is None:
+            raise RecordError(self.limits, hint="Only the conversation can be taken back.")
+        try:
+            return ask(self._staging.store)
+        except GitFailed as error:
+            raise RecordError(f"the snapshots of the files failed: {error}") from error
+
+
+def _sweep(store: ObjectStore) -> None:
+    with suppress(GitFailed, OSError):  # another time, then
+        garbage.sweep(store)
+
+
+def _gone(tree: str) -> RecordError:
+    return RecordError(
+        f"the snapshot {tree[:12]} is not whole any more: objects of the repository that it needs "
+        "were deleted",
+        hint="Take another checkpoint; nothing was changed.",
+    )
+
+
+def _below(root: str, folder: Path) -> str:
+    """Return a folder as seen from the root, "" when it is not below."""
+    real = os.path.realpath(folder)
+    return real.removeprefix(f"{root}/") if real.startswith(f"{root}/") else ""
+
+
+def _watched(path: str) -> Mapping[str, FileSignature]:
+    """Return the signatures of a path that was named: of the file, or of those in the folder."""
+    found = read_signature(path, content=True)
+    return {path: found} if found else scan_folder(path, MAX_NAMED_FILES)
+
+
+def _was_passing(path: str) -> bool:
+    """Return whether a path is that of a part file which is gone."""
+    return is_part_name(Path(path).name) and not os.path.lexists(path)

@@ -1,0 +1,199 @@
+"""Staging: taking the files of a work tree into the index of a store, and out of it.
+
+Git lists what is not as the index has it; this module decides what is staged: files that are not
+ignored, and ignored ones that the project's repository has. Large files, unreadable ones and those
+whose names git refuses are only watched by their signatures. Other repositories inside are left
+alone.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from .garbage import PUBLISHED, protect_trees
+from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
+from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
+
+MAX_FILES = 50_000  # that are kept of a repository
+MAX_BYTES = 1 << 30  # of them that one look hashes
+MAX_FOLDER_FILES = 5_000  # the same of a folder without a repository
+MAX_FOLDER_BYTES = 200 << 20
+MAX_WATCHED_FILES = 20_000  # by their signatures alone
+
+_LISTING_TIMEOUT_S = 5  # for a folder that may be anything
+
+
+@dataclass(slots=True)
+class StagingArea:
+    """The files in the index of a store, and the tree made of them."""
+
+    store: ObjectStore
+    repository: Repository | None
+    tree: str = ""  # the newest one, "" before the first
+    limits: str = ""  # what is not kept
+    whole: bool = True  # false for good once nothing can be kept
+    taken: int = 0  # bytes staged since it was last set
+    _listed: tuple[int, int] | None = None  # when the project's own list of files was read
+
+    def update(self) -> dict[str, FileSignature]:
+        """Bring `tree` up to date with the files, and return the signatures of those only watched.
+        Raises GitFailed."""
+        first = not self.tree
+        asked = ("ls-files", "-tzomd", "--exclude-standard", *self._excludes())
+        seconds = GIT_TIMEOUT_S if self.repository else _LISTING_TIMEOUT_S
+        rows = self.store.names(*asked, seconds=seconds)
+        kept = {row[2:] for row in rows if row[:1] != "?"}
+        fresh = {row[2:] for row in rows if row[:1] == "?" and not row.endswith("/")}
+        fresh |= self._unlisted()
+        found = _sort(self.store.root, kept, fresh)
+        self.limits = self._too_much(found)
+        if self.limits and first:
+            self.whole = False
+            return {}
+        if self.limits:
+            found.leave_out(self.store.root, fresh)
+        self.limits = "; ".join(filter(None, (self.limits, found.complaint())))
+        if found.gone:
+            given = _nul(found.gone)
+            self.store.run("update-index", "-z", "--force-remove", "--stdin", given=given)
+        if found.taken:
+            stage_files(self.store, sorted(found.taken))
+        if first or found.gone or found.taken:
+            self.tree = self.store.run("write-tree").decode().strip()
+        if first:
+            self.store.publish()
+            protect_trees(self.store, PUBLISHED, [self.tree])
+        self.taken += found.size
+        return found.stats
+
+    def forget(self) -> None:
+        """Start anew: what the index names may be gone."""
+        self.tree, self._listed = "", None
+        self.store.forget()
+
+    def listed(self) -> set[str]:
+        """Return the files in the index of the project's repository."""
+        if self.repository is None or _stamp(self.repository.index) is None:
+            return set()
+        try:
+            rows = self.store.names("ls-files", "-sz", index=self.repository.index)
+        except GitFailed:  # an index of a kind that needs the settings of its repository
+            return set()
+        return {row.partition("\t")[2] for row in rows if not row.startswith("160000")}
+
+    def ignored(self) -> set[str]:
+        """Return the files in the tree that an ignore file names and the project does not track."""
+        more = self._excludes()
+        rows = self.store.names("ls-files", "-zci", "--exclude-standard", *more)
+        return set(rows) - self.listed()
+
+    def _excludes(self) -> list[str]:
+        path = self.repository.excludes if self.repository else ""
+        return [f"--exclude-from={path}"] if path and os.access(path, os.R_OK) else []
+
+    def _unlisted(self) -> set[str]:
+        """Return ignored files that the project's repository has and the store has not."""
+        stamp = _stamp(self.repository.index) if self.repository else None
+        if stamp == self._listed:
+            return set()
+        self._listed = stamp
+        return self.listed() - set(self.store.names("ls-files", "-z"))
+
+    def _too_much(self, found: "_SortedFiles") -> str:
+        """Return why there is too much to stage, "" when there is not."""
+        files, size = MAX_FILES, MAX_BYTES
+        if self.repository is None:
+            files, size = MAX_FOLDER_FILES, MAX_FOLDER_BYTES
+        if len(found.taken) <= files and found.size <= size:
+            return ""
+        what = f"{len(found.taken):,} files with {found.size >> 20:,} MB are new"
+        most = f"at most {files:,} with {size >> 20:,} MB are kept"
+        return f"there is too much below {self.store.root}: {what}, {most}"
+
+
+def stage_files(store: ObjectStore, names: Iterable[str]) -> None:
+    """Take files into the index as they are. Raises GitFailed, and then none was taken."""
+    given = _nul(names)
+    store.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=given)
+
+
+@dataclass(slots=True)
+class _SortedFiles:
+    """Files by what is to be done with them."""
+
+    taken: set[str] = field(default_factory=set)  # into the tree
+    gone: set[str] = field(default_factory=set)  # from the tree
+    stats: dict[str, FileSignature] = field(default_factory=dict)  # of those only watched
+    refused: list[str] = field(default_factory=list)  # their names by git
+    size: int = 0  # bytes of those taken
+
+    def complaint(self) -> str:
+        """Return that files are not kept for their names, "" when there are none."""
+        if not self.refused:
+            return ""
+        more = f" and {len(self.refused) - 1:,} more" if len(self.refused) > 1 else ""
+        return f"git refuses the name of {min(self.refused)}{more}"
+
+    def watch(self, root: str, name: str) -> None:
+        path = f"{root}/{name}"
+        if len(self.stats) < MAX_WATCHED_FILES and (found := read_signature(path)):
+            self.stats[path] = found
+
+    def leave_out(self, root: str, names: Iterable[str]) -> None:
+        """Watch these files instead of staging them."""
+        for name in sorted(self.taken & set(names)):
+            self.taken.discard(name)
+            self.watch(root, name)
+
+
+def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
+    """Decide about the files that are not as the index has them (`kept`) or not in it (`fresh`)."""
+    out, real = _SortedFiles(), {"": True}
+    for name in kept | fresh:
+        path = f"{root}/{name}"
+        mode, size = 0, 0
+        with suppress(OSError, ValueError):
+            found = os.lstat(path)
+            mode, size = found.st_mode, found.st_size
+        regular = stat.S_ISREG(mode)
+        there = regular or stat.S_ISLNK(mode)
+        too_much = regular and (size > MAX_CONTENT_BYTES or not os.access(path, os.R_OK))
+        refused = there and _is_refused(name, link=not regular)
+        if there and not (too_much or refused) and is_real(root, name.rpartition("/")[0], real):
+            out.taken.add(name)
+            out.size += size
+            continue
+        if name in kept:
+            out.gone.add(name)
+        if refused:
+            out.refused.append(name)
+        if there and (too_much or refused):
+            out.watch(root, name)
+    return out
+
+
+def _is_refused(name: str, *, link: bool) -> bool:
+    """Return whether git refuses the name: some systems would take it for one of git's own."""
+    pieces = name.lower().split("/")
+    return ".git" in pieces or (link and ".gitmodules" in pieces)
+
+
+def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
+    """Return whether a folder below the root is reached without a link; `known` remembers."""
+    if folder not in known:
+        above = is_real(root, folder.rpartition("/")[0], known)
+        known[folder] = above and not os.path.islink(f"{root}/{folder}")  # noqa: PTH114
+    return known[folder]
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = os.lstat(path)
+        return found.st_mtime_ns, found.st_size
+    return None
+
+
+def _nul(names: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(name) + b"\0" for name in names)

@@ -1,0 +1,223 @@
+"""Applying a summary: what stands beside it counts, it knows the newest facts, and why it could not
+be made is told."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction import apply_summary, preserve
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.compaction.preserve import preserved_text, sections_not_in_context
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.config.preservation import PreserveRules
+from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.tokens import estimate
+from ctxagent.agent.context.window import Window
+from ctxagent.agent.errors import CompactionFailed
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Assistant, Entry, Summary, ToolResult, User
+from ctxagent.agent.session.ledger import Ledger
+from ctxagent.tools.base import Context, Output, Params, Tool
+
+from ..support.sessions.conversation import Conversation
+from .test_engine import RECORD
+
+WINDOW = 32_000
+BARE = replace(DEFAULT, clear_when="off", prepare_at=None)
+
+
+class StepParams(Params):
+    number: int
+
+
+class Bash(Tool[StepParams]):
+    """Changes a file at each call. The first fails, and passes when `passes` is called."""
+
+    name = "Bash"
+    description = "A step of the work."
+    effect = "none"
+    Params = StepParams
+
+    def __init__(self, passes: int = 0) -> None:
+        self.passes = passes
+
+    async def run(self, params: StepParams, context: Context) -> Output:
+        for _ in range(100):
+            await asyncio.sleep(0)  # as a real one gives way: a summary may be written meanwhile
+        number = params.number
+        changes = [{"path": f"src/step_{number}.py", "action": "created", "added": 1, "removed": 0}]
+        details: dict[str, Any] = {"command": f"step {number}", "changes": changes}
+        if number in (1, self.passes):
+            details["command"] = "make check"
+        failed = number == 1
+        text = "E: ERROR_OF_THE_FIRST_STEP" if failed else f"line of {number}\n" * 250
+        return Output(text, {**details, "exit_code": int(failed)}, is_error=failed)
+
+
+def talking(
+    project: Path,
+    policy: Policy = BARE,
+    *,
+    calls: int = 60,
+    passes: int = 0,
+    again: int = 0,
+    words: int = 1,
+) -> Conversation:
+    """A conversation of so many calls, each after so many `words`, in which about `again` tokens
+    are said after a summary."""
+    done = 0
+
+    def answer(request: Request) -> Step:
+        nonlocal done
+        if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
+            return Step(text=RECORD)
+        if done >= calls:
+            return Step(text="It goes on.")
+        done += 1
+        return Step(text=f"Step {done}. " * words, tools=[("Bash", {"number": done})])
+
+    project.mkdir(exist_ok=True)
+    talk = Conversation(project, answer, tools=[Bash(passes)], window=WINDOW, policy=policy)
+    if again:
+        talk.agent.setup.after_summary = lambda: [
+            User(content="rule " * again, source="environment")
+        ]
+    return talk
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return tmp_path / "project"
+
+
+# What is said again
+
+
+def stood(talk: Conversation) -> list[int]:
+    """The tokens of the context after each summary, once all was said again."""
+    found: list[int] = []
+    record, due = talk.agent.engine.host.record, [0]
+
+    def spying(entry: Entry) -> Entry:
+        recorded = record(entry)
+        if isinstance(entry, Summary):
+            due[0] = len(talk.agent.engine.host.reinserted())
+        elif due[0]:
+            due[0] -= 1
+            if not due[0]:
+                found.append(talk.agent.current_window().tokens)
+        return recorded
+
+    talk.agent.engine.host.record = spying  # type: ignore[method-assign]
+    return found
+
+
+@pytest.mark.parametrize("again", [0, 4_000, 14_000, 20_000])
+def test_what_is_said_again_counts(project: Path, again: int) -> None:
+    talk = talking(project, again=again)
+    after = stood(talk)
+    assert talk.say("Go.").status == "ok"
+    summaries = talk.of(Summary)
+    assert len(summaries) >= 2
+    assert [summary.tokens_after for summary in summaries] == after
+    assert all(summary.probes["within_half"] for summary in summaries)
+    assert max(after) <= WINDOW // 2
+
+
+def test_a_preview_counts_what_is_said_again(project: Path) -> None:
+    talk = talking(project, replace(BARE, mode="remind"), calls=20)
+    talk.say("Go.")
+    before = talk.agent.engine.preview().tokens_after_estimate
+    talk.agent.setup.after_summary = lambda: [User(content="rule " * 4_000, source="environment")]
+    assert talk.agent.engine.preview().tokens_after_estimate >= before + 3_900
+
+
+def test_only_the_longest_is_cut_and_says_so() -> None:
+    window = Window(0, 8_000)
+    short = User(content="Permission mode: default", source="environment")
+    rules = User(content="Instructions from /p/AGENTS.md:\n\n" + "rule " * 5_000)
+    assert apply_summary.reinserted_within([short, short], window) == [short, short]
+    first, second = apply_summary.reinserted_within([short, rules], window)
+    assert first == short
+    assert isinstance(second, User)
+    assert str(second.content).startswith("Instructions from /p/AGENTS.md:\n\nrule rule")
+    assert "more characters; Read what is named above for the rest]" in str(second.content)
+    assert 1_900 < apply_summary.reinserted_tokens([first, second]) < 2_050
+
+
+def test_what_is_preserved_is_bounded_by_the_window(project: Path) -> None:
+    project.mkdir()
+    lines = "".join(f"決定 {n}: 保持する\n" for n in range(700))
+    notes = f"# Session Continuity\n{lines}\n# Decision Log\n{lines}"
+    (project / "NOTES.md").write_text(notes)
+    for size in (8_000, 16_000, 64_000):
+        found = preserve.preserved_sections(project, PreserveRules(), Ledger(), "", size)
+        text = preserved_text(found)
+        assert size * 0.06 < estimate(text) < size * 0.13, size
+        assert text.count("Read them there") == 2
+        assert sections_not_in_context(text, found) == []
+
+
+# The newest facts
+
+
+@pytest.mark.slow
+def test_a_prepared_summary_has_what_came_after_it_was_prepared(tmp_path: Path) -> None:
+    policy = replace(DEFAULT, clear_when="off", truncate_at=None)
+    first = talking(tmp_path / "first", policy)
+    first.say("Go.")
+    between = steps_between(first)
+    assert between
+    talk = talking(tmp_path / "second", policy, passes=between[-1])
+    talk.say("Go.")
+    assert between[-1] in steps_between(talk)
+    before, summary, *_ = talk.of(Summary)
+    assert "ERROR_OF_THE_FIRST_STEP" in before.text
+    assert "ERROR_OF_THE_FIRST_STEP" not in summary.text
+    ledger = Ledger()
+    for entry in talk.entries():
+        if entry.seq < summary.seq:
+            ledger.add(entry)
+    assert [row["path"] for row in summary.document["modified"]] == list(ledger.files)
+    assert "+1 −0 lines (Bash, #" in summary.document["modified"][-1]["change"]
+
+
+def steps_between(talk: Conversation) -> list[int]:
+    """The steps done after the second summary was written and before it was applied."""
+    summary = talk.of(Summary)[1]
+    written = [e.seq for e in talk.of(Assistant) if e.purpose != "turn" and e.seq < summary.seq]
+    done = (e for e in talk.of(ToolResult) if written[-1] < e.seq < summary.seq)
+    return [int(e.details["changes"][0]["path"][9:-3]) for e in done]
+
+
+# Why it could not be made
+
+
+def test_the_end_of_the_ladder_says_why(project: Path) -> None:
+    strict = replace(BARE, rules=replace(BARE.rules, strict=True))
+    finished = talking(project, strict, words=200).say("Go.")
+    assert finished.status == "limit"
+    told = str((finished.error or {})["message"])
+    assert "cannot be made to fit: preserve.strict is set, and" in told
+    assert "The largest items: #" in told
+
+
+def test_the_end_of_the_ladder_names_a_veto(project: Path) -> None:
+    talk = talking(project, words=200)
+    talk.hooks.veto = "the tests are red"
+    finished = talk.say("Go.")
+    assert finished.status == "limit"
+    told = str((finished.error or {})["message"])
+    assert "cannot be made to fit: a before_compact hook said no: the tests are red" in told
+
+
+def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(project: Path) -> None:
+    talk = talking(project, replace(BARE, mode="remind"), calls=3)
+    talk.say("Go.")
+    talk.agent.setup.after_summary = lambda: [User(content="rule " * 4_000, source="environment")]
+    with pytest.raises(CompactionFailed, match="it would not be smaller"):
+        asyncio.run(talk.agent.engine.compact())
+    assert talk.of(Summary) == []

@@ -1,0 +1,145 @@
+"""The account: when an edit of history pays, and from where on. Each figure can be checked by
+hand."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.compaction.layers.break_even import (
+    REWRITE_COST_SHARE,
+    BreakEven,
+    DueMask,
+    HistoryEdit,
+)
+from ctxagent.agent.context.view import View
+
+from ..support.sessions.history import History, words
+
+READ, REWRITTEN = 0.1, 1.15
+
+
+def session(*sizes: int) -> tuple[History, list[int]]:
+    """A session with results of about so many tokens, and their entries."""
+    history = History()
+    history.say("go")
+    return history, [
+        history.call("Bash", {"command": f"make {n}"}, words(size)) for n, size in enumerate(sizes)
+    ]
+
+
+def due(seq: int, saved: int, layer: str = "microcompact") -> DueMask:
+    assert layer in ("microcompact", "truncate")
+    return DueMask(layer, {"seq": seq, "tool_use_id": f"{layer[0]}{seq}"}, saved)  # type: ignore[arg-type]
+
+
+def best(
+    account: BreakEven, listed: list[DueMask], view: View, price: float = REWRITTEN
+) -> HistoryEdit:
+    edit = account.best_edit(listed, view, price)
+    assert edit is not None
+    return edit
+
+
+def tail(view: View, seq: int) -> int:
+    """Tokens from an entry on."""
+    place = view.position(seq)
+    return sum(item.size for item in view.items[place:])
+
+
+def test_nothing_is_due() -> None:
+    history, _ = session(100)
+    assert BreakEven().best_edit([], history.view(), REWRITTEN) is None
+
+
+def test_it_pays_when_reading_has_cost_half_of_the_rewrite() -> None:
+    history, (first, _) = session(2_000, 500)
+    view, listed = history.view(), [due(first, 1_900)]
+    rewrite = tail(view, first) - 1_900
+    account, calls = BreakEven(), 0
+    while not best(account, listed, view).pays:
+        account.charge_reading(listed, READ)
+        calls += 1
+    assert (
+        (calls - 1) * READ * 1_900
+        < REWRITE_COST_SHARE * REWRITTEN * rewrite
+        <= calls * READ * 1_900
+    )
+    assert best(account, listed, view).rewritten == rewrite
+
+
+def test_what_is_cheap_to_read_waits_longer() -> None:
+    history, (first, _) = session(2_000, 500)
+    view, listed = history.view(), [due(first, 1_900)]
+
+    def calls(read: float) -> int:
+        account, count = BreakEven(), 0
+        while not best(account, listed, view, 1.25 - read).pays:
+            account.charge_reading(listed, read)
+            count += 1
+        return count
+
+    assert calls(0.025) >= 3 * calls(0.1)
+
+
+def test_where_the_cache_has_ended_all_goes_at_once() -> None:
+    history, (small, _, large) = session(1_100, 50_000, 2_000)
+    listed = [due(small, 1_000), due(large, 1_900)]
+    edit = best(BreakEven(), listed, history.view(), 0.0)
+    assert edit.pays
+    assert edit.due == tuple(listed)
+
+
+def test_a_small_result_far_back_does_not_have_all_rewritten() -> None:
+    history, (small, _, large, _) = session(1_100, 50_000, 20_000, 100)
+    listed, account = [due(small, 1_000), due(large, 19_900)], BreakEven()
+    account.charge_reading(listed, READ)
+    edit = best(account, listed, history.view())
+    assert edit.pays
+    assert [each.seq for each in edit.due] == [large]
+    assert edit.saved == 19_900
+
+
+def test_what_is_taken_along_costs_no_further_rewrite() -> None:
+    """An input before a result that goes has the same rewrite; one after it has none."""
+    history, (first, second) = session(20_000, 2_000)
+    listed = [due(first, 19_900), due(second, 300, "truncate")]
+    account = BreakEven()
+    account.charge_reading(listed, READ)
+    assert best(account, listed, history.view()).due == tuple(listed)
+
+
+def test_what_is_due_no_more_is_forgotten() -> None:
+    _, (first,) = session(2_000)
+    account, listed = BreakEven(), [due(first, 1_900)]
+    account.charge_reading(listed, READ)
+    account.charge_reading([], READ)
+    account.charge_reading(listed, READ)
+    assert account.reading_cost == {listed[0].id: READ * 1_900}
+
+
+def test_what_has_left_the_view_is_no_part_of_an_edit() -> None:
+    history, (first,) = session(2_000)
+    assert [
+        d.seq for d in best(BreakEven(), [due(first, 9), due(99_999, 9)], history.view()).due
+    ] == [first]
+
+
+sizes = st.lists(st.integers(1, 400), min_size=1, max_size=12)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.lists(st.floats(0, 50), min_size=12, max_size=12), st.floats(0, 2))
+def test_no_other_beginning_gains_more(sizes: list[int], owed: list[float], price: float) -> None:
+    history, seqs = session(*sizes)
+    view = history.view()
+    listed = [due(seq, size) for seq, size in zip(seqs, sizes, strict=True)]
+    account = BreakEven({each.id: debt for each, debt in zip(listed, owed, strict=False)})
+    edit = best(account, listed, view, price)
+    gains = []
+    for n in range(len(listed)):
+        saved = sum(each.saved for each in listed[n:])
+        rewrite = max(0, tail(view, listed[n].seq) - saved)
+        gains.append(sum(owed[n : len(listed)]) - REWRITE_COST_SHARE * price * rewrite)
+    assert abs(edit.gain - max(gains)) < 1e-6
+    assert edit.due == tuple(listed[-len(edit.due) :])

@@ -1,0 +1,42 @@
+"""A session that goes on after its prompt cache has ended: what is due goes with the first call,
+since everything is written anew anyway."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Mask
+from ctxagent.tools.bash import BashTool
+
+from ..support.sessions.conversation import Conversation
+
+
+def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None:
+    """Six results of about 1,500 tokens: too little to pay for a rewrite while the cache lives."""
+    command = "seq -f 'item %g of {}' 300"
+    calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
+    first = Conversation(tmp_path / "p", [*calls, Step(text="Done.")], tools=[BashTool()])
+    first.cwd.mkdir()
+    assert first.agent.engine.host.cache_is_cold()
+    assert first.say("go").status == "ok"
+    assert not first.agent.engine.host.cache_is_cold()
+    assert list(first.of(Mask)) == []
+    asyncio.run(first.agent.close())
+
+    soon = Conversation(tmp_path / "p", [Step(text="Yes.")], tools=[BashTool()])
+    assert not soon.agent.engine.host.cache_is_cold()
+    asyncio.run(soon.agent.close())
+
+    log = first.agent.log.path
+    log.write_text(re.sub(r'"at": "[^"]*"', '"at": "2026-01-01T00:00:00.000Z"', log.read_text()))
+    second = Conversation(
+        tmp_path / "p", [Step(text="Yes."), Step(text="Sure.")], tools=[BashTool()]
+    )
+    assert second.agent.engine.host.cache_is_cold()
+    assert second.say("and?").status == "ok"
+    (mask,) = second.of(Mask)
+    assert mask.trigger == "the cache has ended"
+    assert len(mask.targets) == 3
+    assert second.say("sure?").status == "ok"
+    assert len(list(second.of(Mask))) == 1

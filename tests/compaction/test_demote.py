@@ -1,0 +1,84 @@
+"""What stands in place of an oversize result."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from ctxagent.agent.compaction.layers import demote
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
+from ctxagent.agent.context.tokens import estimate
+
+LOG = "".join(f"line {n} of the log\n" for n in range(20_000))
+
+
+def reference(text: str, policy: Policy = DEFAULT) -> list[str]:
+    plan = demote.plan(text, path="/s/offloaded/x.md", policy=policy)
+    assert plan is not None
+    assert plan.saved == estimate(text) - estimate(plan.reference) > 0
+    return plan.reference.split("\n")
+
+
+def quoted(lines: list[str]) -> list[str]:
+    return [line[2:] for line in lines if line.startswith("> ")]
+
+
+def test_the_name_of_the_file() -> None:
+    assert (
+        demote.file_name("Bash", 42, datetime(2026, 1, 29, 14, 25, 30))
+        == "20260129_142530_Bash_42.md"
+    )
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_preset_demotes_above_its_own_number(preset: str) -> None:
+    policy = PRESETS[preset]
+    assert policy.demote_above is not None
+    text = "a " * policy.demote_above
+    assert estimate(text) == policy.demote_above
+    assert demote.plan(text, path="p", policy=policy) is None
+    assert demote.plan(text + "a", path="p", policy=policy) is not None
+
+
+def test_off_demotes_nothing() -> None:
+    assert demote.plan(LOG, path="p", policy=replace(DEFAULT, demote_above=None)) is None
+
+
+def test_both_ends_in_whole_lines() -> None:
+    lines = reference(LOG)
+    assert lines[1] == "**File:** /s/offloaded/x.md"
+    assert lines[3].endswith(f"the beginning and the end of 20,000 lines, {len(LOG):,} characters")
+    preview = quoted(lines)
+    assert preview[:2] == ["line 0 of the log", "line 1 of the log"]
+    assert preview[-2:] == ["line 19999 of the log", ""]
+    assert all(line in (*LOG.split("\n"), "[…]") for line in preview)
+    assert 1_900 < len("\n".join(preview)) <= 2_010
+    assert "offset and limit" in lines[-1]
+
+
+def test_one_long_line_is_cut_where_it_must() -> None:
+    assert quoted(reference("ab " * 20_000)) == [("ab " * 400)[:1000], "[…]", ("ab " * 400)[-1000:]]
+
+
+def test_the_first_ten_lines_and_no_end() -> None:
+    lines = reference(LOG, PRESETS["ctx-001"])
+    assert "the first 10 of 20,000 lines" in lines[3]
+    assert quoted(lines) == [f"line {n} of the log" for n in range(10)]
+
+
+def test_long_lines_among_the_first_ten_are_shortened() -> None:
+    text = "short\n" + "word " * 20_000 + "\nend"
+    assert quoted(reference(text, PRESETS["ctx-001"])) == ["short", "word " * 40 + "…", "end"]
+
+
+@pytest.mark.parametrize("chars", [0, 1])
+def test_no_preview(chars: int) -> None:
+    lines = reference(LOG, replace(DEFAULT, preview_chars=chars))
+    assert quoted(lines) == []
+    assert len(lines) == 6
+
+
+def test_a_reference_that_saves_nothing_does_not_take_a_place() -> None:
+    text = "a " * 12_000
+    assert demote.plan("a b c", path="p", policy=replace(DEFAULT, demote_above=1)) is None
+    assert demote.plan(text, path="p", policy=replace(DEFAULT, preview_chars=100_000)) is None

@@ -1,0 +1,405 @@
+"""Recovery: the three levels from a log alone, the commands, and what is typed alone."""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.compaction.recovery import (
+    LEVEL_TOKENS,
+    ledger_of,
+    newest_readable_summary,
+    recover_session,
+    recovery_text,
+)
+from ctxagent.agent.context.tokens import estimate
+from ctxagent.agent.errors import CtxagentError, SessionError, UsageError
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Entry, Note, Pin, Revert, Summary, User
+from ctxagent.agent.session.ledger import Ledger
+from ctxagent.agent.session.log import Log
+from ctxagent.agent.session.stale_files import MAX_BYTES_HASHED, MAX_FILES_CHECKED, list_stale_files
+from ctxagent.agent.session.store import Project
+from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.render import render
+from ctxagent.agent.worktree.signatures import file_sha256
+
+from ..support.command import Place
+from ..support.sessions.conversation import Conversation
+from ..support.sessions.history import History
+
+INTENT = "Move the session store from files to SQLite without losing a session."
+PATHS = [f"src/store/backend_{n}/a long name with spaces {n}.py" for n in range(12)]
+
+
+def worked(*, summary: bool = True) -> History:
+    """A session with everything in it; the summary stands before its last third."""
+    history = History()
+    history.say(INTENT)
+    history.call("Read", {"path": "docs/plan.md"}, "…", details={"path": "docs/plan.md"})
+    for path in PATHS:
+        changed = {"path": path, "added": 3, "removed": 1, "created": True}
+        history.call("Write", {"path": path}, "ok", details=changed)
+    failing = {"command": "pytest tests/test_store.py", "exit_code": 1}
+    output = "E   sqlite3.OperationalError: database is locked"
+    history.call("Bash", failing, output, details=failing, is_error=True)
+    gone = {"command": "make lint", "exit_code": 2}
+    history.call("Bash", gone, "error: unused import", details=gone, is_error=True)
+    history.call("Bash", gone, "ok", details={**gone, "exit_code": 0})
+    history.say("Never touch the migrations folder.")
+    history.add(Note, topic="permission", text="not authorised: Bash rm -rf build")
+    if summary:
+        document = SummaryDocument(
+            intent=INTENT,
+            decisions=("WAL mode, because readers must not wait.", "One table a session."),
+            phase="porting the readers",
+            done=("The writer is ported.",),
+            blocked=("Nobody knows who calls purge().",),
+            facts=("Python 3.11 must keep working.",),
+            next_steps=("Port the reader.", "Run the whole suite."),
+        )
+        history.add(
+            Summary, document=document.to_json(), text="…", covers=[2, len(history.entries)],
+            keep_from=len(history.entries) + 2,
+        )  # fmt: skip
+    history.add(Pin, text="ticket 4711")
+    history.say("Do the reader next, in src/store/reader.py.")
+    return history
+
+
+def recovery_at_level(entries: list[Entry], number: int, changed: Sequence[str] = ()) -> str:
+    """The text of a level, from entries alone."""
+    return recovery_text(ledger_of(entries), newest_readable_summary(entries), number, changed)
+
+
+@pytest.mark.parametrize("summary", [True, False])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_level_is_as_long_as_it_may_be(number: int, summary: bool) -> None:
+    text = recovery_at_level(worked(summary=summary).entries, number)
+    size = LEVEL_TOKENS[number]
+    assert estimate(text) <= size
+    if number < 3:  # of the third, there is not enough to tell
+        assert estimate(text) > 0.5 * size
+
+
+def test_what_each_level_has() -> None:
+    entries = worked().entries
+    one, two, three = (recovery_at_level(entries, n) for n in (1, 2, 3))
+    for text in (one, two, three):
+        assert INTENT in text
+        assert "porting the readers" in text
+        assert "Do the reader next" in text
+    assert "Files changed" not in one
+    for said in (
+        "WAL mode", "Python 3.11", "database is locked", "rm -rf build", "purge()", PATHS[0],
+        "pytest tests/test_store.py", "Port the reader.",
+    ):  # fmt: skip
+        assert said in two, said
+        assert said in three, said
+    for said in (*PATHS, "docs/plan.md", "`make lint` (exit 2", "ticket 4711", "The writer is"):
+        assert said in three, said
+    assert "make lint` (exit 2" not in two  # it has passed since
+
+
+def test_without_a_summary_it_is_made_from_the_records() -> None:
+    text = recovery_at_level(worked(summary=False).entries, 3)
+    for said in (INTENT, *PATHS, "database is locked", "rm -rf build", "Never touch", "docs/plan"):
+        assert said in text, said
+
+
+def test_a_summary_that_cannot_be_read_or_was_taken_back_is_passed_over() -> None:
+    history = worked()
+    for document in ({"intent": 7}, {"modified": [{"x": 1}]}):
+        history.add(Summary, document=document, text="", covers=[1, 2], keep_from=3)
+    wrong = SummaryDocument(intent="Something else.", next_steps=("Nothing.",))
+    history.add(
+        Summary, document=wrong.to_json(), text="", covers=[1, 2], keep_from=len(history.entries)
+    )
+    history.add(Revert, target=len(history.entries))
+    for number in (1, 2, 3):
+        text = recovery_at_level(history.entries, number)
+        assert INTENT in text
+        assert "porting the readers" in text
+        assert "Something else" not in text
+
+
+def test_a_path_is_whole_or_absent() -> None:
+    history = History()
+    long = "/srv/" + "/".join(f"part {n} of a deep path" for n in range(20)) + "/end.py"
+    history.say(f"Change {long} and then, when it works, tell me what else there is to do in it.")
+    for path in (long, *(f"lib/{n}/" + "x" * 150 + ".py" for n in range(30))):
+        details = {"path": path, "added": 1, "removed": 0, "created": False}
+        history.call("Edit", {"path": path}, "ok", details=details)
+    known = {long[1:], *(f"lib/{n}/" + "x" * 150 + ".py" for n in range(30))}
+    for number in (1, 2, 3):
+        text = recovery_at_level(history.entries, number)
+        assert text
+        assert estimate(text) <= LEVEL_TOKENS[number]
+        rest = text
+        for path in known:
+            rest = rest.replace(path, "")
+        assert "part" not in rest
+        assert "xxx" not in rest
+        assert "lib/" not in rest
+    assert text.count("lib/") >= 10
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    said=st.lists(st.text(max_size=3_000), max_size=5),
+    paths=st.lists(st.text("ab/. -", min_size=1, max_size=80), max_size=40),
+    steps=st.lists(st.text(max_size=200), max_size=10),
+)
+def test_whatever_was_said_it_fits(
+    said: Sequence[str], paths: Sequence[str], steps: Sequence[str]
+) -> None:
+    history = History()
+    for text in said:
+        history.say(text)
+    for path in paths:
+        details = {"path": path, "added": 1, "removed": 0}
+        history.call("Edit", {"path": path}, "ok", details=details)
+    todos = [{"content": step, "status": "pending"} for step in steps]
+    history.call("Todo", {}, "ok", details={"todos": todos})
+    for number in (1, 2, 3):
+        assert estimate(recovery_at_level(history.entries, number)) <= 1.1 * LEVEL_TOKENS[number]
+
+
+def test_one_word_that_never_ends() -> None:
+    history = History()
+    history.say("x" * 50_000)
+    for number in (1, 2, 3):
+        assert recovery_at_level(history.entries, number).startswith("Intent: xxx")
+
+
+def test_where_a_level_cannot_be_made() -> None:
+    history = History()
+    with pytest.raises(SessionError, match="nothing can be recovered"):
+        recover_session(history.entries, 1)
+    details = {"path": "a.py", "added": 1, "removed": 0}
+    history.call("Edit", {"path": "a.py"}, "ok", details=details)
+    told = recover_session(history.entries, 1)
+    assert told.level == 3
+    assert "a.py" in told.text
+    assert "level 1 cannot be made" in told.failure
+    history.say("Go on.")
+    assert recover_session(history.entries, 1).level == 1
+
+
+# The command line
+
+
+def recorded(place: Place, entries: Sequence[Entry], session: str = "20260101-000000-abc") -> Path:
+    """A session of the project, written by a real log."""
+    folder = Project(place.state, place.project).folder / "sessions" / session
+    log = Log(folder / "log.jsonl")
+    for entry in entries:
+        log.append(entry)
+    log.close()
+    return log.path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_tells_how_a_session_stands(place: Place) -> None:
+    entries = worked().entries
+    recorded(place, entries)
+    for number in ("1", "2", "3"):
+        done = place.run("recover", number)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == recovery_at_level(entries, int(number)) + "\n"
+    row = json.loads(place.run("recover", "2", "--json").stdout)
+    assert (row["level"], row["session"], row["failure"]) == (2, "20260101-000000-abc", "")
+    assert row["tokens"] == estimate(row["text"]) <= 500
+
+
+@pytest.mark.slow
+def test_the_third_level_names_what_changed_on_disk_since(place: Place) -> None:
+    history = worked()
+    names = [f"{name}.py" for name in ("same", "other", "gone", "a long name")]
+    for name in names:
+        path = place.project / name
+        path.write_text(f"{name} = 1\n")
+        seen = {"path": str(path), "sha256": file_sha256(str(path))}
+        history.call("Read", {"path": name}, "ok", details={"path": name, "seen": seen})
+    recorded(place, history.entries)
+    assert "Changed on disk" not in place.run("recover", "3").stdout
+    (place.project / "other.py").write_text("other = 2\n")
+    (place.project / "gone.py").unlink()
+    (place.project / "a long name.py").write_text("")
+    told = place.run("recover", "3").stdout
+    changed = told.partition("Changed on disk since:\n")[2]
+    for name in names[1:]:
+        assert f"- {str(place.project / name)[1:]}\n" in changed
+    assert told.count("same.py") == 1
+    assert "Changed on disk" not in place.run("recover", "2").stdout
+    assert "Changed on disk" not in recovery_at_level(history.entries, 3)
+
+
+def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
+    history = History()
+    for n in range(MAX_FILES_CHECKED + 3):
+        seen = {"path": str(tmp_path / f"{n}.py"), "sha256": "0"}
+        history.call("Read", {"path": "x"}, "ok", details={"path": seen["path"], "seen": seen})
+    with (tmp_path / f"{MAX_FILES_CHECKED + 2}.py").open("wb") as file:
+        file.truncate(MAX_BYTES_HASHED + 1)
+    os.mkfifo(tmp_path / f"{MAX_FILES_CHECKED + 1}.py")
+    ledger = Ledger()
+    for entry in history.entries:
+        ledger.add(entry)
+    assert list_stale_files(ledger) == [
+        str(tmp_path / f"{n}.py")[1:] for n in range(3, MAX_FILES_CHECKED + 2)
+    ]
+    text = recovery_at_level(history.entries, 3, list_stale_files(ledger))
+    assert estimate(text) <= LEVEL_TOKENS[3]
+    assert "more)" in text
+
+
+def test_a_broken_line_is_told_and_does_not_stop_it(place: Place) -> None:
+    path = recorded(place, worked().entries)
+    lines = path.read_text().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if '"kind": "summary"' in line)
+    lines[at] = lines[at][:200] + "\n"
+    path.write_text("".join(lines))
+    done = place.run("recover", "1")
+    assert done.returncode == 0
+    assert INTENT in done.stdout
+    assert f"log.jsonl:{at + 1}: skipped" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_falls_back_to_the_third_level_or_fails(place: Place) -> None:
+    assert place.run("recover", "1").returncode == 1  # no session at all
+    history = History()
+    path = recorded(place, history.entries)
+    done = place.run("recover", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing can be recovered" in done.stderr
+    details = {"path": "a.py", "added": 1, "removed": 0}
+    history.call("Edit", {"path": "a.py"}, "ok", details=details)
+    recorded(place, history.entries[1:], "20260102-000000-abc")
+    done = place.run("recover", "1", "--session", "20260102")
+    assert done.returncode == 0
+    assert "level 1 cannot be made" in done.stderr
+    assert "a.py" in done.stdout
+    assert json.loads(place.run("recover", "2", "--json").stdout)["level"] == 3
+    assert place.run("recover", "1", "--session", "nope").returncode == 1
+    assert place.run("recover").returncode == 2
+    assert path.exists()
+
+
+@pytest.mark.slow
+def test_a_topic_is_found_in_this_session_first(place: Place) -> None:
+    recorded(place, [User(content="the okapi is old")], "20260101-000000-aaa")
+    recorded(place, [User(content="the okapi is new")], "20260103-000000-ccc")
+    recorded(place, [User(content="the okapi is here")], "20260102-000000-bbb")
+    done = place.run("recover", "okapi", "is", "--session", "20260102")
+    assert done.returncode == 0
+    assert "#1 · words to the agent · 20" in done.stdout.split("\n")[0]
+    texts = [line.strip() for line in done.stdout.split("\n")[1::2]]
+    assert texts[0] == "the okapi is here"
+    assert sorted(texts[1:]) == ["the okapi is new", "the okapi is old"]
+    assert "20260101-000000-aaa#1" in done.stdout
+    found = json.loads(place.run("recover", "okapi", "--json").stdout)
+    assert len(found["found"]) == 3
+    done = place.run("recover", "quagga")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing found: quagga" in done.stderr
+
+
+@pytest.mark.slow
+def test_sessions_search(place: Place) -> None:
+    recorded(place, [User(content="the okapi --of this-- project")])
+    other = Project(place.state, place.root / "other").folder / "sessions/x/log.jsonl"
+    log = Log(other)
+    log.append(User(content="an okapi of another"))
+    log.close()
+    here = place.run("sessions", "search", "okapi")
+    assert here.returncode == 0
+    assert here.stdout.startswith("20260101-000000-abc#1 · words to the agent")
+    assert "another" not in here.stdout
+    everywhere = place.run("sessions", "search", "--all", "okapi", "of")
+    assert "20260101-000000-abc#1" in everywhere.stdout
+    assert "x#1" in everywhere.stdout
+    assert place.run("sessions", "search", "--", "--of", "project").returncode == 0
+    nothing = place.run("sessions", "search", "--all", "quagga")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert "nothing found: quagga" in nothing.stderr
+
+
+# In the REPL
+
+
+class Desk:
+    """What the command sees of the REPL."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self.agent = talk.agent
+        self.printed = ""
+
+    def put(self, *renderables: Any) -> None:
+        self.printed += render.render_text(renderables, width=100, depth="plain")
+
+    def run(self, words: str) -> str:
+        found = commands.parse(words)
+        assert found is not None
+        assert found[0].anytime
+        self.printed = ""
+        asyncio.run(found[0].run(self, found[1]))  # type: ignore[arg-type]
+        return self.printed
+
+
+def test_in_the_repl(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    steps = [Step(tools=[("Bash", {"command": "echo E_CONN_4711"})]), Step(text="It failed.")]
+    talk = Conversation(tmp_path / "project", steps)
+    desk = Desk(talk)
+    with pytest.raises(SessionError):
+        desk.run("/recover 1")
+    talk.say("Why is the pool closed?")
+    assert "Intent: Why is the pool closed?" in desk.run("/recover 1")
+    for words in ("/recover E_CONN_4711", "recover E_CONN_4711", "  recover E_CONN_4711  "):
+        printed = desk.run(words)
+        assert "result of Bash" in printed
+        assert "E_CONN_4711" in printed
+    with pytest.raises(CtxagentError, match="nothing found"):
+        desk.run("/recover quagga")
+    with pytest.raises(UsageError, match="recover what"):
+        desk.run("/recover")
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        ("recover 2", "2"),
+        ("recover connection pool", "connection pool"),
+        ("recover src/auth/token.py", "src/auth/token.py"),
+    ],
+)
+def test_typed_alone(words: str, argument: str) -> None:
+    found = commands.parse(words)
+    assert found is not None
+    assert (found[0].name, found[1]) == ("recover", argument)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "recover", "Recover the file", "recover the file I deleted.", "recover it?", "recovery 2",
+        "recover the database from the backup of last night", "please recover 2",
+        "recover\nthe file", "recover the file\nfrom git",
+    ],
+)  # fmt: skip
+def test_what_is_said_to_the_agent(words: str) -> None:
+    assert commands.parse(words) is None

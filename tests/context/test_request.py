@@ -1,0 +1,487 @@
+"""The wire is total and stable: whatever a log lost, doubled or garbled, the request made from it
+is one the API must accept, and below every edit of history requests only grow at their end."""
+
+import base64
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.context.request import (
+    EMPTY_RESULT,
+    GO_ON_PROMPT,
+    LOST_BEGINNING,
+    PAUSED_STOP_REASON,
+    UNKNOWN_OUTCOME,
+    build_messages,
+    build_request,
+)
+from ctxagent.agent.context.view import View, fold
+from ctxagent.agent.models.request_body import body
+from ctxagent.agent.session.entries import (
+    Assistant,
+    Entry,
+    Mask,
+    Note,
+    Session,
+    Summary,
+    ToolResult,
+    User,
+    decode,
+    encode,
+)
+
+from ..support.server.loopback import check_bound, flat, sign
+from ..support.server.validator import validate
+
+MODEL = "claude-sonnet-5-5"
+TOOLS = [{"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}]
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 8).decode()
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+PDF = base64.b64encode(b"%PDF-1.7").decode()
+DOCUMENT = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+}
+Line = dict[str, Any]
+
+
+def request(entries: list[Entry], **options: Any) -> dict[str, Any]:
+    """The body for a log, held against the rules."""
+    view = fold(entries)
+    paused = bool(view.items) and view.items[-1].stop_reason == PAUSED_STOP_REASON
+    sent = body(build_request(view, model=MODEL, max_tokens=1000, **options))
+    validate(sent, allow_paused=paused)
+    return sent
+
+
+# Any list of entries. What decodes is an entry, so whole lines are garbled, not values.
+
+texts = st.sampled_from(["", " \n", "go", "Gr\u00fc\u00dfe", "\ud800", "a\udc00b"])
+ids = st.sampled_from(["a", "b", "c", "d e", "", "\ud800", "x" * 130])
+seqs = st.integers(1, 12)
+junk = st.sampled_from([None, True, 0, -1, "", "x", [], [3], [{}], {}, {"type": "text"}, 1.5])
+shallow = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "text": texts}),
+    st.just(IMAGE),
+    st.just(DOCUMENT),
+)
+results = st.fixed_dictionaries(
+    {
+        "type": st.just("tool_result"),
+        "tool_use_id": ids,
+        "content": st.one_of(texts, st.lists(shallow, max_size=2)),
+    }
+)
+spoken = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "text": texts}),
+    st.fixed_dictionaries(
+        {"type": st.just("thinking"), "thinking": texts, "signature": st.just("s")}
+    ),
+    st.just({"type": "redacted_thinking", "data": "d"}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("tool_use"),
+            "id": ids,
+            "name": st.sampled_from(["Bash", "no such", ""]),
+            "input": st.dictionaries(texts, texts, max_size=2),
+        }
+    ),
+)
+
+
+@st.composite
+def garbled(draw: st.DrawFn, blocks: st.SearchStrategy[Line]) -> Line:
+    """A block, now and then with a field that is wrong or gone, also deep inside."""
+    block = deepcopy(draw(blocks))
+    if draw(st.integers(0, 3)) == 0:
+        target = block
+        if isinstance(block.get("source"), dict) and draw(st.booleans()):
+            target = block["source"]
+        name = draw(st.sampled_from(sorted(target)))
+        if draw(st.booleans()):
+            del target[name]
+        else:
+            target[name] = draw(junk)
+    return block
+
+
+def kind(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Line]:
+    return st.fixed_dictionaries({"kind": st.just(name), "seq": seqs, **fields})
+
+
+targets = st.fixed_dictionaries(
+    {"seq": seqs, "tool_use_id": ids},
+    optional={"stub": texts, "input": st.dictionaries(texts, texts, max_size=1)},
+)
+lines = st.one_of(
+    kind(
+        "session",
+        id=st.just("s"),
+        cwd=st.just("/"),
+        version=st.just("1"),
+        model=st.just(MODEL),
+        system=st.none() | texts,
+        tools=st.none() | st.just(TOOLS),
+    ),
+    kind("user", content=st.one_of(texts, st.lists(garbled(shallow | results), max_size=3))),
+    kind(
+        "assistant",
+        content=st.lists(garbled(spoken), max_size=4),
+        usage=st.fixed_dictionaries({"input": st.integers(0, 99)}),
+        stop_reason=st.sampled_from([None, "tool_use", PAUSED_STOP_REASON, "refusal"]),
+        model=st.just(MODEL),
+        purpose=st.sampled_from(["turn", "turn", "summary"]),
+    ),
+    kind(
+        "tool_result",
+        tool_use_id=ids,
+        content=st.one_of(texts, st.lists(garbled(shallow), max_size=2)),
+        is_error=st.booleans(),
+    ),
+    kind(
+        "mask",
+        layer=st.just("microcompact"),
+        targets=st.lists(garbled(targets) | junk, max_size=2),
+        tokens_before=st.just(0),
+        tokens_after=st.just(0),
+        trigger=st.just(""),
+    ),
+    kind(
+        "summary",
+        document=st.just({}),
+        text=texts,
+        covers=st.just([1, 2]),
+        keep_from=seqs,
+        keep=st.lists(seqs | junk, max_size=2),
+    ),
+    kind("revert", target=seqs),
+    kind("hologram", shape=st.just("cube")),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(st.lists(lines, max_size=12), st.none() | seqs)
+def test_any_log_gives_a_request_the_api_accepts(garbage: list[Line], settled: int | None) -> None:
+    request(_decoded(garbage), stable_before=settled)
+
+
+def _decoded(garbage: list[Line]) -> list[Entry]:
+    entries = []
+    for line in garbage:
+        try:
+            entries.append(decode(line))
+        except ValueError:
+            continue
+    return entries
+
+
+# Honest logs: what the agent itself writes, interruptions included.
+
+blank = st.just({"type": "text", "text": " "})
+thought = st.just({"type": "thinking", "thinking": "Hm.", "signature": "sig"})
+words = st.just({"type": "text", "text": "Yes.", "citations": None})
+replies = st.tuples(st.lists(st.one_of(thought, words, blank), max_size=3), st.integers(0, 3))
+
+
+@st.composite
+def honest(draw: st.DrawFn) -> tuple[list[Entry], list[int]]:
+    """A log, and the places in it at which a request was made."""
+    log: list[Entry] = [
+        Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS)
+    ]
+    calls: list[int] = []
+    for _ in range(draw(st.integers(1, 4))):
+        log += [User(content="Go.")] * draw(st.integers(1, 2))
+        for _ in range(draw(st.integers(1, 4))):
+            calls.append(len(log))
+            blocks, count = draw(replies)
+            uses = [_use(draw(st.sampled_from(["x", f"c{len(log)}_{n}"]))) for n in range(count)]
+            stop = (
+                "tool_use"
+                if uses
+                else draw(st.sampled_from(["end_turn", PAUSED_STOP_REASON, "refusal"]))
+            )
+            log.append(_said([*blocks, *uses], stop))
+            log += [Note(topic="phase", text="on")] * draw(st.integers(0, 1))
+            answered = draw(st.permutations(uses))
+            interrupted = bool(uses) and draw(st.integers(0, 4)) == 0
+            log += [_done(use["id"]) for use in answered[interrupted:]]
+            if interrupted or (not uses and stop != PAUSED_STOP_REASON):
+                break
+    return [replace(entry, seq=n) for n, entry in enumerate(log, 1)], calls
+
+
+def _use(id: str) -> Line:
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "ls"}}
+
+
+def _said(content: list[Line], stop_reason: str = "end_turn") -> Assistant:
+    return Assistant(
+        content=content, usage={"input": 9, "output": 9}, stop_reason=stop_reason, model=MODEL
+    )
+
+
+def _done(id: str, content: Any = "out") -> ToolResult:
+    return ToolResult(tool_use_id=id, content=content)
+
+
+def _plain(sent: dict[str, Any]) -> list[Any]:
+    """Messages without cache marks."""
+    return [
+        {
+            **message,
+            "content": [
+                {k: v for k, v in block.items() if k != "cache_control"}
+                for block in message["content"]
+            ],
+        }
+        for message in sent["messages"]
+    ]
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(honest())
+def test_a_request_begins_with_the_one_before(case: tuple[list[Entry], list[int]]) -> None:
+    log, calls = case
+    before: list[Any] = []
+    for end in calls:
+        sent = _plain(request(log[:end]))
+        if before:
+            *settled, last = before
+            assert sent[: len(settled)] == settled
+            after = sent[len(settled)]
+            assert after["role"] == last["role"]
+            assert after["content"][: len(last["content"])] == last["content"]
+        before = sent
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(honest(), st.data())
+def test_thinking_stays_bound_to_what_stands_before_it(
+    case: tuple[list[Entry], list[int]], data: st.DataObject
+) -> None:
+    honest_log, calls = case
+    log: list[Entry] = []
+    for place, entry in enumerate(honest_log):
+        if place in calls:
+            if data.draw(st.integers(0, 3)) == 0:
+                log.append(_mask(data.draw(st.integers(1, max(1, place)))))
+            sent = request(log)
+            check_bound(sent)
+            assert isinstance(entry, Assistant)
+            entry = replace(entry, content=_signed(entry.content, sent))
+        log.append(entry)
+    check_bound(request(log))
+
+
+def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
+    """The thoughts of a reply signed over the request it answers, as newer models do."""
+    out: list[Line] = []
+    for block in content:
+        if block["type"] == "thinking":
+            said = [{k: v for k, v in b.items() if k != "citations"} for b in out]
+            before = [*flat(sent), *(("assistant", b) for b in said)]
+            block = {**block, "signature": sign(before, block["thinking"])}
+        out.append(block)
+    return out
+
+
+def _mask(seq: int) -> Mask:
+    targets = [{"seq": seq, "tool_use_id": call, "stub": "[gone]"} for call in ("x", f"c{seq}_0")]
+    return Mask(layer="microcompact", targets=targets, tokens_before=2, tokens_after=1, trigger="")
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(honest(), st.data())
+def test_what_a_damaged_log_still_gives_is_accepted(
+    case: tuple[list[Entry], list[int]], data: st.DataObject
+) -> None:
+    log, _ = case
+    order = data.draw(st.permutations(range(len(log))) | st.just(range(len(log))))
+    kept = data.draw(st.lists(st.sampled_from(list(order)), max_size=2 * len(log)))
+    request([log[place] for place in kept])
+    request(log[: data.draw(st.integers(0, len(log)))])
+
+
+@settings(max_examples=100, deadline=None)
+@given(honest())
+def test_a_log_read_back_gives_the_same_bytes(case: tuple[list[Entry], list[int]]) -> None:
+    log, _ = case
+    live = View()
+    for entry in log:
+        live.add(entry)
+    read = [decode(json.loads(json.dumps(encode(entry)))) for entry in log]
+    assert json.dumps(build_messages(live.items)) == json.dumps(build_messages(fold(read).items))
+
+
+# Single cases, each a trap of its own.
+
+
+def content(*entries: Entry) -> list[list[Line]]:
+    """The blocks of each message for entries numbered from 1."""
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(entries, 1)]
+    return [message["content"] for message in _plain(request(numbered))]
+
+
+def test_an_empty_log_gives_a_request() -> None:
+    assert content() == [[{"type": "text", "text": GO_ON_PROMPT}]]
+
+
+def test_results_stand_in_the_order_of_their_calls_before_everything_else() -> None:
+    sent = content(
+        User(content="Go."), _said([_use("a"), _use("b")]), User(content="Wait."),
+        _done("b", "second"), _done("a", "first"),
+    )  # fmt: skip
+    assert [block.get("content", block.get("text")) for block in sent[2]] == [
+        "first",
+        "second",
+        "Wait.",
+    ]
+
+
+def test_a_call_without_a_result_is_answered() -> None:
+    sent = content(User(content="Go."), _said([_use("a")]), User(content="What now?"))
+    assert sent[2][0]["content"] == UNKNOWN_OUTCOME
+    assert sent[2][0]["is_error"] is True
+    assert sent[2][1]["text"] == "What now?"
+
+
+def test_a_second_result_and_one_without_a_call_are_left_out() -> None:
+    sent = content(
+        User(content="Go."), _said([_use("a")]), _done("a", "one"), _done("a", "two"), _done("z")
+    )
+    assert [block["content"] for block in sent[2]] == ["one"]
+
+
+def test_ids_that_come_again_are_made_unique_with_their_results() -> None:
+    sent = content(
+        User(content="Go."), _said([_use("a"), _use("a")]), _done("a", "one"), _done("a", "two"),
+        _said([_use("a")]), _done("a", "three"),
+    )  # fmt: skip
+    uses = [block["id"] for blocks in (sent[1], sent[3]) for block in blocks]
+    answers = [(b["tool_use_id"], b["content"]) for blocks in (sent[2], sent[4]) for b in blocks]
+    assert len(set(uses)) == 3
+    assert answers == list(zip(uses, ["one", "two", "three"], strict=True))
+
+
+def test_a_log_that_begins_with_a_reply_is_given_an_opening() -> None:
+    assert content(_said([{"type": "text", "text": "Hello."}]))[0][0]["text"] == LOST_BEGINNING
+
+
+def test_an_empty_result_says_so() -> None:
+    sent = content(
+        User(content="Go."), _said([_use("a"), _use("b")]), _done("a", ""), _done("b", [])
+    )
+    assert [block["content"] for block in sent[2]] == [EMPTY_RESULT, EMPTY_RESULT]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "base64", "media_type": "image/bmp", "data": PNG},
+        {"type": "base64", "media_type": "image/png", "data": ""},
+        {"type": "url", "url": "http://127.0.0.1/"},
+        {},
+    ],
+)
+def test_a_picture_the_api_would_refuse_is_left_out(source: Line) -> None:
+    picture = {"type": "image", "source": source}
+    words = {"type": "text", "text": "See:"}
+    assert content(User(content=[words, picture, IMAGE])) == [[words, IMAGE]]
+
+
+def test_a_mask_leaves_out_the_thinking_after_it() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    target = {"seq": 3, "tool_use_id": "a", "stub": "[gone]"}
+    sent = content(
+        User(content="Go."), _said([thinking, _use("a")]), _done("a", "long"),
+        _said([thinking, _use("b")]), _done("b"),
+        Mask(layer="microcompact", targets=[target], tokens_before=2, tokens_after=1, trigger=""),
+    )  # fmt: skip
+    assert sent[1][0] == thinking
+    assert sent[2][0]["content"] == "[gone]"
+    assert [block["type"] for block in sent[3]] == ["tool_use"]
+
+
+def test_a_summary_that_cuts_a_pair_leaves_no_half_of_it() -> None:
+    sent = content(
+        User(content="Go."), _said([_use("a")]), _done("a"), User(content="More."),
+        Summary(document={}, text="[Conversation compressed]", covers=[1, 2], keep_from=3),
+    )  # fmt: skip
+    assert [block["text"] for block in sent[0]] == ["[Conversation compressed]", "More."]
+
+
+def test_a_pause_lets_the_reply_stand_last() -> None:
+    sent = content(
+        User(content="Go."), _said([{"type": "text", "text": "Hold on"}], PAUSED_STOP_REASON)
+    )
+    assert sent[-1][0]["text"] == "Hold on"
+
+
+@pytest.mark.parametrize(
+    ("settled", "place"),
+    [(3, 0), (4, 1), (5, 2), (6, 3), (7, 4), (8, 5), (10, 7), (99, None)],
+    ids=lambda value: str(value),
+)
+def test_the_breakpoints_stand_at_settled_places(settled: int, place: int | None) -> None:
+    """Before a reply, its question; before a result, the call, since others may stand with it."""
+    log: list[Entry] = [
+        Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS),
+        User(content="Go."),
+    ]
+    for n in range(4):
+        log += [_said([_use(f"c{n}")]), _done(f"c{n}")]
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    sent = request(numbered, stable_before=settled)
+    marked = [
+        place
+        for place, message in enumerate(sent["messages"])
+        if any("cache_control" in block for block in message["content"])
+    ]
+    assert "cache_control" in sent["system"][0]
+    assert marked == sorted({6, 8} | ({place} if place is not None else set()))
+
+
+def test_results_of_one_message_settle_with_its_calls() -> None:
+    log: list[Entry] = [
+        User(content="Go."), _said([_use("a"), _use("b")]), _done("a"), _done("b"),
+        User(content="?"),
+    ]  # fmt: skip
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    for settled in (3, 4, 5):
+        marked = request(numbered, stable_before=settled)["messages"][1]["content"]
+        assert "cache_control" in marked[-1]
+
+
+def nested(levels: int, inner: Any, wrap: Any) -> Any:
+    for _ in range(levels):
+        inner = wrap(inner)
+    return inner
+
+
+def test_what_is_nested_beyond_reason_is_left_out() -> None:
+    deep = nested(800, {}, lambda value: {"a": [value]})
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": deep}
+    usage = {"input": 1, "output": 1}
+    result = nested(
+        800,
+        {"type": "text", "text": "in"},
+        lambda block: {"type": "tool_result", "tool_use_id": "a", "content": [block]},
+    )
+    sent = request(
+        [
+            User(seq=1, content="go"),
+            Assistant(seq=2, content=[call], usage=usage, stop_reason="tool_use", model=MODEL),
+            User(seq=3, content=[result]),
+        ]
+    )
+    assert sent["messages"][1]["content"][0]["input"] == {}

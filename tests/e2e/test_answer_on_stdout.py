@@ -1,0 +1,54 @@
+"""A key that answers at once does so alone: words that begin with it are words, and what follows an
+answer is not lost, however fast all of it arrives."""
+
+from pathlib import Path
+
+from ctxagent.agent.models.scripted import Step
+
+from ..support.terminal.seat import ENTER, Desk, Seat, drive
+
+
+def touch(*names: str) -> Step:
+    return Step(tools=[("Bash", {"command": f"touch {name}"}) for name in names])
+
+
+def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, touch("one", "two", "three"), Step(text="Over."), Step(text="Next."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.keys()
+        seat.press("you must never do this, stop" + ENTER)
+        await seat.until("declined: you must never do this, stop")
+        await seat.keys()
+        seat.press("a lot of other things first" + ENTER)
+        await seat.until("declined: a lot of other things first")
+        await seat.keys()
+        seat.press("n" + ENTER + "then the next words" + ENTER)
+        await seat.until("Next.")
+
+    drive(desk, act)
+    assert list(desk.cwd.iterdir()) == []
+    assert desk.said() == ["go", "then the next words"]
+
+
+def test_a_key_and_enter_answer_and_a_key_alone_does_and_what_follows_is_kept(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, touch("one", "two"), Step(text="Over."), Step(text="Next."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.keys()
+        seat.press("y" + ENTER + "and then")
+        await seat.until(lambda: (desk.cwd / "one").exists())
+        await seat.until("tab: answer")
+        await seat.until("❯ and then")
+        seat.press(ENTER)
+        await seat.until("tab: answer", gone=True)
+        seat.press("y" + ENTER)
+        await seat.until("Next.")
+
+    drive(desk, act)
+    assert sorted(path.name for path in desk.cwd.iterdir()) == ["one", "two"]
+    assert desk.said() == ["go", "and then"]

@@ -1,0 +1,694 @@
+"""The real command, headless, against a strict server over HTTP."""
+
+import io
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.cli.main import main
+from ctxagent.agent.cli.options import guarded
+from ctxagent.agent.compaction.policy import PRESETS
+from ctxagent.agent.ui.headless import Headless
+
+from ..support.command import COMMAND, PATIENCE, Place, comes, running
+from ..support.server.loopback import Fail, Say, Server
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def document(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    """The one JSON document on standard output."""
+    assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["exit_code"] == done.returncode
+    return result
+
+
+def test_fifty_calls_in_one_run(place: Place) -> None:
+    (place.project / "a.txt").write_text("alpha\nbeta\n")
+    calls = [
+        ("Bash", {"command": "echo hello; exit 3"}),
+        ("Read", {"path": "a.txt"}),
+        ("Grep", {"pattern": "al", "output_mode": "content"}),
+        ("Glob", {"pattern": "*.txt"}),
+        ("Write", {"path": "b/c.txt", "content": "one\n"}),
+    ]
+    steps = [Say("Working.", tools=[calls[n % 4]]) for n in range(30)]
+    steps += [Say(thinking="All at once.", tools=calls[:4]) for _ in range(5)]
+    with Server([*steps, Say("All done.")]) as server:
+        done = place.run(
+            "-p", "work", "--output-format", "json", "--permission-mode", "bypass",
+            env=place.server(server.url),
+        )  # fmt: skip
+    assert server.rejected == []
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["result"]) == ("ok", 0, "All done.")
+    assert (result["calls"], result["tool_calls"], result["turns"]) == (36, 50, 1)
+    entries = place.entries()
+    assert sum(e["kind"] == "tool_result" for e in entries) == 50
+    usages = [e["usage"] for e in entries if e["kind"] == "assistant"]
+    assert result["usage"] == {k: sum(u[k] for u in usages) for k in usages[0]}
+    assert result["cost_usd"] == pytest.approx(
+        sum(e["cost_usd"] for e in entries if e["kind"] == "assistant")
+    )
+    assert result["cost_usd"] > 0
+    assert [e["seq"] for e in entries] == list(range(1, len(entries) + 1))
+    assert result["log"] == str(place.logs()[0])
+    assert result["context"]["level"] == "GREEN"
+    assert "test-key-1" not in place.logs()[0].read_text()
+
+
+def test_it_fixes_a_failing_test(place: Place) -> None:
+    (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (place.project / "test_calc.py").write_text(
+        "import unittest\nfrom calc import add\n\n"
+        "class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(add(1, 2), 3)\n"
+    )
+    test = ("Bash", {"command": "python3 -m unittest"})
+    change = {"path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+    with Server(
+        [
+            Say(tools=[test, ("Read", {"path": "calc.py"})]),
+            Say(tools=[("Edit", change), test]),
+            Say("Fixed: `calc.py:2` subtracted."),
+        ]
+    ) as server:
+        done = place.run(
+            "-p", "fix the failing test", "--permission-mode", "accept-edits",
+            "--allow", "Bash(python3 -m unittest:*)", env=place.server(server.url),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Fixed: `calc.py:2` subtracted.\n"
+    results = [e for e in place.entries() if e["kind"] == "tool_result"]
+    assert [e["is_error"] for e in results] == [True, False, False, False]
+    assert "a + b" in (place.project / "calc.py").read_text()
+
+
+def test_stream_json_begins_with_the_session_and_ends_with_the_result(place: Place) -> None:
+    with Server([Say("Let me see.", tools=[("Glob", {"pattern": "*"})]), Say("Done.")]) as server:
+        done = place.run(
+            "-p", "look", "--output-format", "stream-json", env=place.server(server.url)
+        )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0]["type"] == "session_opened"
+    assert lines[0]["session_id"] == lines[-1]["session_id"]
+    assert lines[-1]["type"] == "result"
+    assert {"call_started", "text_delta", "tool_started", "tool_finished"} <= {
+        line["type"] for line in lines
+    }
+
+
+def test_no_key(place: Place) -> None:
+    done = place.run("-p", "hello")
+    assert done.returncode == 5
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ctxagent demo"):
+        assert name in done.stderr
+    assert done.stdout == ""
+    assert place.logs() == []
+    result = document(place.run("-p", "hello", "--output-format", "json"))
+    assert result["error"]["type"] == "NoCredentials"
+
+
+def test_an_unknown_setting(place: Place) -> None:
+    (place.project / ".agentrc").write_text("# mine\n[model]\neffrot = 'high'\n")
+    done = place.run("-p", "hello")
+    assert done.returncode == 2
+    assert f"{place.project}/.agentrc:3" in done.stderr
+    assert "model.effort" in done.stderr
+    result = document(place.run("-p", "hello", "--output-format", "json"))
+    assert (result["exit_code"], result["error"]["type"]) == (2, "ConfigError")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-p", " "], "there is no task"),
+        ([], "there is no task"),
+        (["-p", "x", "--fork"], "--fork needs a session"),
+        (["-p", "x", "--allow", "Bsh(ls)"], "Bash"),
+        (["-p", "x", "-c", "model.nope=1"], "model.nope"),
+        (["-p", "x", "--model", "scripted:/nowhere"], "/nowhere"),
+        (["-p", "x", "--nope"], "--nope"),
+        (["-p", "x", "--resume", ""], "--resume"),
+        (["-p", "x", "--max-budget-usd", "nan"], "nan"),
+        (["-p", "x", "--max-budget-usd", "inf"], "inf"),
+    ],
+)
+def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
+    done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert place.logs() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["-p", "hi", "doctor"], "-p"),
+        (["--continue", "sessions", "list"], "--continue"),
+        (["--resume", "x", "config"], "--resume"),
+        (["--fork", "demo"], "--fork"),
+    ],
+)
+def test_an_option_that_would_be_lost_is_refused(
+    place: Place, arguments: list[str], flag: str
+) -> None:
+    done = place.run(*arguments)
+    assert done.returncode == 2
+    assert f"{flag} means nothing to the command" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["", "-p"])
+def test_a_closed_standard_input_holds_no_task(place: Place, arguments: str) -> None:
+    done = subprocess.run(
+        f"exec {COMMAND} {arguments} <&-", shell=True, cwd=place.project, capture_output=True,
+        env=place.server("http://127.0.0.1:9"), text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("ctxagent: there is no task\n")
+
+
+def test_a_preset_is_an_option(place: Place) -> None:
+    shown = place.run("--preset", "ctx-001", "-c", "compact.preset=v5", "config")
+    assert 'compact.preset = "ctx-001"' in shown.stdout
+    unknown = place.run("--preset", "v6", "config")
+    assert unknown.returncode == 2
+    assert "'v6' is not one of" in unknown.stderr
+    option = next(each for each in main.params if each.name == "preset")
+    assert list(option.to_info_dict()["type"]["choices"]) == list(PRESETS)
+
+
+def test_titles_are_clean_wherever_they_are_listed(place: Place) -> None:
+    with Server([Say("a \x1b]0;pwn\x07")]) as server:
+        said = place.run("-p", "b \x1b]0;pwn\x07", env=place.server(server.url))
+    assert said.stdout == "a \x1b]0;pwn\x07\n"  # a program gets what was said
+    listed = place.run("sessions", "list").stdout
+    assert "pwn" in listed
+    assert "\x1b" not in listed
+
+
+def test_what_would_ask_is_denied_and_the_rule_named(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("I may not.")]) as server:
+        done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["result"]) == ("denied", 3, "I may not.")
+    assert result["denials"][0]["rule"] == "Bash(touch a:*)"
+    assert "Bash(touch a:*)" in result["error"]["message"]
+    assert not (place.project / "a").exists()
+
+
+def test_limits(place: Place) -> None:
+    with Server(lambda body: Say(tools=[("Bash", {"command": "echo x"})])) as server:
+        done = place.run(
+            "-p", "go", "--max-turns", "3", "--output-format", "json", env=place.server(server.url)
+        )
+    result = document(done)
+    assert (result["status"], result["exit_code"], result["calls"]) == ("limit", 4, 3)
+
+
+def test_a_budget_needs_a_price(place: Place) -> None:
+    done = place.run(
+        "-p",
+        "go",
+        "--max-budget-usd",
+        "1",
+        "--model",
+        "who",
+        env=place.server("http://127.0.0.1:9"),
+    )
+    assert done.returncode == 2
+    assert "price of who" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "told"),
+    [
+        (Fail(401, "bad key"), "RequestRejected", "ANTHROPIC_API_KEY"),
+        (Fail(404, "no such model"), "RequestRejected", "claude-sonnet-5-5"),
+        (Say("x", error=("invalid_request_error", "bad")), "RequestRejected", "bad"),
+    ],
+)
+def test_refusals_are_told_at_once_and_the_session_goes_on(
+    place: Place, step: Any, kind: str, told: str
+) -> None:
+    with Server([step, Say("Better.")]) as server:
+        first = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+        again = place.run("--continue", "-p", "go on", env=place.server(server.url))
+    result = document(first)
+    assert (result["exit_code"], result["error"]["type"]) == (5, kind)
+    assert told in result["error"]["message"]
+    assert (again.returncode, again.stdout) == (0, "Better.\n")
+    assert server.rejected == []
+    assert len(server.requests) == 2
+
+
+def test_passing_faults_are_retried(place: Place) -> None:
+    steps = [
+        Fail(529, "overloaded"),
+        Fail(429, "slow down", headers={"retry-after": "0"}),
+        Say("half of it", fault="cut"),
+        Say("some", error=("overloaded_error", "busy"), after=2),
+        Say("whole", fault="end", after=3),
+        Say("whole"),
+    ]
+    with Server(steps) as server:
+        done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+    result = document(done)
+    assert (result["status"], result["result"]) == ("ok", "whole")
+    assert done.stderr.count("retry ") == 5
+    assert server.rejected == []
+
+
+def test_piped_input_is_the_task(place: Place) -> None:
+    with Server(lambda body: Say("Yes.")) as server:
+        env = place.server(server.url)
+        for arguments in (["-p", "-"], ["-p"], []):
+            done = place.run(*arguments, env=env, stdin="is it\nso?")
+            assert (done.returncode, done.stdout) == (0, "Yes.\n")
+            assert "is it\\nso?" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_an_open_standard_input_does_not_block(place: Place) -> None:
+    reading, writing = os.pipe()
+    with Server([Say("Yes.")]) as server:
+        done = subprocess.run(
+            [COMMAND, "-p", "hello"], stdin=reading, cwd=place.project,
+            env=place.server(server.url), capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+    os.close(reading)
+    os.close(writing)
+    assert done.stdout == "Yes.\n"
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: int) -> None:
+    (place.project / "pipe").unlink(missing_ok=True)
+    os.mkfifo(place.project / "pipe")
+    sleep = f"sleep 300.{secrets.randbelow(10**9)}"
+    command = f"echo begun > pipe; {sleep}"
+    with Server([Say(tools=[("Bash", {"command": command})]), Say("Fine.")]) as server:
+        env = place.server(server.url)
+        with subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
+            cwd=place.project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        ) as run:  # fmt: skip
+            assert (place.project / "pipe").read_text() == "begun\n"  # waits for the command
+            run.send_signal(name)
+            run.send_signal(name)  # a shell passes on what the kernel has sent
+            out, _ = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 130
+        assert json.loads(out)["status"] == "interrupted"
+        assert comes(lambda: not running(sleep))
+        again = place.run("--continue", "-p", "go on", env=env)
+    assert again.stdout == "Fine.\n"
+    assert server.rejected == []
+
+
+def test_a_run_under_nohup_outlives_its_terminal(place: Place) -> None:
+    for name in ("begun", "enough"):
+        os.mkfifo(place.project / name)
+    command = "echo yes > begun; cat enough"
+    with (
+        Server([Say(tools=[("Bash", {"command": command})]), Say("Done.")]) as server,
+        subprocess.Popen(
+            ["nohup", COMMAND, "-p", "go", "--permission-mode", "bypass"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        ) as run,
+    ):  # fmt: skip
+        assert (place.project / "begun").read_text() == "yes\n"
+        run.send_signal(signal.SIGHUP)
+        (place.project / "enough").write_text("go on\n")
+        out, _ = run.communicate(timeout=PATIENCE)
+    assert (run.returncode, out) == (0, "Done.\n")
+
+
+def test_a_killed_run_goes_on(place: Place) -> None:
+    os.mkfifo(place.project / "pipe")
+    sleep = f"sleep 300.{secrets.randbelow(10**9)}"
+    slow = ("Bash", {"command": f"{sleep} & echo begun > pipe; wait"})
+    quick = ("Bash", {"command": "echo done"})
+    with Server([Say("First.", tools=[quick]), Say("Then.", tools=[quick, slow]), Say("On.")]) as s:
+        env = place.server(s.url)
+        run = subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass"], cwd=place.project, env=env,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        assert (place.project / "pipe").read_text() == "begun\n"
+        run.kill()
+        run.wait()
+        before = place.entries()
+        with place.logs()[0].open("ab") as log:
+            log.write(b'{"v": 1, "seq": 99, "kind": "tool_res')  # and torn in the middle of a write
+        done = place.run("--continue", "-p", "go on", "--verbose", env=env)
+    assert (done.returncode, done.stdout) == (0, "On.\n")
+    assert "torn last line" in done.stderr
+    assert s.rejected == []
+    assert place.entries()[: len(before)] == before
+    sent = json.dumps(s.requests[-1]["messages"])
+    assert sent.count("outcome unknown") == 1
+    assert '"go on"' in sent
+    for pid in running(sleep):  # where no sandbox has ended it
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_resume_by_id_and_fork(place: Place) -> None:
+    with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "first", env=env)
+        (log,) = place.logs()
+        place.run("--resume", log.parent.name[:-2], "-p", "second", env=env)
+        before = log.read_bytes()
+        place.run("--continue", "--fork", "-p", "third", env=env)
+    assert log.read_bytes() == before
+    assert len(place.logs()) == 2
+    fork = next(p for p in place.logs() if p != log)
+    opened = [e for e in map(json.loads, fork.read_text().splitlines()) if e["kind"] == "session"]
+    assert opened[-1]["parent"]["id"] == log.parent.name
+    third = server.requests[-1]["messages"]
+    assert [m["role"] for m in third] == ["user", "assistant"] * 2 + ["user"]
+    listed = place.run("sessions", "list").stdout
+    assert log.parent.name in listed
+    assert "first" in listed
+    shown = place.run("sessions", "show", log.parent.name).stdout
+    assert "## User" in shown
+    assert "Two." in shown
+    exported = place.run("sessions", "export", log.parent.name, "--format", "json").stdout
+    assert json.loads(exported)[0]["kind"] == "session"
+    copy = place.run("sessions", "fork", log.parent.name).stdout.strip()
+    assert [p.parent.name for p in place.logs()].count(copy) == 1
+    assert place.run("sessions", "show", "nope").returncode == 1
+
+
+def test_instruction_files_are_given_once(place: Place) -> None:
+    (place.project / "AGENTS.md").write_text("Always say please.")
+    (place.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    (place.root / "CLAUDE.md").write_text("From the parent.")
+    home = place.root / "home" / ".config" / "ctxagent"
+    home.mkdir(parents=True)
+    (home / "AGENTS.md").write_text("From the user.")
+    with Server([Say("Yes."), Say("Yes.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "hello", env=env)
+        place.run("--continue", "-p", "hello again", env=env)
+    for request in server.requests:
+        sent = json.dumps(request["messages"])
+        for words in ("Always say please.", "From the parent.", "From the user."):
+            assert sent.count(words) == 1
+        assert sent.index("From the user.") < sent.index("From the parent.")
+        assert sent.index("From the parent.") < sent.index("Always say please.")
+
+
+def test_other_servers_and_unknown_models(place: Place) -> None:
+    with Server([Say("Hi."), Say("Hi.")], models={"local-7b": (32_000, 4_000)}) as server:
+        env = place.server(server.url)
+        arguments = ["-p", "hello", "--output-format", "json", "--model"]
+        asked = document(place.run(*arguments, "local-7b", env=env))
+        guessed = document(place.run(*arguments, "mystery", env=env))
+        given = place.run("config", "--model", "x", env=env)
+    assert asked["context"]["window"] == 32_000
+    assert server.requests[0]["max_tokens"] == 4_000
+    assert guessed["context"]["window"] == 200_000
+    assert asked["cost_usd"] is None
+    assert given.returncode == 2  # options of the agent stand before the command
+
+
+def test_config_and_doctor(place: Place) -> None:
+    (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(make:*)"]\n')
+    shown = place.run("config", "--explain")
+    assert "permissions.allow = []" in shown.stdout
+    assert "ctxagent config --trust" in shown.stderr
+    assert place.run("config", "--trust").returncode == 0
+    assert 'permissions.allow = ["Bash(make:*)"]' in place.run("config").stdout
+    found = place.run("doctor")
+    assert found.returncode == 1
+    assert "FAIL  credentials" in found.stdout
+    assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0
+
+
+def test_the_demo_runs_to_its_end(place: Place) -> None:
+    done = place.run("demo", "--fast")
+    assert done.returncode == 0, done.stderr
+    assert "scripted" in done.stdout
+    assert "FAILED (failures=1)" in done.stdout
+    assert "Ran 4 tests" in done.stdout
+    assert "OK" in done.stdout
+    for shown in (  # every layer, on real results
+        "lines (/unfold)",
+        "2 old results cleared",
+        "summarised by the model",
+        "monday 0001 INFO checkout of order 3641 took 12 ms",
+        "Order 3641, at logs/monday.log:1.",
+    ):
+        assert shown in " ".join(done.stdout.split())  # lines break where the width has it
+
+
+@pytest.mark.parametrize("steps", ["a job", "nothing"])
+def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str) -> None:
+    """Whatever the process is at: ending a job, which holds out a moment, or itself."""
+    sleep = f"sleep 1.{secrets.randbelow(10**9)}"
+    command = f"trap '' TERM; echo up; while :; do {sleep}; done"
+    job = Say(tools=[("Bash", {"command": command, "run_in_background": True})])
+    with (
+        Server([*([job] if steps == "a job" else []), Say("Started.")]) as server,
+        subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as run,
+    ):  # fmt: skip
+        assert run.stdout is not None
+        first = run.stdout.readline()
+        run.send_signal(signal.SIGINT)
+        rest, err = run.communicate(timeout=PATIENCE)
+    assert json.loads(first)["status"] == "ok"
+    assert (rest, err, run.returncode) == ("", "", 0)
+    assert comes(lambda: not running(sleep))
+
+
+def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
+    endless = ("Bash", {"command": "while :; do echo x; sleep 0.01; done"})
+    with Server([Say(tools=[endless])]) as server:
+        run = subprocess.Popen(
+            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "stream-json"],
+            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert run.stdout is not None
+        assert run.stderr is not None
+        assert "session_opened" in run.stdout.readline()
+        run.stdout.close()
+        with run.stderr as stream:
+            assert stream.read() == ""
+        assert run.wait(PATIENCE) == 1
+    (end,) = (entry for entry in place.entries() if entry["kind"] == "end")
+    assert end["status"] == "interrupted"
+
+
+def limited(place: Place, blocks: int, env: dict[str, str]) -> dict[str, Any]:
+    """The result of a run whose files may have so many blocks of 512 bytes."""
+    run = f"ulimit -f {blocks}; exec {COMMAND} -p go --permission-mode bypass --output-format json"
+    done = subprocess.run(
+        ["sh", "-c", run], cwd=place.project, env={**env, "POSIXLY_CORRECT": "1"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return document(done)
+
+
+def test_a_session_that_cannot_be_recorded_at_all(place: Place) -> None:
+    result = limited(place, 0, place.server("http://127.0.0.1:9"))
+    assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
+
+
+def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
+    long = ("Bash", {"command": "seq 4000"})
+    with Server(lambda body: Say(tools=[long])) as server:
+        result = limited(place, 160, place.server(server.url))
+    assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
+    calls = [e for e in place.entries() if e["kind"] == "assistant"]
+    assert result["calls"] == len(calls) > 0
+    assert result["cost_usd"] == pytest.approx(sum(e["cost_usd"] for e in calls))
+    assert result["log"] == str(place.logs()[0])
+    assert result["session_id"] == place.logs()[0].parent.name
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said", "printed"),
+    [("utf-8", "a\ud800b", "a{}b\n"), ("latin-1", "to \u2192 me", "to ? me\n")],
+)
+def test_what_a_stream_cannot_carry_is_replaced(
+    place: Place, encoding: str, said: str, printed: str
+) -> None:
+    with Server([Say(said)]) as server:
+        env = {**place.server(server.url), "PYTHONIOENCODING": encoding}
+        done = place.run("-p", "go", env=env)
+    assert (done.returncode, done.stdout) == (0, printed.format("?")), done.stderr
+    show = [COMMAND, "sessions", "show", place.logs()[0].parent.name]
+    shown = subprocess.run(show, cwd=place.project, env=env, capture_output=True, timeout=PATIENCE)
+    assert printed.format("\ufffd").encode() in shown.stdout, shown.stderr
+
+
+def test_input_that_is_no_text_in_its_encoding(place: Place) -> None:
+    with Server([Say("Yes.")]) as server:
+        env = {**place.server(server.url), "PYTHONIOENCODING": "utf-8:strict"}
+        done = subprocess.run(
+            [COMMAND, "-p"], input=b"so \xff?", cwd=place.project, env=env, capture_output=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b"Yes.\n"), done.stderr
+    assert "so \\ufffd?" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_a_fault_of_our_own_is_told_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> int:
+        return int({}["nowhere"])
+
+    with pytest.raises(SystemExit) as left:
+        guarded(fail)
+    told = capsys.readouterr()
+    assert (left.value.code, told.out) == (1, "")
+    assert "KeyError: 'nowhere'" in told.err
+    assert "test_command.py:" in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status"),
+    [(ValueError("odd"), 1, "error"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_there_is_one_document_whatever_happens(
+    fault: BaseException, code: int, status: str
+) -> None:
+    def fail() -> int:
+        raise fault
+
+    out = io.StringIO()
+    front = Headless("json", out, io.StringIO())
+    with pytest.raises(SystemExit) as left:
+        guarded(fail, front.fail)
+    assert left.value.code == code
+    result = json.loads(out.getvalue())
+    assert (result["exit_code"], result["status"]) == (code, status)
+
+
+def test_a_copy_reads_what_the_original_offloaded(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "seq 30000"})]), Say("Done.")]) as server:
+        place.run("-p", "go", "--permission-mode", "bypass", env=place.server(server.url))
+    (kept,) = place.state.glob("projects/*/sessions/*/offloaded/*")
+    read = ("Read", {"path": str(kept), "offset": 29_000, "limit": 5})
+    with Server([Say(tools=[read]), Say("Seen.")]) as server:
+        env = place.server(server.url)
+        done = place.run("--continue", "--fork", "-p", "look", env=env)
+    assert (done.returncode, done.stdout) == (0, "Seen.\n"), done.stderr
+    assert "29001" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_it_runs_inside_its_own_bash(place: Place) -> None:
+    inner = ("Bash", {"command": f"{COMMAND} config"})
+    with Server([Say(tools=[inner]), Say("Done.")]) as server:
+        place.run("-p", "go", "--permission-mode", "bypass", env=place.server(server.url))
+    (result,) = (e for e in place.entries() if e["kind"] == "tool_result")
+    assert not result["is_error"], result["content"]
+
+
+def test_it_works_without_git(place: Place, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    with Server([Say("Yes.")]) as server:
+        done = place.run("-p", "go", env={**place.server(server.url), "PATH": str(programs)})
+    assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
+    assert "Git: " in json.dumps(server.requests[0]["messages"])
+
+
+def test_git_is_given_no_key(place: Place, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    seen = tmp_path / "seen"
+    real = shutil.which("git")
+    script = f'#!/bin/sh\ncase "$*" in *status*) env >> {seen};; esac\nexec {real} "$@"\n'
+    (programs / "git").write_text(script)
+    (programs / "git").chmod(0o755)
+    subprocess.run(["git", "init", "-q", place.project], check=True)
+    with Server([Say("Yes.")]) as server:
+        env = place.server(server.url)
+        # With a sandbox none is taken from a temporary folder.
+        env["PATH"] = f"{programs}:{env['PATH']}"
+        place.run("-p", "go", "-c", "sandbox.mode=off", env=env)
+    assert "Work tree: clean" in json.dumps(server.requests[0]["messages"])
+    assert "GIT_OPTIONAL_LOCKS=0" in seen.read_text()
+    assert "test-key-1" not in seen.read_text()
+
+
+def test_doctor_shows_no_password(place: Place) -> None:
+    done = place.run("doctor", env=place.server("http://me:s3cret@127.0.0.1:9"))
+    assert "127.0.0.1:9" in done.stdout
+    assert "s3cret" not in done.stdout
+
+
+def test_what_a_lean_server_sends_can_be_recorded_and_sent_again(place: Place) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(480):
+        deep = {"a": deep}
+    lean = [
+        {"type": "tool_use", "id": "same", "name": "Glob"},
+        {"type": "tool_use", "id": "same", "name": "Glob", "input": {"pattern": "*"}},
+        {"type": "tool_use", "id": "deep", "name": "Glob", "input": deep},
+        {"type": "tool_use", "input": {}},
+    ]
+    with Server([Say(blocks=lean, stop_reason="tool_use"), Say("On."), Say("And on.")]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", env=env)
+        again = place.run("--continue", "-p", "go on", env=env)
+    assert (done.stdout, again.stdout) == ("On.\n", "And on.\n"), done.stderr + again.stderr
+    assert server.rejected == []
+    results = {e["tool_use_id"]: e for e in place.entries() if e["kind"] == "tool_result"}
+    assert len(results) == 4
+    assert "pattern" in results["same"]["content"]
+
+
+@pytest.mark.parametrize("command", [["compact", "", "--dry-run"], ["doctor", ""]])
+def test_an_empty_id_is_no_session(place: Place, command: list[str]) -> None:
+    done = place.run(*command, env=place.server("http://127.0.0.1:9"))
+    assert done.returncode == 1
+    assert "no session ''" in done.stderr
+
+
+def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.project / "a.txt").write_text("one\n")
+    (place.project / "b.txt").write_text("two\n")
+    steps = [
+        {
+            "tools": [
+                {"name": n, "input": {"path": f}} for n, f in (("Read", "a.txt"), ("Read", "b.txt"))
+            ]
+        },
+        {"text": "Read."},
+    ]
+    script = tmp_path / "steps.json"
+    script.write_text(json.dumps({"steps": steps}))
+    options = ("--model", f"scripted:{script}", "--permission-mode", "bypass")
+    assert place.run("-p", "read them", *options).returncode == 0
+    (place.project / "b.txt").write_text("changed by somebody\n")
+    script.write_text(json.dumps({"steps": [{"text": "I see."}]}))
+    assert place.run("-p", "go on", "--continue", *options).returncode == 0
+    told = [
+        e["content"]
+        for e in place.entries()
+        if e["kind"] == "user" and e["source"] == "environment"
+    ]
+    assert "last read or wrote them: b.txt. Read" in told[-1]
+    assert "a.txt" not in told[-1]

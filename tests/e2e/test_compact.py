@@ -1,0 +1,159 @@
+"""`ctxagent compact`, as a person or a script runs it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.session.entries import Assistant, Mask, Revert, Session, ToolResult, User
+from ctxagent.agent.session.log import Log, read_log
+from ctxagent.agent.session.store import Project
+
+from ..support.command import Place
+from ..support.server.loopback import Fail, Say, Server
+
+KEEP_LITTLE = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")
+RECORD = (
+    "## Session Intent\nKnow big.txt.\n\n## Key Decisions\n1. Estimate.\n\n"
+    "## Current State\nPhase: reading\n\n## Next Steps\n1. Wait.\n"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A project with a session of two turns."""
+    place = Place(tmp_path)
+    (place.project / "big.txt").write_text("word " * 3_000)
+    steps = [Say(tools=[("Read", {"path": "big.txt"})]), Say("Words."), Say("About 3,000.")]
+    with Server(steps) as server:
+        env = place.server(server.url)
+        for arguments in (["-p", "what is in big.txt?"], ["--continue", "-p", "how many?"]):
+            done = place.run(*arguments, env=env)
+            assert done.returncode == 0, done.stderr
+    return place
+
+
+def kinds(place: Place) -> list[str]:
+    return [entry["kind"] for entry in place.entries()]
+
+
+def test_a_dry_run_needs_no_key_and_writes_nothing(place: Place) -> None:
+    before = place.logs()[0].read_bytes()
+    done = place.run(*KEEP_LITTLE, "compact", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "dropped, the summary stands for them" in done.stdout
+    assert "about $" in done.stdout
+    assert place.logs()[0].read_bytes() == before
+
+
+def test_apply_and_undo(place: Place) -> None:
+    (log,) = place.logs()
+    name = log.parent.name
+    with Server([Say(RECORD), Say("Going on."), Say("Going on.")]) as server:
+        env = place.server(server.url)
+        done = place.run(
+            *KEEP_LITTLE, "compact", name, "--apply", "--instructions", "mind the number", env=env
+        )
+        assert done.returncode == 0, done.stderr
+        assert "context compacted (manual): " in done.stdout
+        assert f"ctxagent compact {name} --undo" in done.stdout
+        assert "mind the number" in str(server.requests[0]["messages"])
+        assert "summary" in kinds(place)
+        undone = place.run("compact", "--undo")
+        assert undone.returncode == 0, undone.stderr
+        assert f"ctxagent --resume {name}" in undone.stdout
+        assert kinds(place)[-1] == "revert"
+        place.run("--continue", "-p", "go on", env=env)
+    assert "word word" in str(server.requests[-1]["messages"])
+    assert server.rejected == []
+
+
+def test_undo_after_later_turns_is_a_copy(place: Place) -> None:
+    (log,) = place.logs()
+    with Server([Say(RECORD), Say("Going on.")]) as server:
+        env = place.server(server.url)
+        place.run(*KEEP_LITTLE, "compact", "--apply", env=env)
+        place.run("--continue", "-p", "something later", env=env)
+    before = log.read_bytes()
+    done = place.run("compact", log.parent.name, "--undo")
+    assert done.returncode == 0, done.stderr
+    (copy,) = {path.parent.name for path in place.logs()} - {log.parent.name}
+    assert f"ctxagent --resume {copy}" in done.stdout
+    assert "copy" in done.stdout
+    assert log.read_bytes() == before
+    assert "something later" not in (log.parent.parent / copy / "log.jsonl").read_text()
+
+
+def test_without_a_model(place: Place) -> None:
+    mechanical = ("-c", "compact.summarizer=mechanical")
+    done = place.run(*KEEP_LITTLE, *mechanical, "compact", "--apply")
+    assert done.returncode == 0, done.stderr
+    (summary,) = [entry for entry in place.entries() if entry["kind"] == "summary"]
+    assert "what is in big.txt?" in summary["document"]["intent"]
+
+
+def test_a_key_is_needed_to_summarise(place: Place) -> None:
+    done = place.run(*KEEP_LITTLE, "compact", "--apply")
+    assert done.returncode == 5
+    assert "ANTHROPIC_API_KEY" in done.stderr
+    assert "summary" not in kinds(place)
+
+
+def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
+    with Server([Fail(400, "no")]) as server:
+        done = place.run(*KEEP_LITTLE, "compact", "--apply", env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    assert "warning: " in done.stderr
+    assert "by the ledger" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ([], 2, "--dry-run"),
+        (["--dry-run", "--instructions", "x"], 2, "--apply"),
+        (["--undo"], 1, "no compaction"),
+        (["nosuch", "--dry-run"], 1, "no session 'nosuch'"),
+    ],
+)
+def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told: str) -> None:
+    done = place.run("compact", *arguments)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert done.stdout == ""
+
+
+def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    folder = Project(place.state, place.project).folder / "sessions" / "20260101-000000-abcd"
+    log = Log(folder / "log.jsonl")
+    log.append(Session(id=folder.name, cwd=str(place.project), version="0", model="claude-opus-4"))
+    log.append(User(content="go"))
+    uses = [
+        {"type": "tool_use", "id": "a", "name": "Bash", "input": {"command": "seq 9"}},
+        {"type": "tool_use", "id": "b", "name": "Write", "input": {"path": "f", "content": "long"}},
+    ]
+    log.append(Assistant(content=uses, usage={}, stop_reason="tool_use", model="m"))
+    for use in ("a", "b"):
+        log.append(ToolResult(tool_use_id=use, content="it is done"))
+    sizes = {"tokens_before": 90, "tokens_after": 80}
+    stub: dict[str, Any] = {"seq": 4, "tool_use_id": "a", "stub": "[cleared]"}
+    short: dict[str, Any] = {"seq": 3, "tool_use_id": "b", "input": {"path": "f"}}
+    log.append(Mask(layer="microcompact", targets=[stub], trigger="it pays", **sizes))
+    log.append(Mask(layer="truncate", targets=[short], trigger="HOOK-CTX-002: it pays", **sizes))
+    text = [{"type": "text", "text": "Done."}]
+    log.append(Assistant(content=text, usage={}, stop_reason="end_turn", model="m"))
+    log.append(User(content="and later"))
+    log.close()
+    done = place.run("compact", "--undo")
+    assert done.returncode == 0, done.stderr
+    assert "taken back: microcompact of 1 (it pays) and truncate of 1 (" in done.stdout
+    assert "a copy" in done.stdout
+    (copy,) = set(place.logs()) - {log.path}
+    entries = read_log(copy).entries
+    assert {e.target for e in entries if isinstance(e, Revert)} == {6, 7}
+    assert "and later" not in copy.read_text()
+    view = fold(entries)
+    assert not any(item.stubs for item in view.items)
+    assert view.calls["b"].input == uses[1]["input"]

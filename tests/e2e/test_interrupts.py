@@ -1,0 +1,36 @@
+"""Esc and Ctrl-C stop what runs, in every phase: at once, with nothing left running and what was
+said kept; and the conversation goes on. Whatever runs here would run for five minutes: what comes
+sooner came by the interrupt."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ..support.command import Place, gone
+from ..support.server.loopback import Server
+from ..support.server.phases import AGAIN, HERE, PHASES, Played, reach
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["esc", "ctrl-c"])
+@pytest.mark.parametrize("name", PHASES)
+def test_an_interrupt(place: Place, name: str, key: str) -> None:
+    phase = PHASES[name]
+    with Server(Played(phase)) as server:
+        there = reach(phase, place, server)
+        terminal = there.terminal
+        terminal.press(key)
+        terminal.see(phase.said)
+        assert gone(*there.pids)
+        if name != "import":
+            terminal.type(f"{AGAIN}\r")
+            terminal.see(HERE)
+        terminal.type("/quit\r")
+        terminal.leave()
+    assert server.rejected == []
+    assert phase.kept in json.dumps(place.entries())

@@ -1,0 +1,146 @@
+"""`ctxagent log`, as a person or a script runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.session.entries import Checkpoint, Note
+from ctxagent.agent.session.log import Log
+
+from ..support.command import Place
+from ..support.server.loopback import Say, Server
+
+SMALL = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1",
+         "-c", "demote.above=2_000", "-c", "compact.summarizer=mechanical")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A project with a session that was compacted, and an older one that was not."""
+    place = Place(tmp_path_factory.mktemp("log"))
+    (place.project / "big.txt").write_text(("word " * 20 + "\n") * 200)
+    steps = [Say("Hello."), Say(tools=[("Read", {"path": "big.txt"})]), Say("Words."),
+             Say("About 3,000." * 100), Say("Yes.")]  # fmt: skip
+    with Server(steps) as server:
+        env = place.server(server.url)
+        for arguments in (
+            ["-p", "hello"],
+            [*SMALL, "-p", "what is in big.txt?"],
+            ["--continue", *SMALL, "-p", "how many?"],
+            ["--continue", *SMALL, "-p", "sure?"],
+        ):
+            done = place.run(*arguments, env=env)
+            assert done.returncode == 0, done.stderr
+    done = place.run(*SMALL, "compact", "--apply")
+    assert done.returncode == 0, done.stderr
+    log = Log.open(newest(place))
+    log.append(Checkpoint(number=1, path="checkpoints/1.json", trigger="by hand"))
+    log.append(Note(topic="drift", text="asks what the task is"))
+    log.close()
+    return place
+
+
+def newest(place: Place) -> Path:
+    return max(place.logs(), key=lambda log: log.stat().st_mtime_ns)
+
+
+def oldest(place: Place) -> Path:
+    return min(place.logs(), key=lambda log: log.stat().st_mtime_ns)
+
+
+def said(place: Place, *arguments: str) -> str:
+    done = place.run("log", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_log_of_the_newest_session(place: Place) -> None:
+    before = {log: log.read_bytes() for log in place.logs()}
+    demoted, summary, checkpoint, drift = said(place).rstrip("\n").split("\n\n")
+    assert "**Event Type:** TIER_1" in demoted
+    assert "**Files Created:** offloaded/" in demoted
+    assert demoted.endswith("**Intent Preserved:** YES")
+    assert "**Event Type:** TIER_3" in summary
+    assert "**Trigger:** summary: manual" in summary
+    assert summary.endswith("**Intent Preserved:** VERIFICATION_NEEDED")  # drift followed
+    assert "checkpoint 1 (by hand)" in checkpoint
+    assert drift.endswith("asks what the task is")
+    assert {log: log.read_bytes() for log in place.logs()} == before
+
+
+def test_one_object_an_act(place: Place) -> None:
+    rows = [json.loads(line) for line in said(place, "--json").splitlines()]
+    assert [row["event_type"] for row in rows] == ["TIER_1", "TIER_3", "CHECKPOINT", "DRIFT"]
+    demoted, summary, *_ = rows
+    assert demoted["tokens_saved"] == demoted["tokens_before"] - demoted["tokens_after"] > 0
+    assert summary["intent_preserved"] == "VERIFICATION_NEEDED"
+    assert [row["ref"] for row in rows] == sorted(row["ref"] for row in rows)
+
+
+def test_every_entry_in_a_line(place: Place) -> None:
+    log = newest(place)
+    lines, count = said(place, "--entries").splitlines(), len(log.read_text().splitlines())
+    assert len(lines) == count
+    assert lines[1].split()[0] == "#2"
+    assert lines[1].endswith("user  what is in big.txt?")
+    objects = said(place, "--entries", "--json").splitlines()
+    assert [json.loads(line) for line in objects] == [
+        json.loads(line) for line in log.read_text().splitlines()
+    ]
+
+
+def test_the_metrics_of_one_session_and_of_all(place: Place) -> None:
+    text = said(place, "--stats")
+    assert text.startswith("## Compression Metrics · 1 session\n")
+    assert "| < 50 % of before |" in text
+    assert "| saved by demote |" in text
+    one = json.loads(said(place, "--stats", "--json"))
+    assert (one["sessions"], len(one["summaries"])) == (1, 1)
+    assert one["cost_usd"] == 0.0  # made from the records alone
+    every = json.loads(said(place, "--stats", "--project", "--json"))
+    assert every["sessions"] == 2
+    assert every["saved"] == one["saved"]
+
+
+def test_a_session_by_the_beginning_of_its_id(place: Place) -> None:
+    name = oldest(place).parent.name
+    assert said(place, name[:-2]) == "nothing has been compacted in this session\n"
+    assert said(place, name, "--json") == ""
+
+
+def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
+    folder = oldest(place).parent.parent / "20000101-000000-abcdef"
+    folder.mkdir()
+    lines = newest(place).read_bytes().split(b"\n")
+    (folder / "log.jsonl").write_bytes(b"\n".join([lines[0], b"{not json", *lines[1:]]))
+    done = place.run("log", folder.name, "--json")
+    assert done.returncode == 0
+    assert "log.jsonl:2: skipped" in done.stderr
+    assert len(done.stdout.splitlines()) == 4
+    (folder / "log.jsonl").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["nosuch"], 1, "no session 'nosuch'"),
+        (["--entries", "--stats"], 2, "two things"),
+        (["--project"], 2, "--stats"),
+        (["--stats", "--project", "x"], 2, "no session"),
+    ],
+)
+def test_what_cannot_be_told(place: Place, arguments: list[str], code: int, told: str) -> None:
+    done = place.run("log", *arguments)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_project_without_sessions(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.run("log").returncode == 1
+    done = place.run("log", "--stats", "--project")
+    assert done.returncode == 0, done.stderr
+    assert "0 sessions" in done.stdout

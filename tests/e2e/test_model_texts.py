@@ -1,0 +1,154 @@
+"""Everything the model reads, as it stands, so that each change of it is seen in review.
+
+`CTXAGENT_SNAPSHOTS=write pytest tests/test_snapshots.py` writes them anew.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.app import every_tool
+from ctxagent.agent.context import tokens
+from ctxagent.agent.loop import prompt
+from ctxagent.agent.loop.subagent_types import built_in_types
+from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.scripted import Step
+
+from ..support.sessions.conversation import Conversation
+
+FOLDER = Path(__file__).parent / "snapshots"
+
+
+def check(name: str, text: str) -> None:
+    path = FOLDER / name
+    if os.environ.get("CTXAGENT_SNAPSHOTS") == "write":
+        path.write_text(text, "utf-8")
+    assert path.read_text("utf-8") == text
+
+
+def test_the_system_prompt() -> None:
+    text = prompt.system_prompt()
+    check("system.md", text + "\n")
+    assert tokens.estimate(text) < 900  # tight: it is sent with every call
+    assert prompt.system_prompt("Speak French.") == f"{text}\n\nSpeak French."
+
+
+def test_the_tools() -> None:
+    schemas = [tool.schema() for tool in every_tool(built_in_types())]
+    check("tools.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
+    assert sum(tokens.estimate_block(schema) for schema in schemas) < 3_500
+
+
+def test_what_subagents_are_told_beyond_the_system_prompt() -> None:
+    alone = prompt.system_prompt()
+    told = [prompt.system_prompt(part=kind.prompt).removeprefix(alone) for kind in built_in_types()]
+    check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
+
+
+def test_a_whole_request(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.txt").write_text("alpha\n")
+    talk = Conversation(
+        tmp_path / "project",
+        [
+            Step(
+                thinking="Both at once.",
+                text="I look.",
+                tools=[("Read", {"path": "a.txt"}), ("Bash", {"command": "echo x; exit 2"})],
+            ),
+            Step(text="Alpha."),
+            Step(text="Done."),
+        ],
+        tools=[tool for tool in every_tool() if tool.name in ("Read", "Bash")],
+    )
+    talk.say("What does it say?")
+    talk.say("Thanks.")
+    request = body(talk.model.requests[-1])  # type: ignore[attr-defined]
+    check("request.json", json.dumps(request, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_instruction_files(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / name).write_text("outer")
+    (inner / name).write_text("x" * (prompt.MAX_INSTRUCTION_CHARS + 5))
+    (outer, first), (nearest, second) = prompt.instruction_files(inner, tmp_path / "none")
+    assert (outer, first) == (tmp_path / name, "outer")
+    assert nearest == inner / name
+    assert second.endswith(f"[cut at 100,000 characters; Read {nearest} for the rest]")
+
+
+def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None:
+    import subprocess
+
+    text = prompt.environment_text(tmp_path, os.environ)
+    assert f"Working directory: {tmp_path}" in text
+    assert "Git: not a repository" in text
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-qb", "trunk"], check=True)
+    (tmp_path / "new.txt").write_text("x")
+    trap = tmp_path / "ran"
+    subprocess.run([*git, "config", "core.fsmonitor", f"touch {trap}"], check=True)
+    empty = prompt.environment_text(tmp_path, os.environ)
+    assert "trunk" in empty
+    assert "?? new.txt" in empty
+    subprocess.run([*git, "-c", "core.fsmonitor=false", "add", "."], check=True)
+    subprocess.run([*git, "-c", "core.fsmonitor=false", "commit", "-qm", "First one"], check=True)
+    text = prompt.environment_text(tmp_path, os.environ)
+    assert "Work tree: clean" in text
+    assert "First one" in text
+    assert not trap.exists()
+
+
+def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    """Neither the clean filter of a file that may have changed, nor what a repository inside has
+    set for itself."""
+    import subprocess
+
+    trap = tmp_path / "ran"
+    project = tmp_path / "project"
+    inside = project / "inside"
+    for folder in (project, inside):
+        folder.mkdir()
+        git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-qb", "trunk"], check=True)
+        (folder / "a.txt").write_text("one")
+        subprocess.run([*git, "add", "a.txt"], check=True)
+        subprocess.run([*git, "commit", "-qm", "First one"], check=True)
+    subprocess.run([*git[:2], str(project), *git[3:], "add", "inside"], check=True)
+    (project / ".gitattributes").write_text("*.txt filter=e=v.il\n")
+    for folder, key in (
+        (project, "filter.e=v.il.clean"),
+        (project, "filter.e=v.il.process"),
+        (inside, "core.fsmonitor"),
+    ):
+        run = f"sh -c 'touch {trap}; cat'"
+        subprocess.run(["git", "-C", str(folder), "config", key, run], check=True)
+    (project / "a.txt").write_text("two")
+    text = prompt.environment_text(project, os.environ)
+    assert " M a.txt" in text
+    assert not trap.exists()
+
+
+def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    project = tmp_path / "project"
+    inner = project / "inner"
+    inner.mkdir(parents=True)
+    (project / ".git").mkdir()
+    (project / "rules.md").write_text("be good")
+    (project / "AGENTS.md").symlink_to("../secret")
+    (inner / "AGENTS.md").symlink_to("../../secret")
+    (inner / "CLAUDE.md").symlink_to("../rules.md")
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "mine").write_text("from me")
+    (own / "AGENTS.md").symlink_to("../mine")  # the user's own may point anywhere
+    found = prompt.instruction_files(inner, own)
+    assert found[0] == (own / "AGENTS.md", "from me")
+    assert found[-1] == (inner / "CLAUDE.md", "be good")
+    assert all("s3cret" not in text for _, text in found)
+    assert found[-2] == (inner / "AGENTS.md", prompt.LINK_OUTSIDE)

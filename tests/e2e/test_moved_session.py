@@ -1,0 +1,150 @@
+"""Going over to another session: what an interrupt still reaches, what is told while one is waited
+for, and what is handed over."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from ctxagent.agent.errors import SessionBusy, SessionError
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.log import Log
+
+from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
+
+
+class Ending:
+    """A session's hook that takes for ever at its end."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.cut_short = False
+
+    has_tool_hooks = False
+
+    async def run(self, name: str, event: dict[str, Any]) -> None:
+        if name == "session_end":
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cut_short = True
+                raise
+
+
+async def interrupted_at_the_end(seat: Seat, words: str) -> None:
+    """Words of a command, and Ctrl-C once the session that is left is at its end."""
+    loop = seat.repl.conversation.agent
+    loop.hooks = ending = Ending()
+    seat.say(words)
+    await ending.begun.wait()
+    seat.press(CTRL_C)
+    await seat.until(lambda: ending.cut_short)
+    await seat.idle()
+    assert seat.repl.conversation.agent is not loop
+
+
+def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."), Step(text="Yes."), Step(text="Again."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("make the parser faster")
+        await seat.until("Hello.")
+        await seat.idle()
+        first = seat.repl.conversation.session
+        await interrupted_at_the_end(seat, "/clear")
+        await seat.until("handed over:")
+        seat.say("/clear")
+        await seat.until(lambda: seat.glass.all().count("handed over:") == 2)
+        seat.say("something else")
+        await seat.until("Yes.")
+        await seat.idle()
+        await interrupted_at_the_end(seat, f"/resume {first}")
+        await seat.until(lambda: seat.glass.all().count("❯ make the parser faster") == 2)
+        seat.say("go on")
+        await seat.until("Again.")
+        await seat.idle()
+        loop = seat.repl.conversation.agent
+        loop.hooks = ending = Ending()
+        seat.say("/rewind 2 conversation")
+        await seat.keys("[y]es, conversation")
+        seat.press("y")
+        await ending.begun.wait()
+        seat.press(CTRL_C)
+        await seat.until("what came later: /resume")
+        await seat.until(lambda: seat.glass.lines()[-2] == "❯ go on")
+        seat.press("\x15")  # what is offered again
+
+    _, glass = drive(desk, act)
+    assert "nothing has changed" not in glass.all()
+
+
+def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    leaving, go_on = threading.Event(), threading.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("make the parser faster")
+        await seat.until("Hello.")
+        await seat.idle()
+        loop = seat.repl.conversation.agent
+        leave, loop.hooks = loop.resume_cache.leave, Ending()  # type: ignore[assignment]
+
+        def slow(log: Log) -> None:
+            leaving.set()
+            go_on.wait(100)
+            leave(log)
+
+        loop.resume_cache.leave = slow  # type: ignore[method-assign]
+        seat.say("/clear")
+        await seat.until(leaving.is_set)
+        seat.press(CTRL_C)
+        await seat.until(lambda: bool(seat.repl._work._task and seat.repl._work._task.cancelling()))
+        go_on.set()
+        await seat.idle()
+        await seat.until("handed over:")
+        assert seat.repl.conversation.agent is not loop
+
+    drive(desk, act)
+
+
+def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."), fails=[SessionError("the log is a folder")])
+
+    async def act(seat: Seat) -> None:
+        await seat.until("the log is a folder")
+        await seat.until("no session is open")
+        seat.say("/clear")
+        await seat.until("GREEN")
+        seat.say("are you there?")
+        await seat.until("Hello.")
+
+    drive(desk, act)
+
+
+class Busy(Desk):
+    """A desk whose session another process has at first."""
+
+    def __init__(self, folder: Path, *steps: Step) -> None:
+        super().__init__(folder, *steps, fails=[SessionBusy("", "1")] * 4)
+
+
+def test_one_that_is_waited_for_is_on_its_way_all_the_time(tmp_path: Path) -> None:
+    desk = Busy(tmp_path, Step(text="Hello."))
+    seen: set[bool] = set()
+
+    async def act(seat: Seat) -> None:
+        def tried() -> bool:
+            if desk.fails:
+                seen.add(seat.repl.conversation.is_opening)
+            return not desk.fails
+
+        await seat.keys("[w]ait")
+        seat.press("w")
+        await seat.until("waiting for process")
+        await seat.until(tried)
+        seat.say("hi")
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert seen == {True}

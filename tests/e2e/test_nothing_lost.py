@@ -1,0 +1,56 @@
+"""A whole session through a small window: what a useless summary cannot take away."""
+
+from dataclasses import replace
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.compaction.verify import ProbeTally
+from ctxagent.agent.replay.results import Share
+
+from ..support.sessions.recording import USELESS, Played, made, play
+
+BARE = "This was a session about amounts. It went on for a while."
+SMALL = replace(DEFAULT, clear_when="off", demote_above=2_000, preview_chars=400)
+
+
+@pytest.fixture(scope="module", params=[USELESS, BARE], ids=["with sections", "bare"])
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("recorded")
+    return play(made(), folder, window=24_000, record=request.param, policy=SMALL)
+
+
+def test_there_were_several_summaries(played: Played) -> None:
+    assert len(played.summaries) >= 3
+    assert any(act.layer == "demote" for act in played.run.acts)
+    assert played.run.stopped == ""
+
+
+def test_every_path_that_was_changed_stands_in_the_context(played: Played) -> None:
+    assert played.run.paths == Share(30, 30)
+
+
+def test_every_byte_of_every_result_comes_back_by_its_ref(played: Played) -> None:
+    assert played.run.recovered == Share(120, 120)
+
+
+def test_what_the_summary_forgot_was_put_back(played: Played) -> None:
+    for summary in played.summaries:
+        tally = ProbeTally.from_json(summary.probes["tally"])
+        asked, after = sum(tally.asked.values()), sum(tally.after.values())
+        assert asked >= 20
+        assert sum(tally.before.values()) < 0.9 * asked <= after, (asked, after)
+        assert tally.after["artifact"] >= 0.95 * tally.asked["artifact"]
+
+
+def test_what_the_person_forbade_stands_in_the_context(played: Played) -> None:
+    context = played.context
+    assert "Never touch migrations/0007_freeze.sql." in context
+    assert "Do not change the column names of the CSV." in context
+    assert "PAY-4711" in context
+
+
+def test_every_summary_says_that_all_of_it_can_be_read_back(played: Played) -> None:
+    for summary in played.summaries:
+        recovery = summary.probes["recovery"]
+        assert recovery["ok"] == recovery["asked"] > 0

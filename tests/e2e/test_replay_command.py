@@ -1,0 +1,365 @@
+"""`ctxagent replay` as a person or a script runs it: which sessions it takes, what it tells and
+what it leaves out, and how it ends."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ctxagent.agent.app import policy_of
+from ctxagent.agent.cli.main import main
+from ctxagent.agent.cli.progress import in_words
+from ctxagent.agent.config.load import load_settings
+from ctxagent.agent.permissions.rules import parse_rule
+
+from ..support.command import COMMAND, PATIENCE, Place, comes, gone
+from ..support.sessions.history import words
+from ..support.sessions.recorded import STORY, claude_call, claude_line, claude_result, lines
+from ..support.terminal.screen import Terminal
+
+MODEL = ("--model", "claude-sonnet-5")
+SMALL = ("--context-window", "24000")
+SECRET = "the-project-nobody-knows"
+
+
+def working(calls: int, size: int, what: str = "part", again: int = 0) -> bytes:
+    """A session of Claude Code's that runs so many commands, each of another output, and then some
+    of them again."""
+    rows = [claude_line("user", 0, f"Make every {what} of {SECRET}.")]
+    for at, n in enumerate([*range(1, calls + 1), *range(1, again + 1)], 1):
+        call = claude_call(f"c{at}", "Bash", {"command": f"make {SECRET}/{what}-{n}"})
+        text = f"{what} {n}\n{words(size)}"
+        rows += [
+            claude_line("assistant", at, [call], id=f"m{at}", stop_reason="tool_use"),
+            claude_line("user", at + 0.5, [claude_result(f"c{at}", text)]),
+        ]
+    return lines(rows)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    path = tmp_path / f"{SECRET}.jsonl"
+    path.write_bytes(working(14, 1_500))
+    return path
+
+
+def run(folder: Path, *arguments: object, charset: str = "utf-8", **env: str) -> Result:
+    """The command in this process, in a project of `folder`."""
+    place = Place(folder / "place")
+    runner = CliRunner(charset=charset, env={"TERM": "xterm", **place.environ(), **env})
+    given = ("--cwd", place.project, "replay", *arguments)
+    return runner.invoke(main, [str(argument) for argument in given])
+
+
+def told(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+# What is played
+
+
+def test_a_table_and_curves_without_a_progress_line(tmp_path: Path, session: Path) -> None:
+    result = run(tmp_path, session, *MODEL, *SMALL, "--preset", "v5", "--preset", "default",
+                 "--preset", "v5")  # fmt: skip
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    text = result.stdout
+    assert text.count("summaries alone") > 2
+    assert text.count("\nv5 ") == text.count("\ndefault ") == 1  # a curve each
+    assert "█" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("charset", "term"), [("utf-8", "dumb"), ("latin-1", "xterm")])
+def test_a_terminal_of_few_characters_has_curves_of_them(
+    tmp_path: Path, session: Path, charset: str, term: str
+) -> None:
+    result = run(tmp_path, session, *MODEL, charset=charset, TERM=term)
+    assert "context over 14 calls" in result.stdout
+    assert result.stdout.isascii()
+    assert "#" in result.stdout
+
+
+def test_a_screen_reader_is_spared_the_curves(tmp_path: Path, session: Path) -> None:
+    result = run(tmp_path, session, *MODEL, "-c", "ui.plain=true")
+    assert "SUM" in result.stdout or "dollars" in result.stdout
+    assert "context over" not in result.stdout
+
+
+def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
+    """One among them is no session, one comes twice, two are called the same."""
+    for format, story in STORY.items():
+        (tmp_path / f"{format}.json").write_bytes(story())
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "same.jsonl.gz").write_bytes(gzip.compress(working(2, 9, place)))
+    (tmp_path / "none.md").write_text("# Notes\n")
+    (tmp_path / "again.jsonl").symlink_to("pi.json")
+    files = [p for p in sorted(tmp_path.rglob("*")) if p.is_file() and p.suffix]
+    assert len(files) == len(STORY) + 4
+    document = told(run(tmp_path, *files, *MODEL, "--json"))
+    names = [recording["name"] for recording in document["recordings"]]
+    assert sorted(r["format"] for r in document["recordings"]) == sorted(
+        [*STORY, *["claude-code"] * 2]
+    )
+    assert {"a/same.jsonl.gz", "b/same.jsonl.gz"} < set(names)
+    assert len(set(names)) == len(names)
+    assert set(document["skipped"]) == {str(tmp_path / "none.md"), str(tmp_path / "pi.json")}
+    assert "no recorded session" in document["skipped"][str(tmp_path / "none.md")]
+    assert document["skipped"][str(tmp_path / "pi.json")].endswith(
+        f"holds the same session as {tmp_path / 'again.jsonl'}"
+    )
+
+
+def test_what_is_skipped_is_told(tmp_path: Path, session: Path) -> None:
+    (tmp_path / "none.md").write_text("# Notes\n")
+    result = run(tmp_path, session, tmp_path / "none.md", *MODEL)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"skipped: {tmp_path}/none.md is no recorded session")
+    assert result.stderr.count("\n") == 1
+
+
+WRONG = {
+    "alone": (("none.md",), "is no recorded session that is known here", "plain or gzip"),
+    "none": ((), "there is no session for", "Name files: ctxagent replay FILE"),
+    "id": (("0123",), "there is no session '0123'", "ctxagent sessions list"),
+    "missing": (("gone.jsonl",), "cannot be read: No such file", "Name the file of a session"),
+    "nothing left": (("none.md", "gone.jsonl"), "no recorded session is left", "Name files"),
+    "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "claude-sonnet-5, claude-"),
+    "against": (("x.jsonl", "--against", "keep"), "--against 'keep'", "microcompact.keep=5"),
+    "key": (("x.jsonl", "--against", "compact.att=1"), "compact.att", "compact.at"),
+    "value": (("x.jsonl", "--against", "compact.at=-1"), "compact.at", "share of the window"),
+    "other": (("x.jsonl", "--against", "model.id=y"), "model.id is the same in", "--model"),
+    "-c": (("x.jsonl", "-c", "compact.at=-1"), "compact.at", "share of the window"),
+    "span": (("x.jsonl", "--sweep", "compact.at=0.9..0.8"), "0.9 is not less", "As in --sweep"),
+    "sweep": (("x.jsonl", "--sweep", "compact.att=0.8..0.9"), "compact.att", "compact.at"),
+    "swept": (("x.jsonl", "--sweep", "compact.at=0.8..9"), "compact.at", "share of the window"),
+    "twice": (("x.jsonl", *["--sweep", "compact.at=0.8,0.9"] * 2), "a setting twice", "in one"),
+    "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "the same is", "config --explain"),
+    "both": (("x.jsonl", "--sweep", "compact.at=0.8,0.9", "--preset", "v5"), "--preset", ""),
+    "report": (("x.jsonl", "--report", "no/x.html"), "there is no directory", "Make it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told_before_anything_is_played(tmp_path: Path, name: str) -> None:
+    """The session is one that cannot be read: that would be told instead."""
+    (tmp_path / "none.md").write_text("# Notes\n")
+    arguments, error, hint = WRONG[name]
+    files = [tmp_path / a if a.endswith((".md", ".jsonl")) else a for a in arguments]
+    result = run(tmp_path, *([] if "--model" in arguments else MODEL), *files)
+    assert result.exit_code in (1, 2), result.output
+    assert result.stdout == ""
+    assert "cannot be read" not in result.stderr or name in ("missing", "nothing left")
+    assert error in result.stderr
+    assert hint in result.stderr
+
+
+# What it leaves
+
+
+def test_one_document_and_one_page(tmp_path: Path, session: Path) -> None:
+    page = tmp_path / "x.html"
+    result = run(tmp_path, session, *MODEL, "--json", "--report", page,
+                 "--against", "microcompact.when=off,demote.above=off")  # fmt: skip
+    document = told(result)
+    assert document["labels"] == [
+        "summaries alone", "default", "microcompact.when=off,demote.above=off",
+    ]  # fmt: skip
+    assert result.stderr == f"The report is in {page}\n"
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, session: Path) -> None:
+    result = run(tmp_path, session, *MODEL, "--report", "/dev/full")
+    assert result.exit_code == 1
+    assert "context over 14 calls" in result.stdout
+    assert "cannot write the report /dev/full: No space left on device" in result.stderr
+
+
+def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None:
+    """Small windows, so that things are needed when gone and one session cannot go on."""
+    full = STORY["codex"]().replace(b"Be exact.", f"{SECRET} {words(20_000)}".encode())
+    for name, content in (("one", working(12, 1_500, again=3)), ("two", full)):
+        (tmp_path / f"{SECRET}-{name}.jsonl").write_bytes(content)
+    (tmp_path / f"{SECRET}.md").write_text("# Notes\n")
+    page, files = tmp_path / "x.html", sorted(tmp_path.glob(f"{SECRET}*"))
+    options = ("--unnamed", "--report", page, *MODEL, "--context-window", "16000")
+    options += ("--preset", "v5", "-c", "demote.above=off")
+    for more in ((), ("--json",)):
+        result = run(tmp_path, *files, *options, *more)
+        assert result.exit_code == 0, result.output
+        for text in (result.stdout, result.stderr.replace(str(page), ""), page.read_text()):
+            for word in (SECRET, str(tmp_path), "make ", ".md", ".jsonl"):
+                assert word not in text
+        assert result.stderr.startswith("skipped: 1 file; without --unnamed they are named")
+    runs = [played for recording in told(result)["recordings"] for played in recording["runs"]]
+    assert {played["stopped"] for played in runs} == {"", "it could not go on"}
+    needs = [need for played in runs for need in played["needs"]]
+    assert needs
+    assert all(need["what"].startswith("result #") for need in needs)
+
+
+# The sweep
+
+
+def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: Path) -> None:
+    from ctxagent.agent.compaction.policy import DEFAULT
+
+    keep = DEFAULT.clear_keep
+    spans = ("--sweep", f"microcompact.keep=1,{keep},{keep + 3}", "--sweep", "compact.at=0.6..0.7")
+    options = (session, *MODEL, *SMALL, "--bound", "50", *spans)
+    document = told(run(tmp_path, *options, "--json"))
+    settings = [row["settings"] for row in document["tried"]]
+    assert {"microcompact.keep": str(keep)} not in settings  # which is as it is
+    best = document["tried"][document["best"]]
+    assert best["dollars"] < document["now"]["dollars"]
+    assert best["settings"].get("microcompact.keep") == "1"
+    place = Place(tmp_path / "place")
+    (place.project / ".agentrc").write_text(document["agentrc"])
+    flags = tuple(f"{key}={value}" for key, value in best["settings"].items())
+    by_file, by_flags = (
+        load_settings(cwd, environ=place.environ(), flags=given, check_rule=parse_rule).settings
+        for cwd, given in ((place.project, ()), (tmp_path, flags))
+    )
+    assert policy_of(by_file) == policy_of(by_flags) != DEFAULT
+    (place.project / ".agentrc").unlink()
+    text = run(tmp_path, *options).stdout
+    assert text.count("\n* $") + text.startswith("* $") == 1
+    assert "as it is" in text
+    assert text.endswith(f"For .agentrc:\n\n{document['agentrc']}\n")
+
+
+def test_a_bound_that_nothing_keeps_says_what_comes_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(working(12, 1_500, again=3))
+    options = (path, *MODEL, "--context-window", "16000", "-c", "compact.preset=v5")
+    options += ("--sweep", "microcompact.keep=1,2", "--bound", "0")
+    result = run(tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    assert "keeps what is missed within 0.00%; the least is" in result.stdout
+    assert "--bound allows more" in result.stdout
+    assert told(run(tmp_path, *options, "--json"))["best"] is None
+
+
+# Our own sessions
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A project with one session of two calls."""
+    place = Place(tmp_path_factory.mktemp("own") / "place")
+    (place.project / "a.txt").write_text("one\n")
+    call = {"name": "Read", "input": {"path": "a.txt"}}
+    script = place.root / "steps.json"
+    script.write_text(json.dumps({"steps": [{"tools": [call]}, {"text": "Read."}]}))
+    done = place.run(
+        "-p", "read it", "--model", f"scripted:{script}", "--permission-mode", "bypass"
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
+    (log,) = own.logs()
+    id = log.parent.name
+    for named in ((), (id,), (log.parent,), (log,), (id, log)):
+        result = run(own.root.parent, *named, *MODEL)
+        assert result.exit_code == 0, result.output
+        assert f"\n{id}: context over 2 calls" in result.stdout
+        assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt to the byte\n")
+
+
+def test_a_request_that_is_not_what_was_sent_is_named(own: Place, tmp_path: Path) -> None:
+    (log,) = own.logs()
+    folder = shutil.copytree(log.parent, tmp_path / SECRET)
+    torn = folder / "log.jsonl"
+    torn.write_text(torn.read_text().replace("read it", "read me") + "{torn}\n")
+    result = run(tmp_path, folder, *MODEL)
+    assert result.exit_code == 0, result.output
+    assert "Our own sessions: 0 of 2 requests rebuilt to the byte\n! " in result.stdout
+    assert f"! {torn}: the request for #" in result.stdout
+    assert f"note: {torn}" in result.stderr
+    requests = told(run(tmp_path, folder, *MODEL, "--json"))["requests"]
+    assert (requests["equal"], requests["different"]) == (0, 2)
+    assert requests["first"].startswith(f"{torn}: the request")
+    assert len(requests["warnings"]) == 1
+    hidden = run(tmp_path, folder, *MODEL, "--unnamed")
+    assert "! the request for #" in hidden.stdout
+    assert SECRET not in hidden.output
+
+
+# How it ends
+
+
+def several(folder: Path) -> list[str]:
+    """Sessions that take long to be played."""
+    paths = [folder / f"{n}.jsonl" for n in range(3)]
+    for path in paths:
+        path.write_bytes(working(600, 400, path.stem))
+    return [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_it_at_once_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    place, scratch = Place(tmp_path / "place"), tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [COMMAND, "replay", *several(tmp_path), *MODEL],
+        cwd=place.project, env=place.environ({"TMPDIR": str(scratch)}), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert comes(lambda: any(scratch.glob("*/*/session/log.jsonl")), PATIENCE)
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    process.send_signal(number)  # to it alone: those it has begun hear nothing
+    out, err = process.communicate()
+    assert process.returncode == code
+    assert (out, err) == ("", "ctxagent: interrupted\n" if code == 130 else "")
+    assert gone(*map(int, listed.split()))
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_ends_it_without_words(tmp_path: Path, session: Path) -> None:
+    place = Place(tmp_path / "place")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [COMMAND, "replay", str(session), *MODEL]
+    done = subprocess.run(
+        command, cwd=place.project, env=place.environ(), stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(
+    tmp_path: Path, session: Path
+) -> None:
+    place = Place(tmp_path / "place")
+    arguments = ("replay", str(session), *MODEL)
+    terminal = Terminal(*arguments, cwd=place.project, env=place.environ())
+    assert terminal.leave() == 0
+    assert f"reading 1 of 1: {session.name}".encode() in terminal.raw
+    assert b"replaying 1 of 2" in terminal.raw
+    assert "replaying" not in terminal.text()
+    assert "context over 14 calls" in terminal.text()
+
+
+def test_a_guess_of_time_is_in_words() -> None:
+    assert [in_words(seconds) for seconds in (6.4, 89, 91, 3_600)] == [
+        "6 s",
+        "89 s",
+        "2 min",
+        "60 min",
+    ]

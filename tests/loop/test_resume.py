@@ -1,0 +1,540 @@
+"""What a session goes on from: the folds that are kept beside a log, and the log after them. They
+are those of the whole log, whatever is in it, or they do not count."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.loop.resume import (
+    CACHE_NAME,
+    LOG_STATE_NAME,
+    MIN_UNCACHED_LOG_BYTES,
+    CachedState,
+    ResumeCache,
+    copy_cache,
+    resume_session,
+)
+from ctxagent.agent.session.codec import codec, from_json, signature, to_json
+from ctxagent.agent.session.entries import (
+    Assistant,
+    Checkpoint,
+    End,
+    Entry,
+    Mask,
+    Note,
+    Pin,
+    Revert,
+    Session,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    Unpin,
+    User,
+)
+from ctxagent.agent.session.ledger import Ledger
+from ctxagent.agent.session.log import Entries, Log, encode_line, read_log
+from ctxagent.agent.session.totals import Totals
+
+from ..e2e.test_undo import acts, begun, play, progress, reverts
+from ..support.sessions.longlog import lengthen
+
+LONG = 24 << 20  # bytes of a log that is long in a test
+
+
+def folds(kept: CachedState) -> str:
+    """All that was folded, as one text."""
+    data: list[Any] = to_json(CachedState, replace(kept, segments=[]))
+    return json.dumps(data)
+
+
+def follow(kept: CachedState, log: Path) -> CachedState:
+    kept.follow(log)
+    if kept.standing.behind:
+        kept.standing.catch_up(Entries(log))
+    return kept
+
+
+def whole(log: Path) -> CachedState:
+    return follow(CachedState(), log)
+
+
+def kept_and_read(kept: CachedState) -> CachedState:
+    found: CachedState = from_json(CachedState, json.loads(json.dumps(to_json(CachedState, kept))))
+    return found
+
+
+# The folds
+
+
+def extras(seq: int) -> list[Entry]:
+    """Entries of the kinds that the histories of the other strategies lack."""
+    bash: dict[str, Any] = {"command": "make", "exit_code": 1}
+    return [
+        Session(seq=seq, id=f"s{seq % 3}", cwd=f"/p{seq % 2}", version="1", model="m"),
+        User(seq=seq, content="again", source="instructions"),
+        User(seq=seq, content="a-1 (general): told", source="notice"),
+        User(seq=seq, content="x", source="shell", details=bash, offloaded="offloaded/x.md"),
+        ToolResult(seq=seq, tool_use_id="x", content="ok", details={"agent": "a-1"}),
+        ToolResult(
+            seq=seq, tool_use_id="x", content="", details={"seen": {"path": "/a", "sha256": "0"}}
+        ),
+        ToolResult(seq=seq, tool_use_id="x", content="", details={"todos": [{"content": "do"}]}),
+        Checkpoint(seq=seq, number=seq, path=f"checkpoints/{seq}.json"),
+        SubagentRun(seq=seq, id="a-1", type="general", prompt="x", log="agents/a-1/log.jsonl"),
+        Pin(seq=seq, text="this"),
+        Unpin(seq=seq, ref=2),
+        Note(seq=seq, topic="decision", text="that"),
+        Note(seq=seq, topic="phase", text="tests"),
+        End(seq=seq, status="ok"),
+    ]
+
+
+numbers = st.integers(0, 60)
+mischief = st.one_of(
+    st.tuples(st.just("extra"), numbers, numbers),
+    st.tuples(st.just("move"), numbers, numbers),
+    st.tuples(st.just("double"), numbers, numbers),
+    st.tuples(st.just("drop"), numbers, numbers),
+    st.tuples(st.just("spoil"), numbers, numbers),
+)
+
+
+def garbled(entries: Sequence[Entry], steps: Sequence[tuple[str, int, int]]) -> list[bytes]:
+    """The lines of a log, with something done to some of them."""
+    lines = [encode_line(entry) for entry in entries]
+    for what, first, second in steps:
+        place, other = first % len(lines), second % (len(lines) + 1)
+        if what == "extra":
+            some = extras(len(lines) + first)
+            lines.insert(other, encode_line(some[second % len(some)]))
+        elif what == "move":
+            lines.insert(min(other, len(lines) - 1), lines.pop(place))
+        elif what == "double":
+            lines.insert(other, lines[place])
+        elif what == "drop" and len(lines) > 1:
+            del lines[place]
+        elif what == "spoil":
+            lines[place] = lines[place][: second + 1].rstrip(b"\n") + b"\n"
+    return lines
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.one_of(progress, acts, reverts), max_size=12),
+    st.lists(mischief, max_size=6),
+    st.lists(numbers, min_size=1, max_size=3),
+)
+def test_what_is_kept_and_the_rest_of_the_log_are_the_whole_log(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[Any, ...]],
+    harm: list[tuple[str, int, int]],
+    stops: list[int],
+) -> None:
+    history = begun()
+    for step in steps:
+        play(history, step)
+    lines = garbled(history.entries, harm)
+    log = tmp_path_factory.mktemp("log") / "log.jsonl"
+    kept = CachedState()
+    for stop in [*sorted(each % (len(lines) + 1) for each in stops), len(lines)]:
+        log.write_bytes(b"".join(lines[:stop]))
+        kept = kept_and_read(follow(kept, log))
+        entries = read_log(log)
+        ledger, totals = Ledger(), Totals()
+        for entry in entries.entries:
+            ledger.add(entry)
+            totals.add(entry)
+        standing = kept.standing
+        assert standing.view == fold(entries.entries)
+        assert (standing.ledger, standing.totals) == (ledger, totals)
+        assert kept.warnings(log) == entries.warnings
+        assert folds(kept) == folds(whole(log))
+
+
+def every_field(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The fields of a dataclass of ours and of those in it, with their values and defaults."""
+    blank = kind()
+    for each in fields(kind):
+        one, before = getattr(value, each.name), getattr(blank, each.name)
+        yield f"{kind.__name__}.{each.name}", one, before
+        if is_dataclass(before) and type(before) is type(one):
+            yield from every_field(one, type(one))
+
+
+def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
+    """Each is kept. The history here gives each something to keep: a new field needs some too."""
+    history = begun()
+    for step in [("work", 2, 0), ("hide", "demote", [0]), ("summarize", 1, True), ("work", 2, 1)]:
+        play(history, step)
+    mask = next(e.seq for e in history.entries if isinstance(e, Mask))
+    more: list[Entry] = [
+        *extras(0),
+        Note(topic="permission", text="rm", data={"answer": "no"}),
+        SubagentRun(id="a-2", type="explore", prompt="x", log="agents/a-2/log.jsonl", cost_usd=0.5),
+        Revert(target=mask),
+    ]
+    use = [
+        {"type": "tool_use", "id": id, "name": name, "input": {}}
+        for id, name in [*((f"b{n}", "Bash") for n in range(4)), ("r", "Read"), ("w", "Write"),
+                         ("t", "Todo"), ("open", "Bash")]
+    ]  # fmt: skip
+    usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1}
+    more.append(
+        Assistant(
+            at="2026-01-01T00:00:00.000Z",
+            content=use,
+            usage=usage,
+            stop_reason=None,
+            model="m",
+            cost_usd=0.1,
+        )
+    )
+    more.append(Session(id="s", cwd="/p", version="1", model="m", tools=[{"name": "Bash"}]))
+    pytest_ran = "FAILED tests/test_a.py::test_{} - no\n1 failed in 0.1s"
+    results: list[tuple[str, str, dict[str, Any], bool]] = [
+        ("b0", "make: *** Error", {"command": "make all", "exit_code": 2}, True),
+        ("b1", "done", {"command": "make all", "exit_code": 0, "head": "main@0"}, False),
+        ("b2", pytest_ran.format("x"), {"command": "pytest -q", "exit_code": 1}, True),
+        ("b3", "no", {"command": "false", "exit_code": 1}, True),
+        ("r", "text", {"path": "/p/r", "seen": {"path": "/p/r", "sha256": "1"}}, False),
+        ("w", "ok", {"path": "/p/w", "created": True,
+                     "changes": [{"path": "/p/n", "action": "created"}]}, False),
+        ("t", "ok", {"todos": [{"content": "do", "status": "pending"}]}, False),
+    ]  # fmt: skip
+    more += [
+        ToolResult(tool_use_id=id, content=text, details=details, is_error=bad)
+        for id, text, details, bad in results
+    ]
+    more += [User(content="and now?"), replace(summary(), covers=[2, 3]), End(status="ok")]
+    for entry in more:
+        history.entries.append(replace(entry, seq=len(history.entries) + 1))
+    history.reply({"type": "text", "text": "ok"}, usage={"input": 2 * history.view().size})
+    # A summary that comes after the revert that takes it back.
+    last = len(history.entries)
+    history.entries += [Revert(seq=last + 1, target=last + 2), replace(summary(), seq=last + 2)]
+    history.entries += [User(seq=last + 3, content="Still.", source="environment")]
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"garbage\n" * 101 + b"".join(map(encode_line, history.entries)))
+    kept = whole(log)
+    said = {name for name, value, before in every_field(kept, CachedState) if value != before}
+    silent = {name for name, _, _ in every_field(kept, CachedState)} - said
+    assert silent == {"SessionState.behind"}  # never kept as anything else
+    again = kept_and_read(kept)
+    for (name, one, _), (_, other, _) in zip(
+        every_field(kept, CachedState), every_field(again, CachedState), strict=True
+    ):
+        assert one == other, name
+
+
+def summary() -> Summary:
+    document = {"decisions": ["one"], "facts": ["never two"]}
+    return Summary(document=document, text="So far.", covers=[1, 1], keep_from=1)
+
+
+@dataclass
+class Before:
+    name: str
+    count: int = 0
+
+
+@dataclass
+class Within:
+    parts: list[Before]
+
+
+def test_another_field_or_type_makes_another_signature() -> None:
+    @dataclass
+    class Before:
+        name: str
+        count: int = 0
+        more: str = ""
+
+    assert ".count: <class 'int'>" in signature(Within)
+    assert signature(Before) != signature(Within)
+    assert signature(dict[str, list[Within]]) == signature(Within)
+
+
+@pytest.mark.parametrize("kind", [object, bytes, int | Before | str, dict[float, str]])
+def test_a_type_that_cannot_be_kept_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError):
+        codec(kind)
+
+
+# The file
+
+
+def filled(log: Path, size: int) -> list[Entry]:
+    """A log of that many bytes, of calls with large results, masked and summed up now and then."""
+    history = begun()
+    for step in [("work", 3, 0), ("hide", "microcompact", [0, 1]), ("summarize", 1, True)]:
+        play(history, step)
+        history.call("Read", {"path": "/p/file"}, "all the lines of it\n" * 8_000)
+    history.add(End, status="ok")
+    lengthen(history.entries, log, size)
+    return history.entries
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "sessions" / "s" / "log.jsonl"
+    filled(path, 2 * MIN_UNCACHED_LOG_BYTES)
+    return path
+
+
+def leave(log: Path) -> None:
+    """Open a session, and leave it."""
+    held, _, resumption = resume_session(log)
+    resumption.leave(held)
+    held.close()
+
+
+def covered(log: Path) -> int:
+    """How many bytes of the log were not read, because what they hold is kept."""
+    resumption = ResumeCache(log)
+    resumption.read()
+    return resumption.reached
+
+
+def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
+    leave(log)
+    size = log.stat().st_size
+    assert covered(log) == size
+    for name in (CACHE_NAME, LOG_STATE_NAME):
+        assert (log.with_name(name).stat().st_mode & 0o777) == 0o600
+    held, standing, resumption = resume_session(log)
+    added = held.append(User(content="and now?"))
+    assert added.seq == standing.highest + 1
+    resumption.leave(held)
+    held.close()
+    assert covered(log) == size  # so little more is not worth writing all of it again
+    assert folds(ResumeCache(log).read()) == folds(whole(log))
+
+
+def test_it_is_made_again(log: Path) -> None:
+    leave(log)
+    before = log.with_name(CACHE_NAME).read_bytes()
+    log.with_name(CACHE_NAME).unlink()
+    leave(log)
+    assert log.with_name(CACHE_NAME).read_bytes() == before
+
+
+def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "log.jsonl"
+    filled(path, MIN_UNCACHED_LOG_BYTES // 4)
+    leave(path)
+    assert {each.name for each in path.parent.iterdir()} == {"log.jsonl", "lock"}
+
+
+def edited(log: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the log by hand and hide it as well as a person can."""
+    stat = log.stat()
+    log.write_bytes(change(log.read_bytes()))
+    os.utime(log, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+EDITS: dict[str, Callable[[bytes], bytes]] = {
+    "a letter": lambda data: data.replace(b"lines", b"limes", 1),
+    "a line less": lambda data: data.partition(b"\n")[2],
+    "cut": lambda data: data[: data.rindex(b"\n", 0, len(data) // 2) + 1],
+    "empty": lambda data: b"",
+    "the last byte but one": lambda data: data[:-2] + b" \n",
+}
+
+
+@pytest.mark.parametrize("change", EDITS.values(), ids=list(EDITS))
+def test_a_log_that_was_changed_is_read_again(log: Path, change: Callable[[bytes], bytes]) -> None:
+    leave(log)
+    edited(log, change)
+    assert covered(log) == 0
+    assert folds(ResumeCache(log).read()) == folds(whole(log))
+    held, _, _ = resume_session(log)  # which keeps what it reads
+    held.close()
+    assert covered(log) in (0, log.stat().st_size)
+
+
+def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
+    """The one who has it open writes to it before and after, so that its size and time tell
+    nothing."""
+    leave(log)
+    held, _, resumption = resume_session(log)
+    held.append(User(content="before"))
+    with log.open("r+b") as file:
+        file.seek(log.read_bytes().index(b"lines"))
+        file.write(b"limes")
+    held.append(User(content="after"))
+    resumption.leave(held)
+    held.close()
+    assert covered(log) == 0
+
+
+def test_a_copy_or_a_kill_costs_the_reading_of_bytes_alone(log: Path, tmp_path: Path) -> None:
+    """Then the log is not as it was left, and its digests are compared."""
+    leave(log)
+    size = log.stat().st_size
+    held, _, _ = resume_session(log)
+    held.append(User(content="and then it was killed"))
+    held.close()
+    assert covered(log) == size
+    copy = tmp_path / "copy" / "log.jsonl"
+    copy.parent.mkdir()
+    copy.write_bytes(log.read_bytes())
+    copy_cache(log, copy)
+    assert covered(copy) == size
+    edited(copy, EDITS["a letter"])
+    assert covered(copy) == 0
+
+
+def signed(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data.replace(b"lines", b"limes", 1),
+        lambda data: b"0" * 64 + data[64:],
+        lambda data: b"{}",
+        lambda data: signed(b"[]"),
+        lambda data: signed(data[65:].replace(b'"form":"', b'"form":"x', 1)),
+        lambda data: signed(data[65:].replace(b'"kept":[', b'"kept":[1,', 1)),
+    ],
+    ids=[
+        "empty",
+        "torn",
+        "a letter",
+        "another digest",
+        "something else",
+        "a list",
+        "of another program",
+        "one field more",
+    ],
+)
+def test_a_file_that_is_broken_does_not_count(log: Path, harm: Callable[[bytes], bytes]) -> None:
+    leave(log)
+    path = log.with_name(CACHE_NAME)
+    data = path.read_bytes()
+    path.write_bytes(harm(data))
+    assert covered(log) == 0
+    leave(log)
+    assert path.read_bytes() == data
+
+
+def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
+    for name in (CACHE_NAME, LOG_STATE_NAME):
+        log.with_name(f"{name}.part").mkdir(parents=True)  # where it would be written first
+    leave(log)
+    assert not log.with_name(CACHE_NAME).exists()
+    leave(log)
+
+
+def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
+    held, standing, resumption = resume_session(log, read_only=True)
+    resumption.leave(held)
+    assert standing.entries == len(list(Entries(log)))
+    assert {each.name for each in log.parent.iterdir()} == {"log.jsonl"}
+
+
+def test_a_revert_behind_what_is_kept(log: Path) -> None:
+    """All of the log is read for it once, and not when the session is left."""
+    leave(log)
+    last = next(e for e in reversed(Entries(log)) if isinstance(e, Summary))
+    held, _, resumption = resume_session(log)
+    held.append(Revert(target=last.seq))
+    held.append(User(content="x" * 2 * MIN_UNCACHED_LOG_BYTES))  # more than enough to keep it anew
+    before = log.with_name(CACHE_NAME).read_bytes()
+    resumption.leave(held)
+    held.close()
+    assert log.with_name(CACHE_NAME).read_bytes() == before
+    assert ResumeCache(log).read().standing.view == fold(Entries(log))
+    leave(log)
+    assert covered(log) == log.stat().st_size
+
+
+def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
+    """It is kept anew behind the back of the one who appends."""
+    held, _, resumption = resume_session(log)
+    size = log.stat().st_size
+    text = "x" * 50_000
+    for _ in range(40):
+        held.append(User(content=text))
+        resumption.renew_aside()
+    resumption.leave(held)
+    held.close()
+    assert covered(log) > size
+    assert folds(ResumeCache(log).read()) == folds(whole(log))
+
+
+# What it costs
+
+MEASURE = """
+import sys
+from pathlib import Path
+from ctxagent.agent.loop.resume import resume_session
+
+def told(file, name):
+    words = Path("/proc/self", file).read_text().split()
+    return int(words[words.index(name) + 1])
+
+before, log = told("io", "rchar:"), Path(sys.argv[1])
+held, standing, resumption = resume_session(log)
+seen = told("io", "rchar:") - before
+resumption.leave(held)
+held.close()
+print(standing.entries, seen, told("status", "VmHWM:") * 1024)
+"""
+
+
+def measured(log: Path) -> tuple[int, int, int]:
+    """Entries, bytes read and the most memory of a process that opens the log and leaves it."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(log)], capture_output=True, text=True, check=True
+    )
+    entries, seen, most = map(int, done.stdout.split())
+    return entries, seen, most
+
+
+def test_a_long_log_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
+    short, long = tmp_path / "short" / "log.jsonl", tmp_path / "long" / "log.jsonl"
+    filled(short, MIN_UNCACHED_LOG_BYTES)
+    filled(long, LONG)
+    size = long.stat().st_size
+    _, _, little = measured(short)
+    entries, seen, first = measured(long)
+    assert seen >= size  # without what is kept, all of it, once
+    assert seen < size + (4 << 20)
+    assert first < little + (8 << 20)
+    again = measured(long)
+    assert again[0] == entries
+    assert again[1] < 2 << 20
+    assert again[2] < little + (8 << 20)
+    with long.open("ab") as file:  # by a process that was killed
+        file.write(encode_line(User(seq=entries + 1, content="x")) + b'{"v": 1, "se')
+    killed = measured(long)
+    assert killed[0] == entries + 1
+    assert killed[2] < little + (8 << 20)
+
+
+def test_what_is_kept_does_not_hold_the_log(log: Path) -> None:
+    """It grows with what was done, and not with what was said about it."""
+    leave(log)
+    assert log.with_name(CACHE_NAME).stat().st_size < log.stat().st_size // 4
+
+
+def test_the_number_after_the_last_is_known_without_what_is_kept(log: Path) -> None:
+    held = Log.open(log)
+    assert held.last_seq == ResumeCache(log).read().standing.highest
+    held.close()

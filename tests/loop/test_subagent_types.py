@@ -1,0 +1,216 @@
+"""Types of subagents from files that anyone may have written, and subagents found by their id."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.config.trust import MAX_TRUSTED_BYTES, trust
+from ctxagent.agent.errors import ConfigError
+from ctxagent.agent.loop.subagent_types import AgentType, load_types, parse_type, project_files
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.store import Project
+
+from ..support.command import COMMAND, Place
+from ..support.server.loopback import Say, Server
+from .test_subagents import Talk, task
+
+HEAD = "---\nname: {}\ndescription: writes docs\n---\nWrite.\n"
+BOUND = 400  # seconds; nothing is measured with it
+
+
+class Types:
+    """A project in a repository, a person's own folder, and what is loaded from both."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.project, self.state = root, root / "project", root / "state"
+        self.own, self.foreign = root / "config" / "agents", self.project / ".ctxagent" / "agents"
+        for folder in (self.own, self.foreign, self.project / ".git"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def load(self) -> tuple[list[str], list[str]]:
+        types, warnings = load_types(
+            self.project, config_home=self.root / "config", home=self.root,
+            trust_dir=self.state, tools=["Read", "Grep"],
+        )  # fmt: skip
+        return [each.name for each in types if each.source != "built in"], warnings
+
+
+def put(path: Path, kind: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a folder":
+        path.mkdir()
+    elif kind == "a loop":
+        path.symlink_to(path.name)
+    elif kind == "without end":
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.symlink_to(kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("/dev/stdin", "out of the project"),
+        ("/dev/zero", "out of the project"),
+        ("a pipe", "not a regular file"),
+        ("a folder", "not a regular file"),
+        ("a loop", "symbolic links"),
+        ("without end", f"larger than {MAX_TRUSTED_BYTES:,} bytes"),
+    ],
+)
+def test_a_file_of_the_project_cannot_keep_the_program_from_starting(
+    tmp_path: Path, kind: str, why: str
+) -> None:
+    place = Place(tmp_path)
+    put(place.project / ".ctxagent" / "agents" / "x.md", kind)
+    reader, writer = os.pipe()  # an input that never comes to its end
+    try:
+        with Server([Say("Hello.")]) as server:
+            done = subprocess.run(
+                [COMMAND, "-p", "go"], cwd=place.project, env=place.server(server.url),
+                stdin=reader, capture_output=True, text=True, timeout=BOUND,
+            )  # fmt: skip
+        trusting = subprocess.run(
+            [COMMAND, "config", "--trust"], cwd=place.project, env=place.environ(),
+            stdin=reader, capture_output=True, text=True, timeout=BOUND,
+        )  # fmt: skip
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
+    assert "x.md: this subagent is left out: " in done.stderr
+    assert why in done.stderr
+    assert trusting.returncode == 2
+    assert "trusted as it is now" not in trusting.stderr
+    assert "Traceback" not in trusting.stderr
+
+
+@pytest.mark.parametrize("kind", ["/dev/zero", "a pipe", "without end"])
+def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
+    """In a process of its own, that a reader that waits is seen."""
+    types = Types(tmp_path)
+    put(types.own / "x.md", kind)
+    (types.own / "y.md").write_text(HEAD.format("y"))
+    program = (
+        "import sys; from pathlib import Path; from tests.loop.test_subagent_types import Types\n"
+        "print(Types(Path(sys.argv[1])).load())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2],
+        capture_output=True, text=True, timeout=BOUND,
+    )  # fmt: skip
+    assert done.stdout.startswith("(['y'], ["), done.stderr
+    assert "x.md: this subagent is left out: it is " in done.stdout
+
+
+def test_what_is_no_file_cannot_be_trusted(tmp_path: Path) -> None:
+    put(tmp_path / "x.md", "a pipe")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        trust(tmp_path / "x.md", tmp_path / "state")
+
+
+def test_a_link_stays_in_the_project_or_is_left_out(tmp_path: Path) -> None:
+    types = Types(tmp_path)
+    (tmp_path / "outside.md").write_text(HEAD.format("outside"))
+    (types.project / "docs.md").write_text(HEAD.format("docs"))
+    (types.foreign / "a.md").symlink_to(tmp_path / "outside.md")
+    (types.foreign / "b.md").symlink_to(types.project / "docs.md")
+    (types.own / "c.md").symlink_to(tmp_path / "outside.md")
+    for path in types.foreign.iterdir():
+        trust(path, types.state)
+    names, warnings = types.load()
+    assert names == ["outside", "docs"], "the person's own files may be links to anywhere"
+    assert [w.partition(":")[0] for w in warnings] == [str(types.foreign / "a.md")]
+    assert "leads out of the project" in warnings[0]
+    assert project_files(types.project, tmp_path) == [types.foreign / "b.md"]
+
+
+def test_a_folder_of_types_that_is_a_link_out_of_the_project(tmp_path: Path) -> None:
+    types = Types(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.md").write_text(HEAD.format("a"))
+    types.foreign.rmdir()
+    types.foreign.symlink_to(tmp_path / "elsewhere")
+    names, warnings = types.load()
+    assert names == []
+    assert "leads out of the project" in warnings[0]
+
+
+def described(*lines: str) -> AgentType:
+    text = "\n".join(["---", "name: x", *lines, "---", "Do."])
+    return parse_type(text, "f", ["Read", "Grep"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["description: d", "tools:"], "tools is empty"),
+        (["description: d", "tools: []"], "tools is empty"),
+        (["description: d", 'tools: ""'], "tools is empty"),
+        (["description: d", "tools:", "- Read", "- Grep"], "on one line: `tools: Read, Grep`"),
+        (["description: d", "tools:", "  - Read"], "'- Read': lists and words stand on one line"),
+        (["description: >", "  folded"], "'description: >': lists and words stand on one line"),
+        (["description: |-", "  folded"], "stand on one line"),
+        (["description: begun", "  and gone on with"], "stand on one line"),
+        (["description: d", "description: e"], "description is given twice"),
+        (["description: d", "tools: Read", "tools: Grep"], "tools is given twice"),
+        (["description: " + "d" * 501], "description has 501 characters"),
+    ],
+)
+def test_front_matter_that_could_be_misread_is_an_error(lines: list[str], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        described(*lines)
+
+
+def test_front_matter_as_it_is_meant() -> None:
+    assert described("description: d").tools is None
+    for tools in ("Read, Grep", "[Read, Grep]", '"Read, Grep"', '["Read", "Grep"]', "Read Grep"):
+        assert described("description: d", f"tools: {tools}").tools == ("Read", "Grep")
+    assert described("description: " + "d" * 500).description == "d" * 500
+    assert described("", "# no", "description: a > b - c", "model:").description == "a > b - c"
+
+
+@pytest.mark.slow
+def test_the_name_of_a_file_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    folder = place.project / ".ctxagent" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "\x1b[2J\x1b]0;own\x07\u202ex.md").write_text(HEAD.format("x"))
+    with Server([Say("Hello.")]) as server:
+        done = place.run("-p", "go", env=place.server(server.url))
+    assert "x.md is not trusted" in done.stderr
+    assert not {"\x1b", "\x07", "\u202e"} & {*done.stderr}
+
+
+def test_after_a_fork_an_id_means_the_subagent_that_changed_last(tmp_path: Path) -> None:
+    talk = Talk(
+        tmp_path,
+        [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
+        lambda talk, prompt, number: Step(text="Found."),
+    )
+    talk.say("go")
+    agent = talk.agents()["t"]
+    project = Project(talk.launch.state, talk.launch.cwd)
+    first = talk.agent.folder / agent.log
+    copies = [project.fork(talk.agent.log.path).parent / agent.log for _ in range(2)]
+    newer = copies[1].stat().st_mtime_ns + 1_000_000_000
+    os.utime(copies[1].parents[2] / "log.jsonl", ns=(newer, newer))
+    for id in (agent.id, agent.id[:-2]):
+        assert project.find_log(id) == copies[1], (
+            "all as they were copied: that of the newest session"
+        )
+    changed = newer + 1_000_000_000
+    os.utime(first, ns=(changed, changed))
+    assert project.find_log(agent.id) == first
+    named = f"{copies[0].parents[2].name}/agents/{agent.id}"
+    assert project.find_log(named) == copies[0]
+    place = Place(tmp_path)
+    shown = place.run("sessions", "show", agent.id)
+    assert (shown.returncode, "several" in shown.stderr) == (0, False), shown.stderr

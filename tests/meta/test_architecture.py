@@ -1,0 +1,176 @@
+"""The shape of the code: sizes, names, who may use which library, what starts quickly.
+
+The direction of imports is held by the contracts in pyproject.toml, which `make lint` checks.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    [*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+)
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+TREES = {name: ast.parse(path.read_text()) for name, path in zip(NAMES, FILES, strict=True)}
+
+MAX_MODULE_LINES = 600
+MAX_FUNCTION_LINES = 60
+MAX_BROAD_EXCEPTS = 3
+MAX_MODULES_BESIDE_ROOMS = 6
+
+# Which modules may import a library: one room, or the modules named.
+LIBRARY_USERS = {
+    "rich": ("agent.ui",),
+    "prompt_toolkit": ("agent.ui",),
+    "anthropic": ("agent.models.anthropic", "agent.models.lazy_sdk"),
+    "httpx2": ("agent.models.anthropic",),
+    "git": ("agent.worktree",),
+    "tree_sitter": ("agent.permissions.shell.parser",),
+    "tree_sitter_bash": ("agent.permissions.shell.parser",),
+    "tiktoken": ("agent.context.tokens",),
+    "click": ("agent.cli",),
+}
+# Names that say how much without saying of what.
+VAGUE_CONSTANTS = re.compile(
+    r"_?(MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|DEEPEST|MANY|FEW|LONG|SHORT|ENOUGH|PATIENCE"
+    r"|NAMED|SHOWN|KEPT|LISTED|TOLD|SAID|HELD|LEFT|TAKEN|SHARE|WORTH|NEAR|SOON)"
+)
+
+
+def module(path: Path) -> str:
+    """Return the dotted name of a module of the project, without `ctxagent`."""
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield each module that this one imports; the project's own without `ctxagent`."""
+    here = module(path).split(".")
+    package = here if path.name == "__init__.py" else here[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = [*base, *([node.module] if node.module else [])]
+            for alias in node.names:
+                full = [*stem, alias.name]
+                known = (ROOT.joinpath(*".".join(full).split("."))).with_suffix(".py").exists()
+                yield ".".join(full if known else stem)
+
+
+def within(name: str, parts: tuple[str, ...]) -> bool:
+    """Tell whether a module is one of these or lies in one of these rooms."""
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_are_relative_and_libraries_have_their_users(path: Path) -> None:
+    name = module(path)
+    for other in imported(path):
+        top = other.split(".")[0]
+        assert top != "ctxagent", f"{name}: relative imports only"
+        if top in LIBRARY_USERS:
+            assert within(name, LIBRARY_USERS[top]), f"{name} imports {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_sizes(path: Path) -> None:
+    source = path.read_text()
+    lines = source.count("\n")
+    assert lines <= MAX_MODULE_LINES, f"{path.name} has {lines} lines"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= MAX_FUNCTION_LINES, f"{path.name}: {node.name} has {lines} lines"
+
+
+def test_few_modules_stand_beside_the_rooms() -> None:
+    own = [path.name for path in (ROOT / "agent").glob("*.py") if path.name != "__init__.py"]
+    assert len(own) <= MAX_MODULES_BESIDE_ROOMS, own
+
+
+def test_at_most_three_broad_excepts() -> None:
+    broad = [
+        f"{name}:{node.lineno}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (
+            node.type is None
+            or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
+        )
+    ]
+    assert len(broad) <= MAX_BROAD_EXCEPTS, broad
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+
+
+def defined(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    """Yield the names that a module defines at its top, each with whether it is a type."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, True
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    yield target.id, not target.id.strip("_").isupper() and target.id[:1].isupper()
+
+
+def test_one_public_type_has_one_name() -> None:
+    types = Counter(
+        name for tree in TREES.values() for name, is_type in defined(tree)
+        if is_type and not name.startswith("_") and len(name) > 1
+    )  # fmt: skip
+    assert {name for name, times in types.items() if times > 1} == set()
+
+
+def test_constants_are_named_for_their_quantity() -> None:
+    vague = [
+        f"{file}: {name}"
+        for file, tree in TREES.items()
+        for name, _ in defined(tree)
+        if VAGUE_CONSTANTS.fullmatch(name)
+    ]
+    assert vague == []
+
+
+def loaded_by(*command: str) -> set[str]:
+    """Return the top-level modules in memory when `python -m ctxagent COMMAND` has run."""
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('\\n@', *{m.split('.')[0] for m in sys.modules}))\n"
+        "from ctxagent.agent.cli.main import main\n"
+        f"sys.argv = ['ctxagent', *{command!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("@")[2].split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_nothing_heavy(option: str) -> None:
+    heavy = {"anthropic", "rich", "prompt_toolkit", "git", "pydantic", "tiktoken", "tree_sitter"}
+    loaded = loaded_by(option)
+    assert "click" in loaded
+    assert loaded & heavy == set()
+
+
+def test_importing_the_repl_stays_light() -> None:
+    code = (
+        "import sys, ctxagent.agent.ui.repl.repl, ctxagent.agent.config.load\n"
+        "print(*{m.split('.')[0] for m in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "prompt_toolkit" in loaded
+    assert loaded & {"anthropic", "git", "pydantic", "tiktoken", "rich"} == set()

@@ -1,0 +1,50 @@
+"""The benchmarks still run, and their counts hold, at sizes that take a moment."""
+
+import importlib
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.append(str(FOLDER))  # they are scripts, and import one another as such
+
+import measure  # noqa: E402
+import targets  # noqa: E402
+
+NAMES = importlib.import_module("all").NAMES
+SHARED = {"all", "measure", "serving", "targets"}
+LONG = {"echo", "interrupts", "nothing_lost", "resume"}  # whose parts have tests of their own
+MOMENTS = [name for name in NAMES if name not in LONG]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_benchmark_runs_at_a_tiny_size(name: str) -> None:
+    benchmark = importlib.import_module(name)
+    tables = dict(benchmark.main(**benchmark.SIZES["tiny"]))
+    figures = [value for rows in tables.values() for row in rows.values() for value in row.values()]
+    assert figures
+    assert all(map(math.isfinite, figures))
+    assert not [verdict for verdict in targets.held(tables) if verdict.broken]
+    for target in targets.TARGETS:
+        if target.title in tables:
+            assert any(target.figure in row for row in tables[target.title].values())
+
+
+def test_all_of_them_are_run_and_each_has_its_sizes() -> None:
+    assert sorted(NAMES) == sorted({file.stem for file in FOLDER.glob("*.py")} - SHARED)
+    for name in NAMES:
+        assert set(importlib.import_module(name).SIZES) == set(measure.LEVELS)
+
+
+def test_each_target_is_of_a_table_that_there_is() -> None:
+    sources = "".join((FOLDER / f"{name}.py").read_text("utf-8") for name in NAMES)
+    assert [t.title for t in targets.TARGETS if f'"{t.title}"' not in sources] == []
+
+
+def test_a_count_that_does_not_hold_is_broken_and_a_time_is_not() -> None:
+    rows = {"only": {"rejected": 1.0, "lost": 0.0, "x_wall": 9.0}, "side by side": {"x_wall": 0.5}}
+    told = {v.target.figure: (v.met, v.broken) for v in targets.held({"four subagents": rows})}
+    assert told == {"x_wall": (False, False), "rejected": (False, True), "lost": (True, False)}

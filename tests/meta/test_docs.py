@@ -1,0 +1,63 @@
+"""The documentation names only what there is."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.ui.commands import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+SEEDS = (ROOT / "docs" / "internals" / "seeds.md").read_text()
+QUOTED = sorted(set(re.findall(r"`([^`]+)`", SEEDS)))
+PLACES = [q for q in QUOTED if re.match(r"(agent|tools|tests|docs|benchmarks)/|test_\w+\.py", q)]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in SEEDS.splitlines()
+    if re.match(r"\| (?!demand|---)", line) and line.count(" | ") == 3
+]
+
+
+def names(path: Path) -> set[str]:
+    """What a module defines: functions, classes, their methods, and constants."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_the_table_of_demands_names_is_there(place: str) -> None:
+    name, _, inside = place.partition(":")
+    found = list(ROOT.glob(f"tests/*/{name}" if name.startswith("test_") else name))
+    assert found, f"docs/internals/seeds.md names {name}"
+    path = next((path for path in found if inside in names(path)), found[0])
+    assert not inside or inside in names(path), f"docs/internals/seeds.md names {inside} in {name}"
+
+
+def test_each_demand_has_its_code_and_its_test() -> None:
+    assert len(ROWS) > 100
+    for demand, where, held, otherwise in ROWS:
+        if where == "–":
+            assert held == "–", demand
+            assert otherwise, demand
+        else:
+            assert re.search(r"test_\w+\.py|^as there$", held), demand
+
+
+def test_the_gates_rules_and_phases_of_the_documents_are_all_there() -> None:
+    demands = " ".join(row[0] for row in ROWS)
+    for number in range(1, 6):
+        assert f"HOOK-CTX-00{number}" in demands
+    assert len(re.findall(r"(?:^|\s)[+-][a-z]+-[a-z-]+", demands)) == 9  # S1 "Rules"
+
+
+@pytest.mark.parametrize("words", [q for q in QUOTED if re.match(r"/[a-z]+", q)])
+def test_every_command_that_is_named_exists(words: str) -> None:
+    assert words.split()[0].removeprefix("/") in COMMANDS

@@ -1,0 +1,55 @@
+"""The pictures in docs/pictures are what the replay gives, and the pages show them all."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.replay.player import Terms, play
+
+from ..support.sessions.workday import workday
+from ..support.terminal.pictures import MODEL, draw
+
+ROOT = Path(__file__).parents[2]
+KEPT = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+
+
+def told(picture: Path) -> list[str]:
+    """What is written in a picture, for a difference that can be read."""
+    return re.findall(r"<text[^>]*>([^<]+)</text>", picture.read_text())
+
+
+@pytest.mark.slow
+def test_the_pictures_are_what_the_replay_gives(tmp_path: Path) -> None:
+    draw(tmp_path)
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert [path.name for path in KEPT] == [path.name for path in drawn]
+    for old, new in zip(KEPT, drawn, strict=True):
+        assert told(old) == told(new), f"{old.name} is not what is told now: make pictures"
+        assert old.read_bytes() == new.read_bytes(), f"{old.name} looks otherwise: make pictures"
+
+
+def test_a_picture_is_one_file_that_loads_and_runs_nothing() -> None:
+    for path in KEPT:
+        for element in ET.parse(path).iter():
+            assert element.tag.rpartition("}")[2] in (
+                "svg", "g", "title", "style", "rect", "defs", "use", "path", "circle", "line",
+                "text",
+            )  # fmt: skip
+            assert element.get("href", "#").startswith("#")
+        assert not re.search(r"url\(|@import|light-dark", path.read_text())
+
+
+def test_a_replay_gives_the_same_each_time() -> None:
+    terms = Terms("default", DEFAULT, MODEL, 200_000, "", (), fills=0)
+    runs = [play(workday(2), terms) for _ in range(4)]
+    assert [act.layer for act in runs[0].acts].count("demote") == 1  # to a file in a new folder
+    assert all(run == runs[0] for run in runs)
+
+
+def test_the_pages_show_every_picture() -> None:
+    pages = [(ROOT / "README.md").read_text(), (ROOT / "docs" / "guide" / "context.md").read_text()]
+    shown = {name for page in pages for name in re.findall(r"pictures/([\w.]+)\)", page)}
+    assert shown == {path.name for path in KEPT}

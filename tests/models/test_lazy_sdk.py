@@ -1,0 +1,133 @@
+"""The import of the SDK: less of it than the plain one, and the same things."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# As `lazy_sdk.load` leaves it; then all of it, the plain way, and every name that is re-exported.
+REAL = """
+import importlib, os, pkgutil, sys
+from importlib.machinery import SourceFileLoader
+from ctxagent.agent.models import lazy_sdk
+
+lazy_sdk.load()
+loaded = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
+assert "anthropic.resources.beta" not in loaded, "the short way is not taken any more"
+assert sys.meta_path[0].__class__ is lazy_sdk._Finder, "the short way failed"
+import anthropic
+client = anthropic.AsyncAnthropic(api_key="k")
+assert client.messages and client.models, "what is used is there"
+names, differing = 0, []
+for found in [None, *pkgutil.walk_packages(anthropic.__path__, "anthropic.")]:
+    if found and (not found.ispkg or "._vendor." in found.name):
+        continue
+    package = importlib.import_module(found.name if found else "anthropic")
+    assert "__getattr__" in vars(package), package
+    reexports = lazy_sdk._reexports(open(package.__file__).read())
+    short = {name: getattr(package, name) for name in reexports}
+    SourceFileLoader.exec_module(package.__loader__, package)
+    differing += [(package, name) for name in short if vars(package)[name] is not short[name]]
+    names += len(short)
+    # and what is no re-export: made there, or had by a star
+    assert all(hasattr(package, name) for name in getattr(package, "__all__", ()))
+assert issubclass(anthropic.AsyncAnthropicVertex, object)
+whole = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
+print(names, differing, len(loaded), len(whole))
+"""
+
+MADE_UP = {
+    "__init__": (
+        "from .errors import (\n    APIConnectionError,\n    APIStatusError,\n)\n"
+        "from .errors import CredentialsError\n"
+        "from .client import AsyncAnthropic as AsyncAnthropic, Http as DefaultAsyncHttpxClient\n"
+        "from . import unused\nMADE = [unused]\n"
+    ),
+    "errors": "APIConnectionError = APIStatusError = CredentialsError = OSError\n",
+    "client": "class AsyncAnthropic: ...\nclass Http: ...\n",
+    "unused": "",
+    "resources/__init__": "",
+    "resources/messages/__init__": "from .messages import AsyncMessages\n",
+    "resources/messages/messages": "class AsyncMessages: ...\n",
+    "same/__init__": "from .same import same\n",
+    "same/same": "def same(): ...\n",
+}
+
+
+def run(script: str, path: Path | None = None, **env: str) -> str:
+    where = {"PYTHONPATH": str(path)} if path else {}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], **where, **env},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def made_up(folder: Path, changes: dict[str, str]) -> Path:
+    """A small SDK, to be found before the real one."""
+    for name, text in {**MADE_UP, **changes}.items():
+        path = folder / "anthropic" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_the_real_sdk_is_imported_in_part_and_every_name_is_the_plain_one() -> None:
+    names, differing, loaded, whole = run(REAL).split()
+    assert int(names) > 1000
+    assert differing == "[]"
+    assert int(loaded) < int(whole) / 2
+
+
+def test_a_name_is_imported_when_it_is_asked_for(tmp_path: Path) -> None:
+    script = """
+import sys
+from ctxagent.agent.models import lazy_sdk
+lazy_sdk.load()
+assert "anthropic.unused" not in sys.modules
+import anthropic
+assert not hasattr(anthropic, "__wrapped__") and "anthropic.unused" not in sys.modules
+from anthropic import MADE
+assert MADE == [sys.modules["anthropic.unused"]] == [anthropic.unused]
+assert not hasattr(anthropic, "nothing")
+from anthropic.same import same
+assert callable(same)
+"""
+    run(script, made_up(tmp_path, {}))
+
+
+@pytest.mark.parametrize("how", ["it is built otherwise", "it is to log"])
+def test_the_plain_import_where_the_short_one_will_not_do(tmp_path: Path, how: str) -> None:
+    script = """
+import sys
+from ctxagent.agent.models import lazy_sdk
+lazy_sdk.load()
+import anthropic
+assert "unused" in vars(anthropic) and anthropic.client.AsyncAnthropic is anthropic.AsyncAnthropic
+assert not any(isinstance(finder, lazy_sdk._Finder) for finder in sys.meta_path)
+"""
+    client = (
+        "from anthropic import READY\nassert READY\nclass AsyncAnthropic: ...\nclass Http: ...\n"
+    )
+    if how == "it is built otherwise":
+        begins = "READY = True\n"  # which its modules rely on: run alone, they meet a circle
+        run(script, made_up(tmp_path, {"__init__": begins + MADE_UP["__init__"], "client": client}))
+    else:
+        run(script, made_up(tmp_path, {}), ANTHROPIC_LOG="info")
+
+
+def test_an_sdk_that_is_missing_is_told(tmp_path: Path) -> None:
+    script = """
+from ctxagent.agent.models import lazy_sdk
+try:
+    lazy_sdk.load()
+except ImportError as error:
+    print(error)
+"""
+    said = run(script, made_up(tmp_path, {"client": "import no_such_module\n"}))
+    assert "no_such_module" in said

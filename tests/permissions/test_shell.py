@@ -1,0 +1,242 @@
+"""A command taken apart: nothing that bash would run is missed, or the command is in doubt."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.permissions.shell.parser import Script, parse
+from ctxagent.agent.permissions.shell.read_only import is_read_only
+
+
+def lines(script: Script) -> list[str]:
+    return [" ".join(word.text for word in part.words) for part in script.parts]
+
+
+def certain(script: Script) -> bool:
+    return not script.doubt and not any(part.doubt for part in script.parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("ls -l && rm x; pwd", ["ls -l", "rm x", "pwd"]),
+        ("cat a | grep b |& tee c &", ["cat a", "grep b", "tee c"]),
+        ("(ls; { rm x; })", ["ls", "rm x"]),
+        ("! ls", ["ls"]),
+        ("git <<EOF push\nEOF", ["git push"]),
+        ("command -p rm x", ["command -p rm x", "rm x"]),
+        ("c $(rm x) `rm y` \"$(rm z)\"", ["c $(rm x) `rm y` \"$(rm z)\"", "rm x", "rm y", "rm z"]),
+        ("diff <(rm a) >(tee b)", ["diff <(rm a) >(tee b)", "rm a", "tee b"]),
+        ("if ls; then rm a; elif b; then c; else d; fi", ["ls", "rm a", "b", "c", "d"]),
+        ("for f in $(ls); do rm $f; done", ["ls", "rm $f"]),
+        ("while a; do b; done", ["a", "b"]),
+        ("case $x in a) rm x;; *) ls;; esac", ["rm x", "ls"]),
+        ("[[ -f $(rm x) ]]", ["rm x"]),
+        ("cat <<EOF | sh\n$(rm x)\nEOF", ["cat", "sh", "rm x", "$(rm x)", "rm x"]),
+        ("bash <<< 'rm x'", ["bash", "rm x"]),
+        ("cat <<'EOF'\n$(rm x)\nEOF", ["cat"]),
+        ("ls <<< $(rm x)", ["ls", "rm x"]),
+        ("> out rm x", ["rm x"]),
+        ("g\\it 'sta'\"tus\"", ["git status"]),
+        ("git log \\\n  -1", ["git log -1"]),
+        ("timeout -k 5 9s nice -n 3 ls", ["timeout -k 5 9s nice -n 3 ls", "nice -n 3 ls", "ls"]),
+        ("", []),
+        ("# nothing", []),
+    ],
+)  # fmt: skip
+def test_every_simple_command_is_a_part(text: str, parts: list[str]) -> None:
+    assert lines(parse(text)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("sudo -u root rm x", "rm x"),
+        ("sudo -n env -u A B=1 rm x", "rm x"),
+        ("env -i PATH=/x rm x", "rm x"),
+        ("ls | xargs -n 1 rm", "rm"),
+        ("ls | xargs -I {} sh -c 'rm {}'", "rm {}"),
+        ("find . -name a -exec rm {} \\; -execdir mv {} b +", "rm {}"),
+        ("find . -name a -exec rm {} \\; -execdir mv {} b +", "mv {} b"),
+        ("bash -lc 'cd /; rm x'", "rm x"),
+        ("sh -e -c \"rm x\"", "rm x"),
+        ("eval 'rm' x", "rm x"),
+        ("trap 'rm x' EXIT", "rm x"),
+        ("exec -a ls rm x", "rm x"),
+        ("time FOO=1 rm x", "rm x"),
+        ("coproc c { rm x; }", "rm x"),
+        ("f() { rm x; }", "rm x"),
+        ("git > out push", "git push"),
+        ("X=$(rm x)", "rm x"),
+        ("export X=$(rm x)", "rm x"),
+        ("a[$(rm x)]=1", "rm x"),
+        ("(( x = $(rm x) ))", "rm x"),
+        ("echo ${x:-$(rm x)}", "rm x"),
+        ("echo \\ #; rm x", "rm x"),
+        ("ls\n\\\nrm x", "rm x"),
+    ],
+)  # fmt: skip
+def test_what_others_start_is_seen_and_in_doubt(text: str, part: str) -> None:
+    script = parse(text)
+    assert part in lines(script)
+    assert not certain(script)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$x foo", "$(echo rm) x", "r* x", "{rm,x}", "`echo rm` x",  # names known only at run time
+        "PATH=x ls", "LD_PRELOAD=./x.so ls", "GIT_DIR=x git status", "x=1", "x=1; ls", "CI=$x ls",
+        "alias ls=rm", "source x", ". x", "eval ls", "exec ls", "export A=1", "hash -p x ls",
+        "ls() { rm x; }; ls", "for PATH in .; do ls; done", "unset x", "read x", "coproc ls",
+        "[[ ! a ||-v x ]]", "[[ ! a &&-v x ]]", "[ * ]", "[ -f a* ]", "for x in a; do [ $x ]; done",
+        "[ a = $x ]", "[ \"-v\" x ]", "[ -[v] x ]",
+        "echo ${x@P}", "echo ${x:=1}", "echo ${!x}", "echo $((x))", "let x=1", "(( x ))",
+        "for ((i=0;i<3;i++)); do ls; done", "[[ $x -eq 1 ]]", "[ -v x ]",
+        "sudo ls", "doas ls", "xargs ls", "env -S 'ls'", "env FOO=1 ls", "setsid ls", "busybox ls",
+        "find . -delete", "find . -ok ls \\;", "sh -c ls", "su -c ls", "watch ls", "time -o f ls",
+        "timeout $x ls", "echo 'a", "ls (", "ls )", "if ls", "git > out push",
+        "git sta\\\ntus", "ls\n\\rm x", "ls\n\\\nrm x", "echo \\ #; rm x", "ls\r\nrm x",
+        "ls\u00a0-l", "ls\u2028rm x", "ls\u200b", "ls\x00rm", "ls \udcff", "''\\{ ls",
+        "cat <<EOF\n EOF\n: '\nEOF\nrm x\n: '", "cat <<EOF\n`rm x`\nEOF", "cat <<E\"O\"F\nEOF",
+        "echo `ls \\`rm x\\``", "ls 2>$x 3<>y", "[ a\n]", "ls -2>&1", "git push<<E\nE\n2>a -x<<<b",
+        "ls -b<<E\nE", "\\ ", "time { ls; }",
+        "sudo " * 50 + "ls", "eval " * 5000, "eval 'a" * 3000, "(" * 5000, "x" * 60_000,
+    ],
+)  # fmt: skip
+def test_doubt(text: str) -> None:
+    script = parse(text)
+    assert not certain(script) or not all(w.fixed for w in (*script.reads, *script.writes))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls", "CI=1 LC_ALL=C ls", "git log \\\n  --oneline", "ls # a comment", "# one\nls",
+        "echo $x ${x} \"$x\" $((1 + 2))", "cat <<'EOF'\na $(b) `c`\nEOF", "cat <<-X\n\ta\n\tX",
+        "for f in a b; do echo $f; done", "[ -f x ] && [[ $x == a ]]", "ls 2>&1 >/dev/null &",
+        "[ \"$x\" = 'a*' ]", "[ -n \"$(ls)\" ]", "ls ~ ~/a ~root a~ HEAD~1",
+        "find . -name '*.py' -type f", "timeout 5 ls", "git commit -m \"$(cat <<'E'\nit's\nE\n)\"",
+        "bash script.sh", "command -v ls", "echo {1..3} {a,b}", "time -p ls", "sort <x >y",
+    ],
+)  # fmt: skip
+def test_no_doubt(text: str) -> None:
+    assert certain(parse(text))
+
+
+def test_words_are_what_the_command_receives() -> None:
+    (part,) = parse("""c 'a b' "c\\"d\\n" e\\ f g'h'"i" $'j' $x "k$x" l* m{1,2} '*' """).parts
+    assert [word.text for word in part.words[1:6]] == ["a b", 'c"d\\n', "e f", "ghi", "j"]
+    assert [word.fixed for word in part.words[1:]] == [True] * 5 + [False, False, True, False, True]
+    assert [word.glob for word in part.words[1:]] == [False] * 7 + [True, False, False]
+
+
+def test_redirections() -> None:
+    script = parse("a <r >w 2>>e &>b 2>&1 >&- >/dev/null >&both; { c; } >| f")
+    assert [word.text for word in script.reads] == ["r"]
+    assert [word.text for word in script.writes] == ["w", "e", "b", "both", "f"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git branch -a", True), ("git branch new", False), ("git branch -D x", False),
+        ("git branch --list 'x*'", True), ("git tag", True), ("git tag v1", False),
+        ("git remote -v", True), ("git remote add a b", False), ("git stash list", True),
+        ("git stash", False), ("git config --get user.name", True), ("git config a b", False),
+        ("git --no-pager log", True), ("git -c core.pager=x log", False), ("git -C x log", False),
+        ("git --exec-path=x log", False), ("git log --output=x", False),
+        ("git log --outp x", False),
+        ("git diff --ext-diff", False), ("git grep -Oless x", False), ("git push", False),
+        ("git", False), ("git --version", True), ("git log --oneline -5", True),
+        ("find . -name x", True), ("find . -fprintf x y", False), ("find . -fls x", False),
+        ("sort a", True), ("sort -uo b a", False), ("sort --out=b a", False), ("sort *", False),
+        ("sort -k2 a", True), ("uniq a", True), ("uniq a b", False), ("date", True),
+        ("date +%F", True), ("date 01010101", False), ("date -s now", False),
+        ("rg x", True), ("rg --pre ./x y", False), ("rg --pre=./x y", False), ("rg -z x", False),
+        ("rg --pretty x", True), ("sed -n 1,5p a", True), ("sed -n '5,$p' a", True),
+        ("sed -i s/a/b/ a", False), ("sed -n 'w x' a", False), ("sed -n 1e a", False),
+        ("sed -n 1p -i a", False), ("printf %s x", True), ("printf -v x y", False),
+        ("test -f x", True), ("test -v x", False), ("command -v ls", True), ("set -eu", True),
+        ("set -o pipefail", True), ("set -- a", False), ("file -C -m x", False), ("file x", True),
+        ("python --version", True), ("python x.py", False), ("jq . a", True), ("tree -o x", False),
+        ("./ls", False), ("/tmp/ls", False), ("LS", False), ("ｌｓ", False), ("cat $x", False),
+        ("echo $x", True), ("printf $x", False), ("env", False), ("awk 1 x", False),
+        ("uniq - x", False), ("uniq -- a b", False), ("uniq -- -a b", False), ("uniq -", True),
+        ("uniq a*", False), ("find . -d*", False), ("find . -*", False), ("sort a -*", False),
+        ("sort -- *", False), ("sort a*", True), ("git diff --o*", False), ("rg x a*", True),
+        ("test -[v] a", False), ("grep -* a", False), ("grep a *", True),
+        ("grep --include=*.py a b", True), ("grep --file=*/a b", False), ("sed -n 1p *", False),
+        ("cat ~+/x", False), ("cat ~-", False), ("cat ~1/x", False), ("cat ~/x", True),
+        ("cat ~root/x", True), ("cat '~+/x'", True), ("git log a:~+", False), ("cat a=~-/x", False),
+        ("git show HEAD~1", True), ("cat x'['[b]", False), ("cat x\\[[b]", False),
+        ("cat 'x y'*", True), ("jq -n 'import \"/etc/x\" as $d; $d'", False),
+        ("jq 'include \"a\"; .'", False), ("jq '\"/etc/x\"|modulemeta'", False),
+        ("jq .imported a", True), ("printf %n PATH", False), ("printf '%-5ln' PATH", False),
+        ("printf '100%%\\n'", True), ("arch", True), ("arch -arm64 x", False),
+        ("sort --files0-from=a", False), ("sort --files0-from a", False),
+        ("tee x", False), ("less x", False), ("curl x", False), ("cd a", True), ("cd", False),
+    ],
+)  # fmt: skip
+def test_the_table_of_commands_that_only_look(text: str, expected: bool) -> None:
+    (part,) = parse(text).parts
+    assert is_read_only(part) is expected
+
+
+def test_characters_that_crash_the_grammar() -> None:
+    for letter in "\U00031860\U000f022b\u010c\u01ac":
+        assert parse(f"{{{letter} echo ${{{letter}").text
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_parse_takes_any_text(text: str) -> None:
+    assert parse(text).text == text
+
+
+PIECES = [
+    " ", "\n", ";", "&&", "|", "&", "(", ")", "{ ", "; }", "$(", "`", "'", '"', "\\", "\\\n", "#",
+    " #", "$x", "z1 ", "z2", "z3 a", ">f", "2>&1", "<<E\n", "\nE\n", "<<'E'\n", "\tE\n", "<<<",
+    "if ", "; then ", "; fi", "for i in a; do ", "; done", "case a in a) ", ";; esac", "!", "[[ a ",
+    "]]", "$'", "{a,b}", "time ", "\\ ", "\\#", "x=1 ", "~", "-", '""', "<(", "function g ",
+]  # fmt: skip
+# Reports each command that bash cannot find, words between \x1f, commands between \0.
+REPORT = """command_not_found_handle() {
+    local IFS=$'\\x1f'; printf '%s\\0' "$*" >> "$REPORT"
+}
+eval "$COMMAND"
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=2, max_size=10))
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_bash_runs_nothing_that_was_not_seen(pieces: list[str], tmp_path: Path) -> None:
+    command = "".join(pieces)
+    script = parse(command)
+    if not certain(script):
+        return
+    report, folder = tmp_path / "report", tmp_path / "work"
+    report.write_bytes(b"")
+    folder.mkdir(exist_ok=True)
+    subprocess.run(
+        [shutil.which("bash") or "", "--norc", "-c", REPORT],
+        cwd=folder,
+        env={"PATH": "/nonexistent", "REPORT": str(report), "COMMAND": command},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
+    seen = {"\x1f".join(w.text for w in part.words) for part in script.parts}
+    vague = {p.name for p in script.parts if not all(w.fixed and not w.glob for w in p.words)}
+    vague |= {p.name for p in script.parts if any("~" in w.text for w in p.words)}
+    for ran in os.fsdecode(report.read_bytes()).split("\0")[:-1]:
+        assert ran in seen or ran.split("\x1f")[0] in vague, command

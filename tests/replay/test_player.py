@@ -1,0 +1,347 @@
+"""Playing recordings: what is asked of whom, what it costs, and what was missed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
+from ctxagent.agent.models.catalog import cost
+from ctxagent.agent.replay.misses import NeedDetector
+from ctxagent.agent.replay.parallel import compare
+from ctxagent.agent.replay.player import Player, Terms, play
+from ctxagent.agent.replay.recording import (
+    RecordedCall,
+    RecordedCompaction,
+    RecordedReply,
+    RecordedStep,
+    RecordedWords,
+    Recording,
+)
+from ctxagent.agent.replay.results import ReplayRun, Share, add_up
+from ctxagent.agent.replay.tool_names import translate
+from ctxagent.agent.session.entries import Usage
+
+from ..support.sessions.history import words
+from ..support.sessions.recording import Strict
+
+MODEL = "claude-sonnet-5"
+ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
+
+
+def terms(policy: Policy = DEFAULT, *, window: int = 60_000, label: str = "x") -> Terms:
+    return Terms(label, policy, MODEL, window, "Be exact.", ())
+
+
+def recording(*steps: RecordedStep, name: str = "made") -> Recording:
+    return Recording(name, "none", steps)
+
+
+def bash(number: int, size: int, at: float | None = None, **given: str) -> RecordedReply:
+    command = given.get("command", f"make part-{number}")
+    text = f"part {number}\n{words(size)}"
+    return RecordedReply(
+        f"Part {number}.", (RecordedCall(f"c{number}", "bash", {"command": command}, text),), at
+    )
+
+
+def working(calls: int, size: int, every: float | None = None) -> Recording:
+    times = [None if every is None else every * n for n in range(calls)]
+    return recording(RecordedWords("go"), *(bash(n, size, at) for n, at in enumerate(times)))
+
+
+def strictly(played: Recording, terms: Terms, folder: Path) -> Player:
+    player = Strict(played, terms, folder)
+    player_run[id(player)] = asyncio.run(player.run())
+    return player
+
+
+player_run: dict[int, ReplayRun] = {}
+
+
+# The run
+
+
+def test_every_reply_is_one_call_and_its_parts_add_up() -> None:
+    run = play(working(12, 900), terms(ALONE))
+    assert [call.number for call in run.priced] == list(range(1, 13))
+    sums = run.sums
+    assert sums.sent == sums.read + sums.written + sums.plain
+    assert sums.peak == max(call.prompt for call in run.priced)
+    for call in run.priced:
+        usage = Usage(call.plain, call.read, call.written, call.output)
+        assert call.dollars == cost(MODEL, usage)
+    assert sums.dollars == pytest.approx(sum(call.dollars for call in run.priced))
+    assert run.stopped == ""
+    assert run.acts == ()
+
+
+@pytest.mark.slow
+def test_the_default_costs_less_than_summaries_alone_and_loses_nothing() -> None:
+    """Through a window that holds a quarter of what is said."""
+    played = working(80, 2_500)
+    alone, default = (play(played, terms(policy)).sums for policy in (ALONE, DEFAULT))
+    assert alone.summaries >= 2
+    assert default.summaries < alone.summaries
+    assert default.dollars < 0.75 * alone.dollars
+    assert alone.recovered == default.recovered == Share(80, 80)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_request_of_every_preset_is_acceptable(name: str, tmp_path: Path) -> None:
+    player = strictly(working(40, 2_000), terms(PRESETS[name], window=40_000), tmp_path)
+    assert player_run[id(player)].recovered == Share(40, 40)
+    assert player_run[id(player)].stopped == ""
+
+
+def test_a_summary_is_priced_as_if_a_model_had_written_it() -> None:
+    run = play(working(40, 2_500), terms(ALONE))
+    summaries = [call for call in run.priced if call.purpose == "summary"]
+    assert len(summaries) >= run.sums.summaries >= 1
+    assert all(call.prompt > 30_000 and call.output > 0 for call in summaries)
+
+
+def test_what_a_cache_has_forgotten_is_written_again() -> None:
+    near, far = (play(working(10, 900, every), terms(ALONE)).sums for every in (10.0, 400.0))
+    assert far.read < 0.01 * far.sent
+    assert near.read > 0.7 * near.sent
+
+
+def test_after_a_pause_old_results_go_at_once() -> None:
+    """The cache has ended, so that nothing is lost by it."""
+    played = recording(
+        RecordedWords("go", 0.0),
+        *(bash(n, 1_500, 10.0 * n) for n in range(6)),
+        RecordedReply("Done.", (), 70.0),
+        RecordedWords("And now?", 1_000.0),
+        RecordedReply("Nothing.", (), 1_010.0),
+    )
+    run = play(played, terms(replace(DEFAULT, clear_keep=2)))
+    assert [act.trigger for act in run.acts][-1] == "the cache has ended"
+    assert run.acts[-1].number == run.priced[-1].number
+    assert run.priced[-1].cold
+
+
+def test_a_session_that_fits_in_no_way_says_why() -> None:
+    small = replace(terms(window=4_000), system=words(5_000))
+    run = play(recording(RecordedWords("go"), RecordedReply("No.")), small)
+    assert "cannot be made to fit" in run.stopped
+    assert run.priced == ()
+
+
+def test_where_another_agent_compacted_is_no_act_of_ours() -> None:
+    run = play(
+        recording(
+            RecordedWords("a"),
+            RecordedReply("b"),
+            RecordedCompaction(),
+            RecordedWords("c"),
+            RecordedReply("d"),
+        ),
+        terms(),
+    )
+    assert len(run.priced) == 2
+    assert run.acts == ()
+
+
+def test_what_fills_the_window_is_looked_at_now_and_then() -> None:
+    run = play(working(100, 300), replace(terms(), fills=10))
+    assert 9 <= len(run.fills) <= 11
+    for fill in run.fills:
+        assert dict(fill.parts)["system"] > 0
+        assert sum(tokens for _, tokens in fill.parts) > 0
+    assert play(working(5, 300), replace(terms(), fills=0)).fills == ()
+
+
+def test_paths_and_errors_that_the_last_context_has() -> None:
+    edit = RecordedCall("e", "edit", {"path": "a/b.py", "oldText": "x", "newText": "y"}, "Done.")
+    failed = RecordedCall(
+        "f", "bash", {"command": "make"}, "line\nerror: no rule for z", is_error=True
+    )
+    run = play(
+        recording(RecordedWords("go"), RecordedReply("", (edit, failed)), RecordedReply("Done.")),
+        terms(),
+    )
+    assert run.paths == run.errors == Share(1, 1)
+
+
+def test_a_play_comes_to_the_same_each_time() -> None:
+    """Also where references tell of files, whose folder has another name each time."""
+    policy = replace(DEFAULT, demote_above=500)
+    first, second = (play(working(6, 900), terms(policy)) for _ in range(2))
+    assert first == second
+    assert {act.layer for act in first.acts} == {"demote"}
+
+
+def test_recordings_side_by_side_come_back_in_their_order() -> None:
+    played = [replace(working(n + 2, 200), name=f"r{n}") for n in range(4)]
+    columns = [terms(ALONE, label="alone"), terms(label="default")]
+    told: list[tuple[int, int, float]] = []
+    found = compare(played, columns, lambda *so_far: told.append(so_far))
+    assert found.labels == ("alone", "default")
+    assert [[run.name for run in row] for row in found.runs] == [[f"r{n}"] * 2 for n in range(4)]
+    assert [len(row[0].priced) for row in found.runs] == [2, 3, 4, 5]
+    assert [so_far[:2] for so_far in told] == [(n, 8) for n in range(1, 9)]
+    shares = [share for _, _, share in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    alone = [play(each, columns[0]) for each in played]
+    assert [row[0] for row in found.runs] == alone
+    assert found.total("alone") == add_up(run.sums for run in alone)
+
+
+# What was needed after it was gone
+
+
+def visible(text: str) -> Callable[[], str]:
+    return lambda: text
+
+
+def gone(*refs: int) -> Callable[[int], bool]:
+    return lambda ref: ref in refs
+
+
+READ = translate(RecordedCall("1", "Read", {"file_path": "a.py"}, "text"))
+EDIT = translate(
+    RecordedCall(
+        "2", "Edit", {"file_path": "a.py", "old_string": "  the_line = of_interest()"}, "Done."
+    )
+)
+
+
+def seen(text: str) -> NeedDetector:
+    needs = NeedDetector()
+    needs.add(7, READ, text)
+    return needs
+
+
+def test_what_is_asked_again_and_answered_the_same_was_needed() -> None:
+    needs = seen("all of a.py")
+    missed = needs.find(READ, "all of a.py", gone(7), visible(""))
+    assert missed is not None
+    assert (missed.ref, missed.how, missed.text) == (7, "asked again", "all of a.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "refs"), [("a.py has changed", (7,)), ("all of a.py", ())], ids=["other", "still here"]
+)
+def test_asking_for_news_or_for_what_stands_there_misses_nothing(
+    text: str, refs: tuple[int, ...]
+) -> None:
+    assert seen("all of a.py").find(READ, text, gone(*refs), visible("")) is None
+
+
+def test_text_that_only_stood_in_what_is_gone_was_needed_once() -> None:
+    needs = seen("    3→  the_line = of_interest()\n    4→  more")
+    missed = needs.find(EDIT, "Done.", gone(7), visible("nothing of it"))
+    assert missed is not None
+    assert missed.how == "used"
+    assert needs.find(EDIT, "Done.", gone(7), visible("nothing of it")) is None
+
+
+def test_text_that_stands_elsewhere_is_not_missed() -> None:
+    needs = seen("    3→  the_line = of_interest()")
+    assert needs.find(EDIT, "Done.", gone(7), visible("3→the_line = of_interest()")) is None
+    assert needs.find(EDIT, "Done.", gone(), visible("")) is None
+
+
+def test_a_need_is_priced_and_counts_in_the_sums() -> None:
+    line = "the_line_of_interest = 4711"
+    read = RecordedCall("r", "Read", {"file_path": "a.py"}, f"{line}\n{words(1_500)}")
+    edit = {"file_path": "a.py", "old_string": line, "new_string": "y"}
+    played = recording(
+        RecordedWords("go"),
+        RecordedReply("", (read,)),
+        *(bash(n, 1_500) for n in range(12)),
+        RecordedReply("", (RecordedCall("e", "Edit", edit, "Done."),)),
+        RecordedReply("", (replace(read, id="r2", text=read.text.replace(line, "y")),)),
+    )
+    run = play(played, terms(PRESETS["v5"]))
+    assert [(need.how, need.what) for need in run.needs] == [("used", "Edit a.py")]
+    (need,) = run.needs
+    assert need.dollars > 0
+    assert run.sums.dollars == pytest.approx(sum(c.dollars for c in run.priced) + need.dollars)
+    assert play(played, terms(ALONE)).needs == ()
+
+
+# Tools by our names
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "ours", "argument"),
+    [
+        ("shell", {"command": ["bash", "-lc", "ls -l"]}, "Bash", ("command", "ls -l")),
+        ("exec_command", {"cmd": "ls"}, "Bash", ("command", "ls")),
+        ("exec", {"input": "await run()"}, "Bash", ("command", "await run()")),
+        ("run_shell_command", {"command": "ls"}, "Bash", ("command", "ls")),
+        ("view", {"path": "a.py"}, "Read", ("path", "a.py")),
+        ("read_file", {"absolute_path": "/a.py"}, "Read", ("path", "/a.py")),
+        ("str_replace_editor", {"command": "view", "path": "a"}, "Read", ("path", "a")),
+        ("str_replace_editor", {"command": "create", "path": "a"}, "Write", ("path", "a")),
+        ("str_replace_editor", {"command": "insert", "path": "a"}, "Edit", ("path", "a")),
+        ("edit", {"path": "a", "oldText": "x"}, "Edit", ("old_string", "x")),
+        ("MultiEdit", {"file_path": "a", "edits": [{"old_string": "x", "new_string": "y"}]},
+         "Edit", ("old_string", "x")),
+        ("search_file_content", {"pattern": "x"}, "Grep", ("pattern", "x")),
+        ("glob", {"pattern": "*.py"}, "Glob", ("pattern", "*.py")),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n"}, "Edit",
+         ("input", "*** Begin Patch\n*** Update File: a.py\n")),
+        ("mcp__files__read", {"path": "a"}, "mcp__files__read", ("path", "a")),
+        ("odd name<", {}, "odd_name_", None),
+    ],
+)  # fmt: skip
+def test_other_agents_tools_by_our_names(
+    name: str, given: dict[str, object], ours: str, argument: tuple[str, str] | None
+) -> None:
+    found = translate(RecordedCall("1", name, given, "Done."))
+    assert found.name == ours
+    if argument:
+        assert found.input[argument[0]] == argument[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error", "code"),
+    [
+        ("fine", False, 0),
+        ("no", True, 1),
+        ("Process exited with code 2\nno", False, 2),
+        ("Exit code: 128\nfatal", True, 128),
+        (f"{words(3_000)}\nCommand exited with code 3", True, 3),
+    ],
+)
+def test_how_a_command_ended(text: str, is_error: bool, code: int) -> None:
+    found = translate(RecordedCall("1", "bash", {"command": "make"}, text, is_error))
+    assert found.details["exit_code"] == code
+    assert found.is_error == (code != 0)
+
+
+def test_what_a_patch_changed() -> None:
+    patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** Delete File: b.py\n*** End Patch"
+    for name, given in (("apply_patch", {"patch": patch}), ("shell", {"command": patch})):
+        found = translate(RecordedCall("1", name, given, "Done."))
+        assert found.changes == ("a.py", "b.py")
+        assert translate(RecordedCall("1", name, given, "failed", is_error=True)).changes == ()
+
+
+# When a summary is due
+
+
+@pytest.mark.slow
+def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room() -> None:
+    """The stubs add up: in the end they leave too little, and then it is summarised."""
+    run = play(working(160, 3_000), terms(window=32_000))
+    instead = [act for act in run.acts if act.trigger == "instead of a summary"]
+    assert instead
+    assert all(act.before > 0.9 * 32_000 and act.after <= 16_000 for act in instead)
+    assert run.sums.summaries >= 1
+    asked = sum(call.purpose == "summary" for call in run.priced)
+    assert asked <= 2 * (run.sums.summaries + 1), "none is prepared where clearing will do"
+
+
+@pytest.mark.slow
+def test_the_presets_of_the_documents_keep_to_their_levels() -> None:
+    for name in ("ctx-001", "anchored"):
+        run = play(working(60, 3_000), terms(PRESETS[name], window=60_000))
+        assert {act.trigger for act in run.acts if act.layer == "microcompact"} == {"level"}

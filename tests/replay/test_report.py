@@ -1,0 +1,474 @@
+"""The report of a replay: the figures in it are those of the comparison, in a terminal, for
+programs and on a page that a real browser opens; and nothing that a recording is called acts."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.replay.report.charts import area, kept, path
+from ctxagent.agent.replay.report.curve import draw_curves
+from ctxagent.agent.replay.report.json import document
+from ctxagent.agent.replay.report.measures import (
+    Figures,
+    anonymized,
+    format_percent,
+    format_tokens,
+    headline,
+    price_sentence,
+    total_figures,
+)
+from ctxagent.agent.replay.report.page import page
+from ctxagent.agent.replay.report.table import comparison_table, fit_cells, text_width
+from ctxagent.agent.replay.results import Comparison, ReplayRun, Share, Sums
+
+from ..export.test_export import Page
+from ..support.sessions.outcomes import HOSTILE, LABELS, comparison, run
+from ..support.terminal.browser import PROGRAM, Browser, View, pixels
+
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+# Figures
+
+
+def test_figures_never_look_better_than_they_are() -> None:
+    assert [format_percent(part / 1000) for part in (0, 1, 500, 998, 1000)] == [
+        "0%", "<1%", "50%", "99.8%", "100%",
+    ]  # fmt: skip
+    assert format_percent(99_999 / 100_000) == "99.9%"
+    assert format_percent(0.29) == "29%"  # which is a little less in binary
+    assert format_percent(None) == "-"
+
+
+def test_tokens_take_five_characters_at_most() -> None:
+    sizes = (0, 999, 1_000, 9_949, 99_949, 99_960, 999_400, 999_600, 14_949_000, 3_000_000_000)
+    written = [format_tokens(size) for size in sizes]
+    assert written == [
+        "0", "999", "1.0k", "9.9k", "99.9k", "100k", "999k", "1.0M", "14.9M", "3.0G",
+    ]  # fmt: skip
+    assert max(map(len, written)) == 5
+
+
+def test_the_sentence_is_about_the_cheapest_setting() -> None:
+    compared = comparison(2, 60, ("none", "default", "v5"))
+    none, _, v5 = total_figures(compared)
+    assert v5.sums.dollars < none.sums.dollars
+    ratio = v5.sums.dollars / none.sums.dollars
+    assert headline(compared).startswith(f"v5 costs {ratio:.2f} of none over 2 sessions: $")
+    assert f"{v5.sums.missed} results needed when gone; 0 results lost." in price_sentence(compared)
+    assert "Not played to the end: 1 session of none." in price_sentence(compared)
+
+
+def test_one_setting_and_no_recording_have_a_sentence_too() -> None:
+    alone = comparison(1, 10, ("default",))
+    assert re.fullmatch(r"default costs \$[\d.]+ over 1 session\.", headline(alone))
+    assert "; 0 results needed when gone; 0 results lost." in price_sentence(alone)
+    nothing = Comparison(LABELS, ())
+    assert comparison_table(nothing) == headline(nothing) == "No recording was played."
+    assert "No recording was played." in page(nothing)
+    assert document(nothing)["recordings"] == []
+
+
+def test_what_is_lost_is_said() -> None:
+    compared = comparison(1, 10, ("none", "v5"))
+    rows = tuple(tuple(replace(r, recovered=Share(7, 10)) for r in row) for row in compared.runs)
+    lossy = replace(compared, runs=rows)
+    assert "3 results lost." in price_sentence(lossy)
+    assert " 70%" in comparison_table(lossy)
+
+
+def test_a_first_setting_that_costs_nothing_is_no_measure() -> None:
+    compared = comparison(1, 5, ("none", "v5"))
+    (none, v5), *_ = compared.runs
+    free = tuple(replace(call, dollars=0.0) for call in none.priced)
+    compared = Comparison(compared.labels, ((replace(none, priced=free, needs=()), v5),))
+    assert [each.ratio for each in total_figures(compared)] == [None, None]
+    assert headline(compared) == "none costs $0.00 over 1 session."
+    assert comparison_table(compared)
+    assert page(compared)
+
+
+# The table
+
+
+@pytest.mark.parametrize("width", [80, 100, 132, 200])
+@pytest.mark.parametrize(
+    "labels", [("default",), LABELS[:3], LABELS, ("compact.at=0.75 " * 5, "b")]
+)
+def test_the_table_fits(width: int, labels: tuple[str, ...]) -> None:
+    text = comparison_table(comparison(5, 30, labels, hostile=True), width)
+    assert max(text_width(line) for line in text.splitlines()) <= width
+    assert not CONTROL.search(text)
+
+
+def test_the_table_has_every_run_and_ends_with_the_sum() -> None:
+    compared = comparison(4, 300)
+    wide = comparison_table(compared, 200).splitlines()
+    head, *rows = wide[wide.index("") + 1 :]
+    assert " ".join(head.split()) == (
+        "calls peak mean sent cached dollars x edits stubs summ asked used cost paths errs exact"
+    )
+    rule = next(n for n, line in enumerate(rows) if set(line) == {"="})
+    assert rule == 4 * 3
+    assert [line.split()[0] for line in rows[:rule:3]] == [
+        row[0].name.removesuffix(".jsonl") for row in compared.runs
+    ]
+    total = [line.removeprefix("SUM").split() for line in rows[rule + 1 : rule + 4]]
+    for values, each in zip(total, total_figures(compared), strict=True):
+        assert values[0] == each.label
+        assert values[1].rstrip("!") == f"{each.sums.calls:,}"
+        assert values[6:8] == [f"{each.sums.dollars:,.2f}", f"{each.ratio:.2f}"]
+        assert values[8:13] == [
+            f"{n:,}" for n in (
+                each.sums.edits, each.sums.stubs, each.sums.summaries, each.asked, each.used,
+            )
+        ]  # fmt: skip
+    assert each.asked + each.used == each.sums.missed > 0
+
+
+def test_in_a_narrow_terminal_the_table_is_two() -> None:
+    text = comparison_table(comparison(4, 300))
+    assert text.count("SUM") == 2
+    assert text.count("claude-co") == 2
+    assert "codex-02.jsonl, none: stopped after 300 calls: nothing that could leave" in text
+
+
+def test_one_recording_is_its_own_sum() -> None:
+    text = comparison_table(comparison(1, 20))
+    assert "SUM" not in text
+    assert text.count("claude-co") == 2  # once in each grid
+
+
+def test_names_are_cut_in_the_middle_by_cells() -> None:
+    assert fit_cells("rollout-2026-11-22-a1b2.jsonl", 15) == "rollout~2.jsonl"
+    assert fit_cells("一二三四五六.x", 8) == "一~六.x "
+    assert text_width(fit_cells("e\u0301" * 30, 9)) == 9
+
+
+# The curves
+
+
+@pytest.mark.parametrize("width", [40, 80, 133])
+@pytest.mark.parametrize("calls", [1, 7, 300])
+def test_a_curve_fits_and_keeps_its_peaks(width: int, calls: int) -> None:
+    (runs,) = comparison(1, calls).runs
+    text = draw_curves(runs, width)
+    assert max(text_width(line) for line in text.splitlines()) <= width
+    highest = max(runs, key=lambda each: each.sums.peak)
+    first = next(n for n, line in enumerate(text.splitlines()) if line.startswith(highest.label))
+    assert "█" in text.splitlines()[first]
+
+
+def test_a_single_large_call_among_many_is_seen() -> None:
+    (calm,) = comparison(1, 400, ("v5",)).runs
+    calls = list(calm[0].priced)
+    calls[200] = replace(calls[200], plain=500_000)
+    lines = draw_curves([replace(calm[0], priced=tuple(calls))], 60).splitlines()
+    assert lines[1].count("█") == 1
+    assert "537k" in lines[1] or "5" in lines[1]
+
+
+def test_acts_stand_beneath_their_calls() -> None:
+    (runs,) = comparison(1, 30, ("v5",)).runs
+    lines = draw_curves(runs, 30 + 13 + 1).splitlines()  # one column for each call
+    acts = lines[4].partition("└")[2]
+    first = runs[0].acts[0]
+    start = (first.number - 1) * len(acts) // 30
+    assert acts[start] == {"demote": "d", "microcompact": "m", "truncate": "t"}[first.layer]
+    assert set(acts[:start]) == {"─"}
+
+
+def test_a_plain_terminal_gets_plain_characters() -> None:
+    (runs,) = comparison(1, 300).runs
+    text = draw_curves(runs, 80, ascii=True)
+    assert text.isascii()
+    assert "#" in text
+
+
+def test_a_run_without_calls_has_no_curve() -> None:
+    assert draw_curves([replace(run("a", "none"), priced=())], 80) == ""
+
+
+# For programs
+
+
+def test_the_document_has_every_figure() -> None:
+    compared = comparison(3, 40, hostile=True)
+    told = json.loads(json.dumps(document(compared)))
+    assert told["v"] == 1
+    assert told["labels"] == list(compared.labels)
+    assert [each["name"] for each in told["recordings"]] == list(HOSTILE[:3])
+    for row, recording in zip(compared.runs, told["recordings"], strict=True):
+        for played, each in zip(row, recording["runs"], strict=True):
+            _holds(each, played)
+    for each in told["totals"]:
+        sums = compared.total(each["label"])
+        assert each["dollars"] == round(sums.dollars, 6)
+        assert each["sent"] == each["read"] + each["written"] + each["plain"] == sums.sent
+        assert each["recovered"] == [sums.recovered.part, sums.recovered.whole]
+
+
+def _holds(told: dict[str, Any], played: ReplayRun) -> None:
+    calls, fills = told["calls"], told["fills"]
+    assert {len(column) for column in calls.values()} == {len(played.priced)}
+    read = zip(calls["read"], calls["written"], calls["plain"], strict=True)
+    assert [sum(each) for each in read] == [call.prompt for call in played.priced]
+    assert {len(column) for column in fills.values()} == {len(played.fills)}
+    assert fills["results"] == [dict(fill.parts)["results"] for fill in played.fills]
+    assert [act["layer"] for act in told["acts"]] == [act.layer for act in played.acts]
+    assert [need["what"] for need in told["needs"]] == [need.what for need in played.needs]
+    assert told["sums"]["missed"] == len(played.needs)
+
+
+def test_a_comparison_to_show_to_others_has_the_figures_and_no_words() -> None:
+    compared = comparison(3, 60, hostile=True)
+    shown = anonymized(compared)
+    assert [shown.total(label) for label in LABELS[:3]] == [
+        compared.total(label) for label in LABELS[:3]
+    ]
+    text = json.dumps(document(shown))
+    for name in (HOSTILE[0], HOSTILE[2]):  # the other one stands for the reason of acts, too
+        assert json.dumps(name)[1:-1] in json.dumps(document(compared))
+        assert json.dumps(name)[1:-1] not in text
+    assert "nothing that could leave" not in text
+    assert [row[0].name for row in shown.runs] == ["session 1", "session 2", "session 3"]
+
+
+# The page
+
+
+def test_lines_keep_their_peaks_when_points_are_left_out() -> None:
+    values = [n % 50 for n in range(5_000)]
+    values[3_333], values[4_444] = 900, -900
+    places = kept(values, 200)
+    assert len(places) <= 200
+    assert {0, 3_333, 4_444, 4_999} <= {*places}
+    assert kept([3, 1, 2], 200) == [0, 1, 2]
+    assert path([(1, 5)]) == "M1 5L1 5"
+    assert area([(1, 5), (2, 7)]) == "M1 0L1 5L2 7V0Z"
+
+
+def test_the_page_begins_with_what_matters_and_has_everything() -> None:
+    compared = comparison(3, 120)
+    text = page(compared)
+    taken = Page(text)
+    assert text.index(headline(compared)) < text.index("<main>")
+    assert re.search(r"<h1>v5 costs 0\.\d\d of none over 3 sessions", text)
+    sections = [given for name, given in taken.elements if name == "section"]
+    assert [given["id"] for given in sections] == ["r1", "r2", "r3"]
+    for n, row in enumerate(compared.runs, 1):
+        assert row[0].name in taken.texts[f"r{n}"]
+    lines = [g for name, g in taken.elements if name == "path" and _has(g, "line")]
+    assert len(lines) == 3 * 3 * 2  # recordings, settings; context and cost
+    marks = [g["href"] for name, g in taken.elements if name == "use"]
+    assert {f"#m-{k}" for k in ("demote", "microcompact", "truncate", "summary", "need")} == {
+        *marks
+    }
+    assert {m[1:] for m in marks if m} <= {*taken.ids}
+    assert len({*taken.ids}) == len(taken.ids)
+    _, tools = next(each for each in taken.elements if _has(each[1], "tools"))
+    assert "hidden" in tools  # without scripts there is nothing to press
+
+
+def _has(given: dict[str, str | None], kind: str) -> bool:
+    return kind in (given.get("class") or "").split()
+
+
+def test_the_points_of_a_line_are_the_calls() -> None:
+    compared = comparison(1, 30, ("v5",))
+    text = page(compared)
+    drawn = re.findall(r'<path d="M([^"]*)" class="line s0"', text)
+    calls = compared.runs[0][0].priced
+    assert drawn[0].split("L") == [f"{call.number} {call.prompt}" for call in calls]
+    last = drawn[1].split("L")[-1].split()
+    assert int(last[1]) == pytest.approx(1e4 * sum(call.dollars for call in calls), abs=1e3)
+
+
+def test_nothing_of_a_recording_acts_in_the_page() -> None:
+    taken = Page(page(comparison(5, 60, LABELS, hostile=True)))
+    names = [name for name, _ in taken.elements]
+    assert names.count("script") == 1
+    assert "img" not in names
+    assert not [key for _, given in taken.elements for key in given if key.startswith("on")]
+    assert "</script><script>alert(1)" in taken.texts["r1"]
+    policy = next(g for _, g in taken.elements if g.get("http-equiv"))["content"] or ""
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    addresses = [g.get("href") or g.get("src") or "#" for _, g in taken.elements]
+    assert {address[0] for address in addresses} == {"#"}
+
+
+def test_a_long_recording_takes_little_room() -> None:
+    assert len(page(comparison(1, 500, LABELS)).encode()) < 200_000  # 15 of them: 3 MB
+    assert len(page(comparison(1, 5_000, LABELS[:2])).encode()) < 200_000
+
+
+def test_odd_runs_have_a_page() -> None:
+    bare = replace(run("bare", "none"), priced=(), acts=(), needs=(), fills=())
+    single = run("one", "v5", calls=1)
+    text = page(Comparison(("none", "v5"), ((bare, single), (bare,), ())))
+    assert "No call of the model." in text
+    Page(text)
+
+
+def test_sums_of_nothing_are_told() -> None:
+    empty = Figures("a", Sums(), 0, 0, None)
+    assert empty.sums.mean == 0
+    assert format_percent(empty.sums.cached) == "-"
+
+
+# In a browser
+
+needs_browser = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+PHONE, WALL = (360, 800), (1600, 1000)
+OUTSIDE = """(() => {
+  for (const each of document.querySelectorAll("details")) each.open = true;
+  for (const each of document.querySelectorAll("section")) {
+    each.style.contentVisibility = "visible";
+  }
+  const bad = [];
+  for (const each of document.body.querySelectorAll("*")) {
+    if (each.closest(".scrolling > *, .toggles > *, .symbols")) continue;
+    const box = each.getBoundingClientRect();
+    if (box.width && (box.right > innerWidth + 0.5 || box.left < -0.5)) bad.push(each.outerHTML);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) bad.push("scrolls aside");
+  return bad.map((each) => each.slice(0, 100));
+})()"""
+TOUCHING = """(() => {
+  const bad = [];
+  for (const each of document.querySelectorAll(".whole")) {
+    const texts = [...each.querySelectorAll(":scope > text")];
+    texts.forEach((one, n) => texts.slice(n + 1).forEach((two) => {
+      const [a, b] = [one.getBoundingClientRect(), two.getBoundingClientRect()];
+      const across = a.left < b.right && b.left < a.right;
+      if (across && a.top < b.bottom - 2 && b.top < a.bottom - 2) bad.push(one.textContent);
+    }));
+  }
+  return bad;
+})()"""
+COLOURS = """[...document.querySelectorAll(".pair figure .plane path")].slice(0, 3)
+  .map((each) => getComputedStyle(each).stroke.match(/\\d+/g).map(Number))"""
+
+FILL = """getComputedStyle(document.querySelector(".areas .results")).fill
+  .match(/\\d+/g).map(Number)"""
+VALUES = """[...document.querySelectorAll("#r1 figure:first-child .lines b")]
+  .map((each) => each.textContent)"""
+MIDDLE = """(() => {
+  const plane = document.querySelector("#r1 .areas .plane");
+  plane.scrollIntoView({ block: "center" });
+  const box = plane.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top + box.height / 2];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser") / "it") as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three recordings under three settings."""
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(page(comparison(3, 120)))
+    return file
+
+
+def sound(view: View) -> None:
+    """It asked for nothing but itself, and caused no trouble."""
+    assert view.troubles == []
+    assert len(view.requests) == 1
+    assert view.evaluate("performance.getEntriesByType('resource').length") == 0
+
+
+@needs_browser
+def test_the_browser_tells_of_requests_and_of_errors(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text("<img src='http://elsewhere.example/x.png'><script>nothing.here()</script>")
+    view = browser.open(file, width=300, height=300)
+    assert len(view.requests) == 2
+    assert len(view.troubles) == 2
+
+
+@needs_browser
+@pytest.mark.parametrize("size", [PHONE, WALL], ids=["phone", "wall"])
+def test_the_page_fits_screens_and_eyes(
+    browser: Browser, written: Path, size: tuple[int, int]
+) -> None:
+    brightness = []
+    for dark in (False, True):
+        view = browser.open(written, width=size[0], height=size[1], dark=dark)
+        assert view.evaluate("innerWidth") == size[0]
+        seen = pixels(view.shoot(0.25))
+        assert len(seen) == size[0] // 4 * (size[1] // 4)
+        assert len({*seen}) > 40  # not blank
+        brightness.append(sum(map(sum, seen)) / len(seen) / 3)
+        assert view.evaluate(OUTSIDE) == []
+        assert view.evaluate(TOUCHING) == []
+        sound(view)
+    assert brightness[0] > 200
+    assert brightness[1] < 70
+
+
+@needs_browser
+def test_lines_and_areas_are_drawn_in_their_colours(browser: Browser, written: Path) -> None:
+    view = browser.open(written, width=360, height=800, dark=True)
+    lines = [tuple(colour) for colour in view.evaluate(COLOURS)]
+    seen = pixels(view.shoot(of=".pair figure .plane"))
+    assert len({*lines}) == 3
+    assert {*lines} <= {*seen}
+    filled = view.evaluate(FILL)
+    below = pixels(view.shoot(of=".areas .plane"))
+    assert below.count(tuple(filled)) > len(below) / 10
+
+
+@needs_browser
+def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.html"
+    file.write_text(page(comparison(5, 60, LABELS, hostile=True)))
+    view = browser.open(file, width=360, height=800)
+    sound(view)
+    assert view.evaluate("document.scripts.length + document.images.length") == 1
+    assert view.evaluate("document.querySelector('#r1 > h2').textContent") == HOSTILE[0]
+    assert view.evaluate(OUTSIDE) == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_settings_recordings_and_values_can_be_chosen(browser: Browser, written: Path) -> None:
+    view = browser.open(written, width=1600, height=1000)
+    shown = "[...document.querySelectorAll('{}')].filter((e) => e.checkVisibility()).length"
+    areas = shown.format("#r1 .areas figure")
+    assert view.evaluate(areas) == 3
+    view.evaluate("document.querySelector('.toggle').click()")
+    assert view.evaluate(areas) == 2
+    assert view.evaluate(shown.format(".bars > li")) == 2
+    view.evaluate("document.querySelector('.toggle').click()")
+    assert view.evaluate(areas) == 3
+    view.evaluate("recording.value = 'r2'; recording.dispatchEvent(new Event('change'))")
+    assert view.evaluate(shown.format("main > section")) == 1
+    view.evaluate("location.hash = '#r3'; dispatchEvent(new Event('hashchange'))")
+    assert view.evaluate(shown.format("main > section")) == 3
+
+    resting = view.evaluate(VALUES)
+    view.evaluate("document.querySelector('#r1 .plot').focus()")
+    view.press("Home")
+    view.press("ArrowRight")
+    assert view.evaluate("document.querySelector('#r1 .at').value") == "call 2"
+    row = comparison(3, 120).runs[0]
+    assert view.evaluate(VALUES) == [format_tokens(each.priced[1].prompt) for each in row]
+    view.press("Escape")
+    assert view.evaluate(VALUES) == resting
+    view.point(*view.evaluate(MIDDLE))
+    told = view.evaluate("document.querySelector('#r1 .areas .value').textContent")
+    assert re.fullmatch(r"[\d.]+k: system [\d.]+k, .*results [\d.]+k", told)
+    view.evaluate("theme.click(); theme.click()")
+    assert view.evaluate("document.documentElement.dataset.theme") == "dark"
+    sound(view)

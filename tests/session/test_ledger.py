@@ -1,0 +1,708 @@
+"""The ledger: facts from the log, entry by entry, without a model."""
+
+import itertools
+import json
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import (
+    Assistant,
+    Mask,
+    Note,
+    Pin,
+    Revert,
+    Session,
+    Summary,
+    ToolResult,
+    Unpin,
+    User,
+)
+from ctxagent.agent.session.ledger import CommandFact, FileFact, Ledger
+
+from ..support.sessions.conversation import Conversation
+
+
+class Script:
+    """A ledger fed by hand; `ref` is the seq of the newest entry."""
+
+    def __init__(self, cwd: str = "/p") -> None:
+        self.ledger = Ledger()
+        self.ref = 0
+        self.add(Session, id="s", cwd=cwd, version="1", model="m")
+
+    def add(self, kind: Any, **fields: Any) -> int:
+        self.ref += 1
+        self.ledger.add(kind(seq=self.ref, **fields))
+        return self.ref
+
+    def call(
+        self, tool: str, details: Any, text: str = "", *, error: bool = False, **fields: Any
+    ) -> int:
+        """A call and its result; the ref of the result."""
+        id = f"call-{self.ref}"
+        block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
+        self.add(Assistant, content=[block], usage={}, stop_reason="tool_use", model="m")
+        return self.add(
+            ToolResult, tool_use_id=id, content=text, is_error=error, details=details, **fields
+        )
+
+    def change(self, path: str, tool: str = "Edit", **details: Any) -> int:
+        return self.call(
+            tool, {"path": path, "created": False, "added": 2, "removed": 1, **details}
+        )
+
+    def run(self, command: str, exit_code: int | None = 0, text: str = "", **fields: Any) -> int:
+        details = {"command": command, "exit_code": exit_code}
+        return self.call("Bash", details, text, error=exit_code not in (0, None), **fields)
+
+
+def test_changes_of_a_file_add_up() -> None:
+    script = Script()
+    script.change("/p/src/a.py", "Write", created=True, added=10, removed=0)
+    ref = script.change("/p/src/a.py", added=3, removed=4)
+    script.change("/p/b.py")
+    assert dict(script.ledger.files) == {
+        "src/a.py": FileFact("src/a.py", "created", 13, 4, "Edit", ref, 2),
+        "b.py": FileFact("b.py", "modified", 2, 1, "Edit", ref + 2, 1),
+    }
+
+
+def test_failed_and_denied_changes_change_nothing() -> None:
+    script = Script()
+    script.call("Edit", {"path": "/p/a.py"}, "old_string does not occur", error=True)
+    script.call("Write", {"denied": True}, "Not allowed", error=True)
+    assert script.ledger.files == {}
+
+
+def test_paths_outside_of_the_directory_stay_whole() -> None:
+    script = Script("/p/one")
+    script.change("/p/one/../two/a.py")
+    script.change("/p/one-more/b.py")
+    script.change("/p/one/./c.py")
+    assert list(script.ledger.files) == ["/p/two/a.py", "/p/one-more/b.py", "c.py"]
+
+
+def test_a_session_that_moves_on_shows_paths_from_its_new_place() -> None:
+    script = Script("/p")
+    script.change("/p/src/a.py")
+    script.add(Session, id="s", cwd="/p/src", version="1", model="m")
+    script.change("/p/src/a.py")
+    assert [(f.path, f.times) for f in script.ledger.files.values()] == [("a.py", 2)]
+
+
+def test_files_read_are_those_never_changed() -> None:
+    script = Script()
+    script.call("Read", {"path": "/p/a.py"})
+    script.call("Read", {"path": "/p/b.py"})
+    again = script.call("Read", {"path": "/p/a.py"})
+    script.change("/p/b.py")
+    script.call("Read", {"path": "/p/b.py"})
+    script.call("Read", {"path": "/p/missing.py"}, "does not exist", error=True)
+    assert dict(script.ledger.read) == {"a.py": again}
+
+
+def test_the_newest_reading_stands_last() -> None:
+    script = Script()
+    for name in ("a.py", "b.py", "a.py"):
+        script.call("Read", {"path": f"/p/{name}"})
+    assert list(script.ledger.read) == ["b.py", "a.py"]
+
+
+def row(path: str, action: str, added: int = 0, removed: int = 0, **more: Any) -> dict[str, Any]:
+    """A change as the details of a result tell it."""
+    return {"path": path, "action": action, "added": added, "removed": removed, **more}
+
+
+def test_what_a_command_changed_counts_whether_or_not_it_failed() -> None:
+    script = Script()
+    script.change("/p/a.py")
+    script.call("Read", {"path": "/p/b.py"})
+    rows = [row("/p/a.py", "modified", 3, 2), row("/p/b.py", "deleted", 0, 9)]
+    details = {"command": "make", "exit_code": 2, "changes": [*rows, row("/tmp/x", "created")]}
+    ref = script.call("Bash", details, "error", error=True)
+    assert dict(script.ledger.files) == {
+        "a.py": FileFact("a.py", "modified", 5, 3, "Bash", ref, 2),
+        "b.py": FileFact("b.py", "deleted", 0, 9, "Bash", ref, 1),
+        "/tmp/x": FileFact("/tmp/x", "created", 0, 0, "Bash", ref, 1),
+    }
+    assert script.ledger.read == {}
+
+
+@pytest.mark.parametrize(
+    ("actions", "action"),
+    [
+        ("created", "created"),
+        ("created modified", "created"),
+        ("created deleted", "deleted"),
+        ("created deleted created", "created"),
+        ("created deleted created modified", "created"),
+        ("created deleted modified", "created"),
+        ("modified", "modified"),
+        ("modified created", "modified"),
+        ("modified deleted", "deleted"),
+        ("modified deleted created", "modified"),
+        ("modified deleted created deleted", "deleted"),
+        ("deleted", "deleted"),
+        ("deleted created", "modified"),
+        ("deleted modified", "modified"),
+        ("deleted created created", "modified"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["Bash", "Edit"])
+def test_what_a_file_is_over_a_session(actions: str, action: str, tool: str) -> None:
+    script = Script()
+    for each in actions.split():
+        if tool == "Edit" and each != "deleted":
+            script.change("/p/a.py", created=each == "created", added=1, removed=0)
+        else:
+            script.call("Bash", {"changes": [row("/p/a.py", each, 1)]})
+    (fact,) = script.ledger.files.values()
+    count = len(actions.split())
+    assert (fact.action, fact.added, fact.times) == (action, count, count)
+
+
+def test_what_is_known_of_contents() -> None:
+    script = Script()
+    script.call("Read", {"path": "/p/a", "seen": {"path": "/p/a", "sha256": "1"}})
+    script.call("Edit", {"path": "/p/b", "seen": {"path": "/p/b", "sha256": "2"}})
+    script.call("Read", {"path": "/p/c", "seen": {"path": "/p/c", "sha256": "3"}})
+    changes = [row("/p/b", "modified", blob="4"), row("/p/c", "deleted"), row("/p/d", "created")]
+    script.call("Bash", {"changes": changes})
+    script.call("Edit", {"path": "/p/e", "seen": {"path": "/p/e"}}, error=True)
+    assert script.ledger.contents == {"/p/a": "sha256:1", "/p/b": "blob:4", "/p/c": ""}
+
+
+def test_the_head_is_where_the_last_command_left_it() -> None:
+    script = Script()
+    assert script.ledger.head == ""
+    script.call("Bash", {"head": "main 1a2b3c4"})
+    script.call("Bash", {"command": "ls", "exit_code": 0})
+    assert script.ledger.head == "main 1a2b3c4"
+
+
+OUTPUT = """\
+============ FAILURES ============
+Traceback (most recent call last):
+  File "a.py", line 3, in <module>
+KeyError: 'x'
+some text in between
+
+1 failed in 0.1s"""
+
+
+def test_a_failure_is_open_until_the_same_command_passes() -> None:
+    script = Script()
+    first = script.run("pytest -q", 1, OUTPUT)
+    other = script.run("make lint", 2, "no rule")
+    fact = CommandFact(
+        "pytest -q",
+        1,
+        first,
+        (
+            "============ FAILURES ============",
+            "Traceback (most recent call last):",
+            "KeyError: 'x'",
+            "1 failed in 0.1s",
+        ),
+    )
+    assert script.ledger.unresolved() == [fact, CommandFact("make lint", 2, other, ("no rule",))]
+
+    second = script.run("pytest -q", 1, "E  ValueError")
+    assert [f.ref for f in script.ledger.unresolved()] == [other, second]
+    third = script.run("pytest -q", 0, "3 passed")
+    assert [f.ref for f in script.ledger.unresolved()] == [other]
+    assert [(f.ref, by) for f, by in script.ledger.resolved] == [(second, third)]
+    assert [(f.command, f.exit_code) for f in script.ledger.commands] == [
+        ("pytest -q", 1),
+        ("make lint", 2),
+        ("pytest -q", 1),
+        ("pytest -q", 0),
+    ]
+
+
+def standing(script: Script) -> dict[str, tuple[int, int | None]]:
+    return {name: (test.ref, test.resolved) for name, test in script.ledger.tests.items()}
+
+
+PASSED = "3 passed, 1 warning in 0.12s"
+
+
+def test_a_failing_test_is_followed_to_the_run_that_resolves_it() -> None:
+    script = Script()
+    text = "FAILED t/a.py::test_x[a - b] - assert [1]\nFAILED t/a.py::test_y\n2 failed"
+    first = script.run("pytest -q", 1, text)
+    name, other = "t/a.py::test_x[a - b]", "t/a.py::test_y"
+    assert standing(script) == {name: (first, None), other: (first, None)}
+    second = script.run("pytest t/a.py", 1, "FAILED t/a.py::test_y - boom\n1 failed, 1 passed")
+    assert standing(script) == {name: (first, None), other: (second, None)}
+    third = script.run("pytest -v", 1, "t/a.py::test_x[a - b] PASSED [ 50%]\nFAILED t/a.py::test_y")
+    assert standing(script) == {name: (first, third), other: (third, None)}
+    script.run("pytest t/other.py", 0, PASSED)
+    script.run("pytest -k nothing", 0, PASSED)
+    script.run("pytest -q | tail -2", 0, "1 failed, 2 passed in 0.1s")
+    script.run("ls", 0, "t/a.py::test_y PASSED")
+    assert standing(script)[other] == (third, None)
+    last = script.run("python -m pytest t -q", 0, PASSED)
+    assert standing(script) == {name: (first, third), other: (third, last)}
+    again = script.run("pytest", 1, "FAILED t/a.py::test_y - x")
+    assert standing(script)[other] == (again, None)
+
+
+UNITTEST = "....\n" + "-" * 70 + "\nRan 4 tests in 0.001s\n\nOK (skipped=1)"
+RUNS = [
+    ("pytest", "ERROR t/a.py - ImportError: no", "t/a.py", PASSED),
+    ("pytest", "ERROR t/b.py::test_x - boom\n1 error", "t/b.py::test_x", f"==== {PASSED} ===="),
+    ("pytest", "FAILED t/a.py::T::test_x[a] - b] - x", "t/a.py::T::test_x[a]", PASSED),
+    ("pytest", "FAILED t/a.py::T::test_x[a]b] - x", "t/a.py::T::test_x[a]b]", PASSED),
+    ("pytest -n2 -v", "[gw0] [ 50%] FAILED t/a.py::test_x ", "t/a.py::test_x", PASSED),
+    ("pytest -v", "t/b.py::test_y[1-2] FAILED      [ 9%]", "t/b.py::test_y[1-2]", PASSED),
+    ("python -m unittest", "FAIL: test_a (m.C.test_a)", "m.C.test_a", UNITTEST),
+    ("python3 -m unittest", "ERROR: test_b (m.C)", "m.C.test_b", UNITTEST),
+    ("python manage.py test", "FAIL: test_a (m.C.test_a)", "m.C.test_a", UNITTEST),
+    (
+        "go test ./...",
+        "--- FAIL: TestA (0.00s)\n--- PASS: TestB (0.00s)\nFAIL",
+        "TestA",
+        "?   \tx/b\t[no test files]\nok  \tx/a\t0.012s",
+    ),
+    ("go test ./...", "    --- FAIL: TestA/sub (0.00s)", "TestA/sub", "ok  \tx/a\t(cached)"),
+    (
+        "cargo test",
+        "test m::a ... FAILED\ntest m::b ... ok",
+        "m::a",
+        "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+    ),
+    (
+        "npx jest",
+        "  ✕ adds (5 ms)\n  ● math › adds\n\n  ● Console",
+        "math › adds",
+        "Tests:       1 skipped, 3 passed, 4 total",
+    ),
+    ("npm test", "  ✓ one (1 ms)\n  ✕ adds (5 ms)", "adds", "Tests:       3 passed, 3 total"),
+    (
+        "npx vitest run",
+        " FAIL  a.test.ts > adds\n × adds 5ms",
+        "a.test.ts > adds",
+        "      Tests  3 passed (3)",
+    ),
+    (
+        "prove t",
+        "not ok 2 - works\nok 1 - fine\nnot ok 3 - later # TODO soon",
+        "works",
+        "All tests successful.\nResult: PASS",
+    ),
+    (
+        "rspec",
+        "rspec ./spec/a_spec.rb:12 # A does x",
+        "./spec/a_spec.rb:12",
+        "3 examples, 0 failures, 1 pending",
+    ),
+    ("make test", "FAILED t/a.py::test_x - boom", "t/a.py::test_x", PASSED),
+    ("./run-all", "FAILED t/a.py::test_x - in a script of our own", "t/a.py::test_x", PASSED),
+]
+
+
+@pytest.mark.parametrize(("command", "output", "name", "success"), RUNS)
+def test_what_each_runner_says(command: str, output: str, name: str, success: str) -> None:
+    script = Script()
+    first = script.run(command, 1, output)
+    assert list(script.ledger.tests) == [name]
+    script.run(command, 0, "all is well")
+    assert set(standing(script).values()) == {(first, None)}
+    last = script.run(command, 0, success)
+    assert set(standing(script).values()) == {(first, last)}
+
+
+PYTEST = ("pytest", "FAILED t/a.py::test_x - boom")
+GO = ("go test ./...", "--- FAIL: TestA (0.00s)\nFAIL")
+CARGO = ("cargo test", "test m::a ... FAILED")
+JEST = ("npm test", "  ● math › adds")
+TESTED = "ok  \tx/a\t0.012s"
+CARGO_TESTED = "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"
+
+
+@pytest.mark.parametrize(
+    ("failed", "command", "output"),
+    [
+        # commands that only name a runner, whatever they print
+        *((PYTEST, command, PASSED) for command in (
+            "pip install pytest", "which pytest", "command -v pytest", "git commit -m 'fix pytest'",
+            "grep -rn foo pytest.ini; echo pytest", "echo 'a && pytest'", "pytest --version",
+            "pytest --collect-only -q", "pytest-watch", "cat pytest",
+        )),
+        (GO, "go mod tidy", TESTED),
+        (GO, "go test -list .", TESTED),
+        (CARGO, "cargo add tokio", CARGO_TESTED),
+        (CARGO, "cargo test --no-run", CARGO_TESTED),
+        (JEST, "npm install typescript", "Tests:       3 passed, 3 total"),
+        (("make test", PYTEST[1]), "make tags", PASSED),
+        # runs that say nothing of it
+        (PYTEST, "pytest || true", "ok"),
+        (PYTEST, "pytest -q", "no tests ran in 0.01s"),
+        (PYTEST, "pytest -q", "3 passed, 2 deselected in 0.01s"),
+        (GO, "go test ./...", f"{TESTED} [no tests to run]"),
+        (GO, "go test ./... | head -1", TESTED),
+        # runs of something else
+        *((PYTEST, command, PASSED) for command in (
+            "pytest --lf -x | tail -1", "pytest -k other", "pytest -m slow", "pytest tests/b.py",
+            "pytest t/a.py::test_xy", "pytest $WHICH", "cd sub && pytest", "WHICH=b pytest",
+            "make test", "pytest a; pytest b", "pytest --ignore t",
+        )),
+        (GO, "go test ./b", TESTED),
+        (GO, "go test -v ./b", "--- PASS: TestA (0.00s)\n" + TESTED),
+        (("cargo test --workspace", CARGO[1]), "cargo test", CARGO_TESTED),
+        (("pytest --runslow", PYTEST[1]), "pytest", PASSED),
+        (JEST, "npm run test:unit", "Tests:       3 passed, 3 total"),
+        (("npm test && pytest", PYTEST[1]), "npm test", "3 passing (2s)"),
+        (("make test", PYTEST[1]), "make -C sub test", PASSED),
+        # commands that may show what another run said, or are not understood
+        *((PYTEST, command, PASSED) for command in (
+            "cat old.log; pytest", "pytest; tail -3 old.log", "$(pytest)", "(pytest)",
+            "for i in 1 2; do pytest; done", "bash -c pytest", "pytest <<E\nx\nE", "pytest 'a",
+        )),
+        pytest.param(PYTEST, "pytest" + " -q" * 10_000, PASSED, id="too long"),
+        (PYTEST, "cd sub && pytest -v", "t/a.py::test_x PASSED [ 50%]"),
+    ],
+)  # fmt: skip
+def test_in_doubt_a_failing_test_is_not_resolved(
+    failed: tuple[str, str], command: str, output: str
+) -> None:
+    script = Script()
+    first = script.run(failed[0], 1, failed[1])
+    script.run(command, 0, output)
+    assert list(standing(script).values()) == [(first, None)]
+
+
+@pytest.mark.parametrize(
+    ("failed", "command", "output"),
+    [
+        *((PYTEST, command, PASSED) for command in (
+            "pytest -q", "py.test", "uv run pytest -x", "poetry run pytest t", "python -m pytest",
+            ".venv/bin/python3.11 -u -m pytest -n 4 -p no:cacheprovider", "cd /p && pytest -q",
+            "cd sub && cd .. && pytest", "pytest t/a.py", "pytest ./t/a.py::test_x --tb short",
+            "pytest -q 2>&1 | tail -3", "pytest -q; echo done", "pytest || true",
+            "timeout 60 pytest", "ruff check . && pytest > /dev/stdout && git add -A",
+            "pytest  # all", "pytest \\\n -q", 'echo "(all)" && pytest',
+        )),
+        (("pytest -x -k test_x", PYTEST[1]), "pytest", PASSED),
+        (("pytest --runslow", PYTEST[1]), "pytest --runslow -q", PASSED),
+        (("make test", PYTEST[1]), "make -j4 test", PASSED),
+        (("make test", PYTEST[1]), "pytest -v t", "t/a.py::test_x PASSED [ 50%]"),
+        (GO, "set -o pipefail; go test -v ./... | tail", TESTED),
+        (("go test -run TestA ./a", GO[1]), "go test ./...", TESTED),
+        (("go test ./a", GO[1]), "go test -v ./a", TESTED),
+        (JEST, "npm run test -- --ci", "Tests:       3 passed, 3 total"),
+        (("yarn jest", JEST[1]), "npx jest --runInBand", "Tests:       3 passed, 3 total"),
+    ],
+)  # fmt: skip
+def test_a_run_that_covers_a_failing_test_resolves_it(
+    failed: tuple[str, str], command: str, output: str
+) -> None:
+    script = Script()
+    first = script.run(failed[0], 1, failed[1])
+    last = script.run(command, 0, output)
+    assert list(standing(script).values()) == [(first, last)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("echo " + "go " * 17_000, ""),
+        ("pytest " + "a." * 20_000, ""),
+        ("pytest " + "'$x\"" * 2_000, ""),
+        *(("pytest", "\n".join([line * (590 // len(line))] * 2_000)) for line in (
+            "a::", "a:: FAILED ", "FAILED a::[", "FAILED a::]", "= ", "1 passed, ", "1", "OK (",
+        )),
+        ("pytest", "a:: 1 passed" * 300_000),
+        ("pytest", "\n" * 1_000_000),
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
+def test_whatever_it_reads_it_is_done_in_a_moment(command: str, output: str) -> None:
+    script = Script()
+    started = time.process_time()
+    script.run(command, 1, output)
+    assert time.process_time() - started < 10  # about 0.5 at most
+
+
+def test_what_is_only_shown_is_no_test_run() -> None:
+    script = Script()
+    script.run("cat old.log", 0, "FAILED t/a.py::test_x - boom")
+    assert script.ledger.tests == {}
+
+
+def summary(script: Script, **document: Any) -> int:
+    return script.add(Summary, document=document, text="", covers=[1, 1], keep_from=2)
+
+
+def test_decisions_and_constraints_are_those_that_stand() -> None:
+    script = Script()
+    first = summary(script, decisions=["Use SQLite", "No ORM"], facts=["Python 3.11"])
+    note = script.add(Note, topic="decision", text="Keep the API")
+    denied = script.add(Note, topic="permission", text="not authorised: Bash git push")
+    pin = script.add(Pin, text="never touch prod")
+    second = summary(script, decisions=["Use SQLite", "Cache it"], facts=["Python 3.12"])
+    others = [(denied, "not authorised: Bash git push"), (pin, "never touch prod")]
+    whole = [(first, "Use SQLite"), (first, "No ORM"), (note, "Keep the API"), (second, "Cache it")]
+    assert script.ledger.decisions == whole
+    assert script.ledger.constraints == [(second, "Python 3.12"), *others]
+    revert = script.add(Revert, target=second)
+    assert script.ledger.decisions == whole[:3]
+    assert script.ledger.constraints == [(first, "Python 3.11"), *others]
+    script.add(Revert, target=revert)
+    assert script.ledger.decisions == whole
+    script.add(Revert, target=first)
+    assert script.ledger.decisions == [(note, "Keep the API"), (second, "Use SQLite"), whole[3]]
+
+
+@pytest.mark.parametrize("document", [None, [], {"decisions": "x"}, {"decisions": [1], "facts": 3}])
+def test_a_garbled_summary_decides_nothing(document: Any) -> None:
+    script = Script()
+    script.add(Summary, document=document, text="", covers=[1, 1], keep_from=2)
+    assert script.ledger.decisions == []
+    assert script.ledger.constraints == []
+
+
+def test_all_of_it_is_plain_json() -> None:
+    script = Script()
+    script.change("/p/a.py")
+    script.call("Read", {"path": "/p/b.py"})
+    script.run("pytest", 1, "FAILED t/a.py::test_x - boom")
+    script.run("pytest", 0, PASSED)
+    script.add(User, content="Mend it.")
+    script.add(Note, topic="decision", text="Keep the API")
+    script.call("Todo", {"todos": [{"content": "Find", "status": "pending"}]})
+    script.add(Pin, text="never touch prod")
+    data = script.ledger.to_json()
+    assert json.loads(json.dumps(data)) == data
+    assert data["files"][0]["path"] == "a.py"
+    assert data["tests"] == [{"name": "t/a.py::test_x", "ref": 7, "resolved": 9}]
+    assert data["resolved"] == [{"ref": 7, "by": 9}]
+    assert data["decisions"] == [{"ref": 11, "text": "Keep the API"}]
+    assert data["commands"][0]["errors"] == ["FAILED t/a.py::test_x - boom"]
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """How many operations of the interpreter a piece of work takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.slow
+def test_one_more_entry_costs_the_same_however_long_the_log_is() -> None:
+    """Counted in operations and in memory that is asked for, which a copy would need."""
+    costs = {}
+    script = Script()
+    kinds = {
+        "edit": lambda n: script.change(f"/p/{n}.py"),
+        "run": lambda n: script.call(
+            "Bash",
+            {"command": f"./run {n}", "exit_code": 1, "changes": [row(f"/p/x{n}", "created")]},
+            f"FAILED t/a{n}.py::test_x - boom", error=True,
+        ),
+        "test": lambda n: script.run(f"pytest t/b{n}.py", 1, f"FAILED t/b{n}.py::test_x - boom"),
+        "pass": lambda n: script.run("pytest", 0, "1 passed"),
+        "read": lambda n: script.call("Read", {"path": f"/p/r{n}.py"}),
+        "say": lambda n: script.add(User, content=f"do {n}"),
+        "note": lambda n: script.add(Note, topic="decision", text=f"decided {n}"),
+        "deny": lambda n: script.add(Note, topic="permission", text=f"not authorised: {n}"),
+        "revert": lambda n: script.add(Revert, target=n),
+    }  # fmt: skip
+    for until in (10, 60_000):
+        while script.ref < until:
+            for kind in kinds.values():
+                kind(script.ref + 100_000)
+        for name, kind in kinds.items():
+            steps = min(steps_of(partial(kind, 900_000 + until + n)) for n in range(3))
+            memory = []
+            for n in range(3):
+                tracemalloc.start()
+                kind(990_000 + until + n)
+                memory.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+            costs[name, until] = (steps, min(memory))
+    for name in kinds:
+        (few, little), (many, much) = costs[name, 10], costs[name, 60_000]
+        assert many < few * 1.2 + 100, name
+        assert much < little + 20_000, name
+
+
+def test_error_lines_are_the_last_five_and_bounded() -> None:
+    script = Script()
+    script.run("make", 1, "\n".join(f"error {n} {'x' * 400}" for n in range(9)))
+    (fact,) = script.ledger.unresolved()
+    assert [line[:7] for line in fact.errors] == [f"error {n}" for n in range(4, 9)]
+    assert {len(line) for line in fact.errors} == {300}
+
+
+def test_error_lines_of_an_offloaded_result_are_those_of_its_preview() -> None:
+    script = Script()
+    text = "**File:** /s/offloaded/error.md\n> ok\n> […]\n> FATAL: disk full\n\n*Full content*"
+    ref = script.run("make", 1, text, offloaded="offloaded/error.md")
+    assert script.ledger.unresolved()[0].errors == ("FATAL: disk full",)
+    assert dict(script.ledger.offloaded) == {"offloaded/error.md": ref}
+
+
+def test_a_denied_command_did_not_run() -> None:
+    script = Script()
+    script.call("Bash", {"denied": True}, "Not allowed", error=True)
+    assert list(script.ledger.commands) == []
+    assert script.ledger.unresolved() == []
+
+
+def test_a_background_command_has_no_exit_code() -> None:
+    script = Script()
+    script.run("make serve", 1, "error: port in use")
+    ref = script.run("make serve", None)
+    assert script.ledger.commands[-1] == CommandFact("make serve", None, ref)
+
+
+def test_words_todos_and_denials() -> None:
+    script = Script()
+    words = script.add(User, content="Mend it.")
+    script.add(User, content="date: today", source="environment")
+    script.add(User, content=[{"type": "text", "text": "See:"}, {"type": "image", "source": {}}])
+    script.call("Todo", {"todos": [{"content": "Find", "status": "pending"}]})
+    script.call("Todo", {"todos": [{"content": "Find", "status": "completed"}]})
+    script.call("Todo", {}, "two are in progress", error=True)
+    for _ in range(2):
+        script.add(Note, topic="permission", text="not authorised: Bash git push")
+    script.add(Note, topic="warning", text="something else")
+    assert list(script.ledger.words) == [(words, "Mend it."), (words + 2, "See:\n[image]")]
+    assert list(script.ledger.todos) == [{"content": "Find", "status": "completed"}]
+    assert list(script.ledger.denials) == ["not authorised: Bash git push"]
+
+
+def test_calls_of_a_summary_and_results_without_a_call_are_no_facts() -> None:
+    script = Script()
+    block = {"type": "tool_use", "id": "x", "name": "Edit", "input": {}}
+    script.add(Assistant, content=[block], usage={}, stop_reason=None, model="m", purpose="summary")
+    for id in ("x", "y"):
+        script.add(ToolResult, tool_use_id=id, content="", details={"path": "/p/a.py"})
+    assert script.ledger.files == {}
+
+
+def test_pins_stand_until_they_are_taken_out() -> None:
+    script = Script()
+    script.add(Pin, ref=42, text="the schema")
+    words = script.add(Pin, text="ask before a migration")
+    assert script.ledger.pins == {42: "the schema", words: "ask before a migration"}
+    script.add(Pin, ref=42, text="the newer schema")
+    script.add(Unpin, ref=99)
+    assert script.ledger.pins == {42: "the newer schema", words: "ask before a migration"}
+    script.add(Unpin, ref=42)
+    assert script.ledger.pins == {words: "ask before a migration"}
+
+
+@pytest.mark.parametrize("ref", [[], "42", {"seq": 1}])
+def test_a_garbled_pin_counts_under_its_own_ref(ref: Any) -> None:
+    script = Script()
+    own = script.add(Pin, ref=ref, text="the schema")
+    script.add(Unpin, ref=ref)
+    assert script.ledger.pins == {own: "the schema"}
+
+
+def test_what_compaction_does_changes_no_fact() -> None:
+    script = Script()
+    ref = script.change("/p/a.py")
+    before = dict(script.ledger.files)
+    target = {"seq": ref, "tool_use_id": "call-1", "stub": "[…]"}
+    script.add(
+        Mask, layer="microcompact", targets=[target], tokens_before=9, tokens_after=1, trigger="t"
+    )
+    assert dict(script.ledger.files) == before
+
+
+@pytest.mark.parametrize(
+    "details",
+    [None, [], {"path": 3}, {"path": "/p/a.py", "added": "many"}, {"command": None}, {"todos": 1}],
+)
+def test_a_garbled_log_is_no_obstacle(details: Any) -> None:
+    script = Script()
+    for tool in ("Write", "Read", "Bash", "Todo", "Unknown"):
+        script.call(tool, details)
+    assert all(fact.added == 0 for fact in script.ledger.files.values())
+
+
+def test_an_answered_call_is_forgotten() -> None:
+    """What a call costs in memory is given back, however long the session is."""
+    script = Script()
+    for _ in range(100):
+        script.call("Grep", {"files": 1})
+    assert script.ledger._calls == {}
+
+
+def test_a_real_conversation_gives_real_facts(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "old.txt").write_text("one\n")
+    steps = [
+        Step(tools=[("Read", {"path": "old.txt"})]),
+        Step(tools=[("Write", {"path": "new.txt", "content": "a\nb\n"})]),
+        Step(tools=[("Bash", {"command": "seq 1000; echo 'error: no luck'; exit 3"})]),
+        Step(text="Done."),
+    ]
+    talk = Conversation(project, steps, policy=replace(DEFAULT, demote_above=200))
+    talk.say("Make a greeting.")
+    ledger = Ledger()
+    for entry in talk.entries():
+        ledger.add(entry)
+    assert {f.path: (f.action, f.added, f.removed) for f in ledger.files.values()} == {
+        "new.txt": ("created", 2, 0),
+    }
+    assert list(ledger.read) == ["old.txt"]
+    (failed,) = ledger.unresolved()
+    assert (failed.exit_code, failed.errors) == (3, ("error: no luck",))
+    assert [words for _, words in ledger.words] == ["Make a greeting."]
+    assert list(ledger.offloaded.values()) == [failed.ref]
+
+
+def test_a_command_is_resolved_when_all_the_tests_it_failed_are() -> None:
+    script = Script()
+    failed = "FAILED test_a.py::test_one - assert 1\n1 failed in 0.1s"
+    ref = script.run("pytest -q test_a.py", 1, failed)
+    assert [fact.ref for fact in script.ledger.unresolved()] == [ref]
+    later = script.run("pytest -q", 0, "2 passed in 0.1s")
+    assert script.ledger.unresolved() == []
+    assert [(fact.ref, by) for fact, by in script.ledger.resolved] == [(ref, later)]
+
+
+def test_a_command_that_failed_another_test_too_stays_open() -> None:
+    script = Script()
+    lines = "FAILED test_a.py::test_one - x\nFAILED test_b.py::test_two - y\n2 failed in 0.1s"
+    script.run("pytest -q", 1, lines)
+    script.run("pytest -q test_a.py", 0, "1 passed in 0.1s")
+    assert [fact.command for fact in script.ledger.unresolved()] == ["pytest -q"]
+
+
+def test_a_command_that_the_person_interrupted_is_no_open_error() -> None:
+    script = Script()
+    details = {"command": "sleep 9", "exit_code": -15, "interrupted": True}
+    script.call("Bash", details, "[interrupted by the user]", error=True)
+    assert script.ledger.unresolved() == []
+    assert [fact.command for fact in script.ledger.commands] == ["sleep 9"]

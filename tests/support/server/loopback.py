@@ -1,0 +1,491 @@
+"""A Messages API server on the loopback interface: real HTTP, real server-sent events, strict.
+
+    steps = [Say("Let me look.", tools=[("Bash", {"command": "ls"})]), Say("Done.")]
+    with Server(steps) as server:
+        run(environ={"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test"})
+    assert server.rejected == []
+    assert len(server.requests) == 2
+
+Each request is held against `validator`; one that breaks a rule is answered 400 and kept in
+`rejected`. Steps are played in order, one a request, or chosen by a function of the request's
+body. A request beyond the last step counts as rejected. `Say` answers, well or with a fault in the
+stream; `Fail` answers with an error status. The first request sets `asked`, a client that hangs up
+in the middle sets `hung_up`; `said` is the text that was streamed, and stays as it is for whoever
+has `flow`.
+"""
+
+import hashlib
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from ctxagent.agent.context import tokens
+
+from .validator import LARGEST_BODY, Invalid, validate
+
+Body = dict[str, Any]
+KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+NOISE: tuple[Body, ...] = (
+    {"type": "ping"},
+    {"type": "session_state", "state": {"new": True}},
+    {
+        "type": "content_block_start",
+        "index": 90,
+        "content_block": {"type": "hologram", "shape": "cube"},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 90,
+        "delta": {"type": "hologram_delta", "points": [1, 2]},
+    },
+    {"type": "content_block_stop", "index": 90},
+)
+Fault = Literal[
+    "mute",  # no answer at all
+    "hang up",  # the connection is reset instead of an answer
+    "silence",  # the stream stands still
+    "cut",  # the connection breaks
+    "reset",  # the same, with a reset
+    "end",  # the stream ends properly, but too early
+    "garbage",  # an event that is not JSON
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A reply, as the API streams it. `tools` are (name, input); a str as input is sent as the raw
+    arguments, whole JSON or not. `blocks` come before all else, as they are. `usage` takes the
+    place of the computed one.
+
+    `fault` happens after `after` events (all up to the end of the content when None); `error` is
+    such a fault too: (type, message) of an `error` event. `pieces` is the size in bytes of what is
+    written at once, `noise` adds events and blocks of unknown kinds, comments and pings. A block
+    comes in `deltas` parts, `pace` seconds apart. `edit` changes the events before they are sent; a
+    str among them goes out as the data of an event. `headers` are added to the answer's own.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    tools: Sequence[tuple[str, Body | str]] = ()
+    blocks: Sequence[Body] = ()
+    stop_reason: str | None = None
+    usage: Body | None = None
+    fault: Fault | None = None
+    error: tuple[str, str] | None = None
+    after: int | None = None
+    pieces: int | None = None
+    noise: bool = False
+    deltas: int = 2
+    pace: float = 0.0
+    edit: Callable[[list[Body]], Sequence[Body | str]] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An error answer. `body` takes the place of the API's own form of error."""
+
+    status: int
+    message: str = "no"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    kind: str | None = None
+
+
+Step = Say | Fail
+
+
+class Server:
+    """`bound` makes thinking bound to all that stands before it, as newer models have it. `window`
+    answers "prompt is too long" above that many tokens. `models` is what GET /v1/models knows: id
+    to (window, output)."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step] | Callable[[Body], Step],
+        *,
+        bound: bool = False,
+        window: int | None = None,
+        models: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self.bound = bound
+        self.window = window
+        self.models = models or {}
+        self.requests: list[Body] = []
+        self.digests: list[str] = []  # of the bytes of each
+        self.headers: list[dict[str, str]] = []
+        self.rejected: list[tuple[str, Body]] = []
+        self.paths: list[str] = []
+        self.connections: set[int] = set()
+        self.asked = threading.Event()
+        self.hung_up = threading.Event()
+        self.stopping = threading.Event()
+        self.flow = threading.Lock()  # who has it halts all streams
+        self.said = ""  # the text that has been streamed so far
+        self._steps = steps if callable(steps) else list(steps)
+        self._lock = threading.Lock()
+        self._paused = False
+        self._before: list[str] = []
+        self._sizes: dict[str, int] = {}
+        self._http = _Http(("127.0.0.1", 0), _Exchange)
+        self._http.owner = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> "Server":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join(5)
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        """What to answer: the step, its message id, and the usage of the prompt."""
+        with self._lock:
+            self.requests.append(body)
+            self.digests.append(hashlib.sha256(raw).hexdigest())
+            self.headers.append(headers)
+            self.asked.set()
+            number = len(self.requests)
+            try:
+                validate(body, allow_paused=self._paused)
+                if self.bound:
+                    check_bound(body)
+                step = self._step(body, number)
+                check_step(step)
+            except Invalid as error:
+                self.rejected.append((str(error), body))
+                return Fail(error.status, str(error)), "", {}
+            usage = self._usage(body)
+            prompt = sum(usage.values())
+            if self.window is not None and prompt > self.window:
+                message = f"prompt is too long: {prompt} tokens > {self.window} maximum"
+                return Fail(400, message), "", {}
+            self._paused = isinstance(step, Say) and step.stop_reason == "pause_turn"
+            return step, f"msg_{number:04d}", usage
+
+    def _step(self, body: Body, number: int) -> Step:
+        if callable(self._steps):
+            return self._steps(body)
+        if number > len(self._steps):
+            raise Invalid(f"the script has {len(self._steps)} steps, this is request {number}")
+        return self._steps[number - 1]
+
+    def _usage(self, body: Body) -> Body:
+        """The prompt's tokens, priced as the cache would: what equals the request before is read,
+        the rest is written when the request has breakpoints."""
+        parts = list(flat(body))
+        plain = [json.dumps(part, sort_keys=True) for part in parts]
+        same = 0
+        while same < min(len(plain), len(self._before)) and plain[same] == self._before[same]:
+            same += 1
+        caches = "cache_control" in json.dumps(body)
+        self._before = plain if caches else []
+        for text, (_, block) in zip(plain, parts, strict=True):
+            if text not in self._sizes:  # counting is most of the work of a long session
+                self._sizes[text] = tokens.estimate_block(block)
+        read = sum(self._sizes[text] for text in plain[:same])
+        rest = sum(self._sizes[text] for text in plain[same:])
+        return {
+            "input_tokens": 0 if caches else rest,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": rest if caches else 0,
+        }
+
+
+def message(say: Say, body: Body, id: str, usage: Body) -> Body:
+    """The whole reply, as the API answers without `stream`. A raw input that is no JSON is {}."""
+    content: list[Body] = [dict(block) for block in say.blocks]
+    if say.thinking:
+        signature = sign([*flat(body), *(("assistant", b) for b in content)], say.thinking)
+        block = {"type": "thinking", "thinking": say.thinking, "signature": signature}
+        content.append(block)
+    if say.text:
+        content.append({"type": "text", "text": say.text})
+    for place, (name, given) in enumerate(say.tools):
+        call = {"type": "tool_use", "id": f"toolu_{id[4:]}_{place}", "name": name}
+        content.append({**call, "input": given if isinstance(given, dict) else {}})
+    output = {"output_tokens": max(1, tokens.estimate_content(content))}
+    return {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": content,
+        "stop_reason": say.stop_reason or ("tool_use" if say.tools else "end_turn"),
+        "stop_sequence": None,
+        "usage": say.usage if say.usage is not None else {**usage, **output},
+    }
+
+
+def events(say: Say, whole: Body) -> Iterator[Body]:
+    """The events that stream this message."""
+    usage = whole["usage"]
+    empty = {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    yield {"type": "message_start", "message": {**whole, **empty}}
+    yield {"type": "ping"}
+    if say.noise:
+        yield from NOISE
+    raws = [given for _, given in say.tools]
+    first = len(whole["content"]) - len(raws)
+    for index, block in enumerate(whole["content"]):
+        given = raws[index - first] if index >= first else None
+        start, deltas = _pieces(block, given, say.deltas)
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": delta, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+def data_of(event: Body | str) -> str:
+    """The data of an event, in UTF-8 where it can be."""
+    if isinstance(event, str):
+        return event
+    text = json.dumps(event, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(event)
+    return text
+
+
+def _pieces(block: Body, given: Body | str | None, count: int) -> tuple[Body, list[Body]]:
+    """How a block starts, and the deltas that fill it."""
+    if block["type"] == "text":
+        start = {**block, "text": "", "citations": None}
+        parts = _parts(block["text"], count)
+        return start, [{"type": "text_delta", "text": part} for part in parts]
+    if block["type"] == "thinking":
+        start = {**block, "thinking": "", "signature": ""}
+        parts = _parts(block["thinking"], count)
+        thoughts = [{"type": "thinking_delta", "thinking": part} for part in parts]
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        return start, [*thoughts, signed]
+    if block["type"] == "tool_use" and (given is not None or "input" in block):
+        raw = given if isinstance(given, str) else json.dumps(block["input"])
+        parts = ["", *_parts(raw, count)]
+        deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
+        return {**block, "input": {}}, deltas
+    return block, []
+
+
+def _parts(text: str, count: int) -> list[str]:
+    cuts = [len(text) * n // count for n in range(count + 1)]
+    return [text[a:b] for a, b in pairwise(cuts) if b > a]
+
+
+def sign(before: Sequence[tuple[str, Body]], thinking: str) -> str:
+    """A signature over a thought and everything that stands before it."""
+    told = json.dumps([before, thinking], sort_keys=True)
+    return "sig" + hashlib.sha256(told.encode()).hexdigest()
+
+
+def flat(body: Body) -> Iterator[tuple[str, Body]]:
+    """Everything the model is told, in order, without cache marks."""
+    parts = [("system", b) for b in body.get("system", [])]
+    parts += [("tools", b) for b in body.get("tools", [])]
+    parts += [(m["role"], b) for m in body["messages"] for b in m["content"]]
+    for role, block in parts:
+        yield role, {k: v for k, v in block.items() if k != "cache_control"}
+
+
+def check_step(step: Step) -> None:
+    """Raises Invalid for a block of a script that cannot be streamed."""
+    for block in step.blocks if isinstance(step, Say) else ():
+        kind = block.get("type")
+        name = str(kind) if kind in ("text", "thinking") else "type"
+        if not isinstance(block.get(name), str):
+            raise Invalid(f"the script has a {kind} block whose {name} is no text: {block}")
+
+
+def check_bound(body: Body) -> None:
+    """Raises Invalid when a thought no longer stands where it was signed."""
+    parts = list(flat(body))
+    for place, (_, block) in enumerate(parts):
+        if block.get("type") != "thinking":
+            continue
+        if block["signature"] != sign(parts[:place], block["thinking"]):
+            raise Invalid(
+                "Invalid `signature` in `thinking` block. The block is bound to a different "
+                "conversation"
+            )
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    owner: Server
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if isinstance(sys.exc_info()[1], OSError):
+            self.owner.hung_up.set()
+        else:
+            super().handle_error(request, client_address)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Http
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._count()
+        id = unquote(self.path.split("?")[0].removeprefix("/v1/models/"))
+        known = self.server.owner.models.get(id)
+        if known is None:
+            self._fail(Fail(404, f"model: {id}"))
+            return
+        window, output = known
+        self._json(200, {"type": "model", "id": id, "max_input_tokens": window,
+                         "max_tokens": output, "display_name": id, "lifecycle": "active",
+                         "created_at": "2026-01-01T00:00:00Z"})  # fmt: skip
+
+    def do_POST(self) -> None:
+        self._count()
+        size = int(self.headers.get("content-length", 0))
+        raw = self.rfile.read(size)
+        refusal = self._refusal(size)
+        if refusal is not None:
+            self._fail(refusal)
+            return
+        owner = self.server.owner
+        try:
+            body = json.loads(raw)
+        except ValueError as error:
+            self._fail(Fail(400, f"The request body is not valid JSON: {error}"))
+            return
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        step, id, usage = owner.answer(body, headers, raw)
+        if isinstance(step, Fail):
+            self._fail(step)
+        elif step.fault == "mute":
+            self._stand_still()
+        elif step.fault == "hang up":
+            self._reset()
+        elif body.get("stream"):
+            self._stream(step, message(step, body, id, usage))
+        else:
+            self._json(200, message(step, body, id, usage))
+
+    def _count(self) -> None:
+        self.server.owner.paths.append(self.path)
+        self.server.owner.connections.add(self.client_address[1])
+
+    def _refusal(self, size: int) -> Fail | None:
+        if self.path.split("?")[0] != "/v1/messages":
+            return Fail(404, f"no such path: {self.path}")
+        if not (self.headers.get("x-api-key") or self.headers.get("authorization")):
+            return Fail(401, "x-api-key header is required")
+        if not self.headers.get("anthropic-version"):
+            return Fail(400, "anthropic-version: header is required")
+        return Fail(413, "Request exceeds the maximum size") if size > LARGEST_BODY else None
+
+    def _fail(self, fail: Fail) -> None:
+        kind = fail.kind or KINDS.get(fail.status, "api_error")
+        error = {"type": "error", "error": {"type": kind, "message": fail.message}}
+        text = fail.body if fail.body is not None else json.dumps(error)
+        self._send(fail.status, text, "application/json", fail.headers)
+
+    def _json(self, status: int, body: Body) -> None:
+        self._send(status, json.dumps(body), "application/json", {})
+
+    def _send(self, status: int, text: str, kind: str, headers: Mapping[str, str]) -> None:
+        data = text.encode()
+        plain = {"content-type": kind, "content-length": str(len(data)), "request-id": "req_test"}
+        self.send_response(status)
+        for name, value in {**plain, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, say: Say, whole: Body) -> None:
+        self.send_response(200)
+        kind = {"content-type": "text/event-stream; charset=utf-8"}
+        plain = {**kind, "transfer-encoding": "chunked", "request-id": "req_test"}
+        for name, value in {**plain, **say.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        listed: Sequence[Body | str] = list(events(say, whole))
+        if say.edit is not None:
+            listed = say.edit([event for event in listed if isinstance(event, dict)])
+        broken = say.fault is not None or say.error is not None
+        count = len(listed) if not broken else len(listed) - 2 if say.after is None else say.after
+        for event in listed[:count]:
+            if say.noise:
+                self._write(": a comment\r\n\r\n", say.pieces)
+            kind_of = event.get("type") if isinstance(event, dict) else "raw"
+            with self.server.owner.flow:
+                self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
+                if isinstance(event, dict):
+                    self.server.owner.said += event.get("delta", {}).get("text", "")
+            if say.pace and kind_of == "content_block_delta":
+                self.server.owner.stopping.wait(say.pace)
+        if say.error is not None:
+            kind, words = say.error
+            error = {"type": "error", "error": {"type": kind, "message": words}}
+            self._write(f"event: error\ndata: {json.dumps(error)}\n\n", None)
+        elif say.fault == "garbage":
+            self._write('event: content_block_delta\ndata: {"type": "content_bl\n\n', None)
+        elif say.fault == "silence":
+            self._stand_still()
+            return
+        elif say.fault == "cut":
+            self.close_connection = True  # and no last chunk
+            return
+        elif say.fault == "reset":
+            self._reset()
+            return
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _write(self, text: str, pieces: int | None) -> None:
+        data = text.encode(errors="surrogateescape")
+        size = pieces or len(data)
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())
+
+    def _stand_still(self) -> None:
+        """Neither answer nor hang up, until the client does or the server stops."""
+        self.close_connection = True
+        while not self.server.owner.stopping.is_set():
+            readable, _, _ = select.select([self.connection], [], [], 0.02)
+            if readable and not self.connection.recv(1):
+                self.server.owner.hung_up.set()
+                return

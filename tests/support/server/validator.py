@@ -1,0 +1,325 @@
+"""The Messages API's rules for the body of a request, as strict as the documents state them.
+
+Source: the Messages API reference (Create a Message; tool use; extended thinking; prompt caching;
+vision), November 2026. It is stricter in two things: consecutive messages of one role, which the
+API merges, are refused, and so is any field or block this agent has no business sending.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+LARGEST_BODY = 32 * 1024 * 1024
+LARGEST_IMAGE = 5 * 1024 * 1024
+MOST_IMAGES = 100
+MOST_BREAKPOINTS = 4
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_MAGIC = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": (b"RIFF",),
+}
+_TOP = {
+    "model": str,
+    "max_tokens": int,
+    "messages": list,
+    "system": list,
+    "tools": list,
+    "tool_choice": dict,
+    "stream": bool,
+    "thinking": dict,
+    "output_config": dict,
+    "metadata": dict,
+    "stop_sequences": list,
+}
+# For each role: kind of block -> (fields it must have, fields it may have).
+_TEXT = ({"type", "text"}, {"cache_control"})
+_IMAGE = ({"type", "source"}, {"cache_control"})
+_DOCUMENT = ({"type", "source"}, {"title", "context", "citations", "cache_control"})
+_BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
+    "user": {
+        "text": _TEXT,
+        "image": _IMAGE,
+        "document": _DOCUMENT,
+        "tool_result": ({"type", "tool_use_id"}, {"content", "is_error", "cache_control"}),
+    },
+    "assistant": {
+        "text": _TEXT,
+        "thinking": ({"type", "thinking", "signature"}, set()),
+        "redacted_thinking": ({"type", "data"}, set()),
+        "tool_use": ({"type", "id", "name", "input"}, {"cache_control"}),
+    },
+    "result": {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT},
+}
+_THINKING = ("thinking", "redacted_thinking")
+
+
+class Invalid(Exception):
+    """The API would answer 400 with this message. `status` is 413 for a body that is too large."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def validate(request: dict[str, Any], *, allow_paused: bool = False) -> None:
+    """Raises Invalid unless the API must accept this body. `allow_paused` lets the last message be
+    the assistant's, as after a reply that stopped with `pause_turn`."""
+    try:
+        size = len(json.dumps(request, ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        _check_text(request, "body")  # says where it is
+        raise
+    _check(isinstance(request, dict), "body: not an object")
+    if size > LARGEST_BODY:
+        raise Invalid(f"Request exceeds the maximum size ({size} > {LARGEST_BODY} bytes)", 413)
+    _check_top(request)
+    _check_system(request.get("system", []))
+    _check_tools(request.get("tools", []))
+    _check_messages(request["messages"], allow_paused)
+    _check_breakpoints(request)
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise Invalid(message)
+
+
+def _check_text(node: Any, where: str) -> None:
+    """No lone surrogate anywhere, keys included: such a body is not UTF-8."""
+    if isinstance(node, str):
+        _check(not _SURROGATE.search(node), f"{where}: str is not valid UTF-8: lone surrogate")
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            _check_text(key, where)
+            _check_text(value, f"{where}.{key}")
+    elif isinstance(node, list):
+        for place, value in enumerate(node):
+            _check_text(value, f"{where}.{place}")
+
+
+def _check_fields(node: Any, where: str, must: set[str], may: set[str]) -> None:
+    _check(isinstance(node, dict), f"{where}: Input should be an object")
+    for name in sorted(must - set(node)):
+        raise Invalid(f"{where}.{name}: Field required")
+    for name in sorted(set(node) - must - may):
+        raise Invalid(f"{where}.{name}: Extra inputs are not permitted")
+
+
+def _check_top(request: dict[str, Any]) -> None:
+    _check_fields(request, "body", {"model", "max_tokens", "messages"}, set(_TOP))
+    for name, value in request.items():
+        typed = isinstance(value, _TOP[name]) and (_TOP[name] is not int or value is not True)
+        _check(typed, f"{name}: Input should be a valid {_TOP[name].__name__}")
+    _check(bool(request["model"].strip()), "model: at least 1 character is required")
+    _check(request["max_tokens"] >= 1, "max_tokens: Input should be greater than or equal to 1")
+    if "thinking" in request:
+        thinking = request["thinking"]
+        _check_fields(thinking, "thinking", {"type"}, {"display"})
+        _check(thinking["type"] == "adaptive", 'thinking.type: only "adaptive" is supported')
+        shown = thinking.get("display") in (None, "summarized", "omitted")
+        _check(shown, "thinking.display: Input should be 'summarized' or 'omitted'")
+    if "output_config" in request:
+        _check_fields(request["output_config"], "output_config", {"effort"}, set())
+        effort = request["output_config"]["effort"]
+        _check(effort in EFFORTS, f"output_config.effort: Input should be one of {EFFORTS}")
+
+
+def _check_system(system: list[Any]) -> None:
+    for place, block in enumerate(system):
+        where = f"system.{place}"
+        _check_fields(block, where, *_TEXT)
+        _check(block["type"] == "text", f"{where}.type: Input should be 'text'")
+        _check_block(block, where)
+
+
+def _check_tools(tools: list[Any]) -> None:
+    names = set()
+    for place, tool in enumerate(tools):
+        where = f"tools.{place}"
+        _check_fields(tool, where, {"name", "description", "input_schema"}, {"cache_control"})
+        named = isinstance(tool["name"], str) and _NAME.fullmatch(tool["name"])
+        _check(bool(named), f"{where}.name: String should match pattern '{_NAME.pattern}'")
+        _check(tool["name"] not in names, "tools: Tool names must be unique.")
+        names.add(tool["name"])
+        _check_said(tool["description"], f"{where}.description")
+        schema = tool["input_schema"]
+        shaped = isinstance(schema, dict) and schema.get("type") == "object"
+        _check(shaped, f"{where}.input_schema.type: Field required and should be 'object'")
+
+
+def _check_messages(messages: list[Any], allow_paused: bool) -> None:
+    _check(bool(messages), "messages: at least one message is required")
+    ids: set[str] = set()
+    calls: list[str] = []  # of the message before
+    for place, message in enumerate(messages):
+        where = f"messages.{place}"
+        _check_fields(message, where, {"role", "content"}, set())
+        role, content = message["role"], message["content"]
+        expected = "assistant" if place % 2 else "user"
+        _check(role == expected, f"{where}: roles must alternate from 'user' on, found {role!r}")
+        _check(isinstance(content, list), f"{where}.content: Input should be a list of blocks")
+        _check(bool(content), f"{where}: all messages must have non-empty content")
+        _check_blocks(content, _BLOCKS[role], f"{where}.content")
+        if role == "user":
+            _check_results(content, calls, where)
+            continue
+        final = content[-1]["type"]
+        _check(
+            final not in _THINKING,
+            f"{where}: The final block in an assistant message cannot be `{final}`.",
+        )
+        calls = [block["id"] for block in content if block["type"] == "tool_use"]
+        _check(
+            len(set(calls)) == len(calls) and not ids & set(calls),
+            f"{where}: `tool_use` ids must be unique",
+        )
+        ids |= set(calls)
+    if messages[-1]["role"] == "assistant":
+        _check(allow_paused, "messages: the last message must be the user's (no prefill)")
+        _check(not calls, f"messages: `tool_use` ids without `tool_result` blocks: {calls}")
+    images = sum(_is_image(block) for block in _walk(messages))
+    _check(images <= MOST_IMAGES, f"messages: more than {MOST_IMAGES} images")
+
+
+def _check_blocks(
+    blocks: list[Any], known: dict[str, tuple[set[str], set[str]]], where: str
+) -> None:
+    for place, block in enumerate(blocks):
+        kind = block.get("type") if isinstance(block, dict) else None
+        _check(
+            isinstance(kind, str) and kind in known,
+            f"{where}.{place}: Input tag {kind!r} does not match any of the expected tags "
+            f"{sorted(known)}",
+        )
+        _check_fields(block, f"{where}.{place}", *known[kind])
+        _check_block(block, f"{where}.{place}")
+
+
+def _check_block(block: dict[str, Any], where: str) -> None:
+    kind = block["type"]
+    if kind == "text":
+        _check_said(block["text"], f"{where}.text")
+    elif kind == "image":
+        _check_image(block["source"], f"{where}.source")
+    elif kind == "document":
+        _check_document(block["source"], f"{where}.source")
+    elif kind == "tool_use":
+        for name in ("id", "name"):
+            fits = isinstance(block[name], str) and _NAME.fullmatch(block[name])
+            _check(bool(fits), f"{where}.{name}: String should match pattern '{_NAME.pattern}'")
+        _check(isinstance(block["input"], dict), f"{where}.input: Input should be an object")
+    elif kind == "thinking":
+        _check(isinstance(block["thinking"], str), f"{where}.thinking: Input should be a string")
+        _check_said(block["signature"], f"{where}.signature")
+    elif kind == "redacted_thinking":
+        _check_said(block["data"], f"{where}.data")
+    elif kind == "tool_result":
+        _check_result(block, where)
+    if "cache_control" in block:
+        control = block["cache_control"]
+        _check_fields(control, f"{where}.cache_control", {"type"}, {"ttl"})
+        fits = control["type"] == "ephemeral" and control.get("ttl") in (None, "5m", "1h")
+        _check(fits, f"{where}.cache_control: not an ephemeral breakpoint of 5m or 1h")
+
+
+def _check_said(text: Any, where: str) -> None:
+    _check(isinstance(text, str), f"{where}: Input should be a valid string")
+    _check(bool(text.strip()), f"{where}: text content blocks must contain non-whitespace text")
+
+
+def _check_result(block: dict[str, Any], where: str) -> None:
+    called = block["tool_use_id"]
+    fits = isinstance(called, str) and _NAME.fullmatch(called)
+    _check(bool(fits), f"{where}.tool_use_id: String should match pattern '{_NAME.pattern}'")
+    if "is_error" in block:
+        _check(isinstance(block["is_error"], bool), f"{where}.is_error: should be a boolean")
+    content = block.get("content", "nothing")
+    if isinstance(content, list):
+        _check(bool(content), f"{where}.content: at least one block is required")
+        _check_blocks(content, _BLOCKS["result"], f"{where}.content")
+    else:
+        _check_said(content, f"{where}.content")
+
+
+def _check_results(content: list[dict[str, Any]], calls: list[str], where: str) -> None:
+    """Every call of the message before is answered here, once, before anything else is said."""
+    results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+    for answered in results:
+        _check(
+            answered in calls,
+            f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {answered}. Each "
+            "`tool_result` block must have a corresponding `tool_use` block in the previous "
+            "message.",
+        )
+    _check(len(set(results)) == len(results), f"{where}: each call has exactly one `tool_result`")
+    missing = [call for call in calls if call not in results]
+    _check(
+        not missing,
+        f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(missing)}",
+    )
+    first = [block["type"] for block in content[: len(results)]]
+    _check(set(first) <= {"tool_result"}, f"{where}: `tool_result` blocks must come first")
+
+
+def _check_image(source: Any, where: str) -> None:
+    _check_fields(source, where, {"type", "media_type", "data"}, set())
+    _check(source["type"] == "base64", f"{where}.type: Input should be 'base64'")
+    _check(
+        source["media_type"] in list(_MAGIC), f"{where}.media_type: should be one of {list(_MAGIC)}"
+    )
+    data = _decode(source["data"], where)
+    _check(len(data) <= LARGEST_IMAGE, f"{where}: image exceeds 5 MB maximum: {len(data)} bytes")
+    _check(
+        data.startswith(_MAGIC[source["media_type"]]),
+        f"{where}: the bytes are not {source['media_type']}",
+    )
+
+
+def _check_document(source: Any, where: str) -> None:
+    _check_fields(source, where, {"type", "media_type", "data"}, set())
+    kinds = [["base64", "application/pdf"], ["text", "text/plain"]]
+    fits = [source["type"], source["media_type"]] in kinds
+    _check(fits, f"{where}: a document is a base64 application/pdf or a text/plain text")
+    if source["type"] == "base64":
+        _check(_decode(source["data"], where).startswith(b"%PDF"), f"{where}: not a valid PDF")
+    else:
+        _check_said(source["data"], f"{where}.data")
+
+
+def _decode(data: Any, where: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Invalid(f"{where}.data: invalid base64 data") from error
+
+
+def _check_breakpoints(request: dict[str, Any]) -> None:
+    blocks = [*request.get("system", []), *request.get("tools", []), *_walk(request["messages"])]
+    marks = sum("cache_control" in block for block in blocks)
+    _check(
+        marks <= MOST_BREAKPOINTS,
+        f"A maximum of {MOST_BREAKPOINTS} blocks with cache_control may be provided. "
+        f"Found {marks}.",
+    )
+
+
+def _walk(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every block, those inside results too."""
+    for message in messages:
+        for block in message["content"]:
+            yield block
+            if block["type"] == "tool_result" and isinstance(block.get("content"), list):
+                yield from block["content"]
+
+
+def _is_image(block: dict[str, Any]) -> bool:
+    return block["type"] == "image"

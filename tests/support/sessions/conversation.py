@@ -1,0 +1,139 @@
+"""An agent on a scripted model in a folder of its own, with every request checked.
+
+talk = Conversation(tmp_path, [Step(text="hello")])
+finished = talk.say("hi")
+talk.kinds()  # the kinds of entry in the log
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.config.settings import PermissionMode
+from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
+from ctxagent.agent.launch import Budget
+from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.compaction_host import attach_engine
+from ctxagent.agent.loop.resume import create_session, resume_session
+from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.base import Model
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.session.checkpoints import Checkpoints
+from ctxagent.agent.session.entries import Entry, Session, User
+from ctxagent.agent.session.log import read_log
+from ctxagent.agent.session.search.recall import enable_recall
+from ctxagent.tools.base import Context, Tool
+
+from ..server.validator import validate
+from .setup import FixedHooks, FixedSetup
+
+
+class Conversation:
+    """`cwd` holds the project and `cwd/../state` the session. `ask` answers permission prompts;
+    None stands for nobody being there."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        steps: Sequence[Step] | Callable[[Any], Step] = (),
+        *,
+        tools: Sequence[Tool[Any]] | None = None,
+        mode: PermissionMode = "bypass",
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        ask: Ask | None = None,
+        bounds: Budget | None = None,
+        model: Model | None = None,
+        window: int = 200_000,
+        policy: Policy | None = None,
+    ) -> None:
+        from ctxagent.agent.app import every_tool
+
+        self.cwd = cwd
+        self.events: list[Event] = []
+        self.hooks = FixedHooks()
+        self.tools = every_tool() if tools is None else list(tools)
+        self.model = model or ScriptedModel(steps, check=validate, window=window)
+        state = cwd.parent / f"{cwd.name}-state"
+        path = state / "sessions" / "s" / "log.jsonl"
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        log, standing, resumption = resume_session(path) if path.exists() else create_session(path)
+        checkpoints = Checkpoints(path.parent, None, standing.numbering)
+        context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
+        enable_recall(context, state, path)
+        self.agent = Agent(
+            log=log,
+            view=standing.view,
+            ledger=standing.ledger,
+            totals=standing.totals,
+            checkpoints=checkpoints,
+            resume_cache=resumption,
+            model=self.model,
+            tools=self.tools,
+            approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
+            context=context,
+            emit=self.events.append,
+            ask=ask,
+            setup=FixedSetup(
+                self._session,
+                after_summary=lambda: [User(content="Still here.", source="environment")],
+            ),
+            hooks=self.hooks,
+            policy=policy or DEFAULT,
+            budget_meter=BudgetMeter(bounds or Budget()),
+        )
+        attach_engine(self.agent)
+
+    def _session(self) -> Session:
+        schemas = [tool.schema() for tool in self.tools]
+        return Session(
+            id="s", cwd=str(self.cwd), version="0", model="scripted", system="Be good.",
+            tools=schemas,
+        )  # fmt: skip
+
+    def say(self, words: str) -> TurnFinished:
+        """One turn, from start to end, in an event loop of its own."""
+        return asyncio.run(run_turn(self.agent, words))
+
+    def interrupted_at(self, words: str, when: Callable[[Event], bool]) -> TurnFinished:
+        """One turn that is cancelled as soon as an event answers to `when`."""
+
+        async def run() -> TurnFinished:
+            turn = asyncio.ensure_future(run_turn(self.agent, words))
+
+            def emit(event: Event) -> None:
+                self.events.append(event)
+                if when(event):
+                    asyncio.get_running_loop().call_soon(turn.cancel)
+
+            self.agent.emit = emit
+            return await turn
+
+        return asyncio.run(run())
+
+    def entries(self) -> list[Entry]:
+        return read_log(self.agent.log.path).entries
+
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in self.entries()]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [entry for entry in self.entries() if isinstance(entry, kind)]
+
+    def seen(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def answering(*answers: Answer) -> tuple[Ask, list[Question]]:
+    """An `ask` that gives these answers in order, and the questions it was put."""
+    questions: list[Question] = []
+
+    async def ask(question: Question) -> Answer:
+        questions.append(question)
+        return answers[len(questions) - 1]
+
+    return ask, questions

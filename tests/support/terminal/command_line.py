@@ -1,0 +1,126 @@
+"""The real context of slash commands over a screen that answers as a test says."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+from ctxagent.agent.errors import CtxagentError
+from ctxagent.agent.events import Answer, Emit, Question
+from ctxagent.agent.ui.commands import CommandContext, parse
+from ctxagent.agent.ui.conversation.open_session import Conversation
+from ctxagent.agent.ui.conversation.questions import Questions
+from ctxagent.agent.ui.conversation.running import RunningTask
+from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.menu import Menu, Option
+from ctxagent.agent.ui.render import render
+from ctxagent.agent.ui.transcript import Transcript
+
+
+class ScriptedScreen:
+    """Keeps what is printed, and answers questions from `answers`."""
+
+    echoes = True
+    paints = True
+    speaks = False
+    palette = ""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.printed = ""
+        self.asked: list[str] = []
+        self.answers: list[str] = []
+        self.picked = ""  # the key of what is chosen from menus
+        self.edited = ""  # what the editor makes of any text
+        self.given_back = ""  # words that were given back to the person
+        self.left = False
+
+    def greet(self, line: str) -> None:
+        self.printed += f"{line}\n"
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        raise AssertionError("nobody types here")
+
+    def put(self, renderable: Any) -> None:
+        self.printed += render.render_text([renderable], width=self.width, depth="plain")
+
+    def touch(self) -> None:
+        pass
+
+    async def answer(
+        self, choices: Callable[[str], str], keys: str, texts: Sequence[str] = ()
+    ) -> str:
+        prompt = choices("")
+        assert all(f"[{key}]" in prompt for key in keys)
+        self.asked.append(prompt)
+        return self.answers.pop(0)
+
+    async def pick(self, menu: Menu) -> Option | None:
+        options = [*chain.from_iterable(menu.load(0))]
+        self.printed += "".join(
+            " ".join((option.key, *option.facts, option.title)) + "\n" for option in options
+        )
+        return next((option for option in options if option.key == self.picked), None)
+
+    async def edit(self, text: str) -> str:
+        if not self.edited:
+            raise CtxagentError("there is no editor")
+        return self.edited
+
+    async def type(self, words: str, pace: float) -> None:
+        raise AssertionError("nothing is played here")
+
+    def restore(self, words: str) -> None:
+        self.given_back = words
+
+    def hint(self, text: str) -> None:
+        pass
+
+    def rest(self) -> None:
+        pass
+
+    def exit(self, error: BaseException | None = None) -> None:
+        self.left = True
+
+
+class _Transcript(Transcript):
+    """A transcript that remembers what was waited for."""
+
+    def __init__(self, screen: ScriptedScreen) -> None:
+        super().__init__(screen.put)
+        self.waited: list[str] = []
+
+    def doing(self, text: str) -> None:
+        self.waited.append(text)
+        super().doing(text)
+
+
+class CommandLine:
+    """Runs commands in a real context."""
+
+    def __init__(
+        self, services: ReplServices, *, emit: Emit = lambda event: None, width: int = 100
+    ) -> None:
+        self.screen = ScriptedScreen(width)
+        transcript = _Transcript(self.screen)
+        self.waited = transcript.waited
+        self.context = CommandContext(
+            services,
+            Conversation(services, emit, _refuse),
+            self.screen,
+            Questions(self.screen, transcript.ask, lambda words: False, services.rules),
+            lambda: transcript,
+            RunningTask(self.screen.touch),
+        )
+
+    async def run(self, words: str) -> str:
+        """Run a command, and return what it prints."""
+        found = parse(words)
+        assert found is not None
+        self.context.put()  # the blank line before its output is not its own
+        self.screen.printed = ""
+        await found[0].run(self.context, found[1])
+        return self.screen.printed
+
+
+async def _refuse(question: Question) -> Answer:
+    raise AssertionError(f"nobody is there to answer {question}")

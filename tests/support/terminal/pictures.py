@@ -1,0 +1,276 @@
+"""The pictures in docs/pictures: charts of the replay, of sessions of our own alone. One is the
+demo, really played and recorded; the other, `workday`, is made here. `make pictures` writes them,
+`test_pictures.py` looks whether they still hold.
+
+What differs from run to run, or from one machine to the next, is replaced in the recording before
+it is replayed; a replay works below a folder of always the same name.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import chdir
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+from ctxagent.agent.app import every_tool
+from ctxagent.agent.cli.demo import CONTEXT_WINDOW
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.export.html import Html, element
+from ctxagent.agent.loop.prompt import system_prompt
+from ctxagent.agent.replay.formats import load_recording
+from ctxagent.agent.replay.player import Player, Terms
+from ctxagent.agent.replay.recording import RecordedReply, RecordedStep, RecordedWords, Recording
+from ctxagent.agent.replay.report import charts, measures
+from ctxagent.agent.replay.results import ReplayRun
+from ctxagent.agent.session.log import LOG_NAME
+
+from ..sessions.workday import workday
+
+MODEL = "claude-sonnet-5-5"
+WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
+LEFT, RIGHT, EDGE = 62, 16, 14
+ROW = 24
+ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
+SUMMARIES = "summaries alone"
+SAME = (
+    (r"Platform: .*", "Platform: Linux, shell bash"),
+    (r"Date: .*", "Date: 2026-11-20"),
+    (r"(?<=in )\d+\.\d+s", "0.001s"),  # of the tests
+    (r"\n[ ~^]*\^[ ~^]*(?=\n)", ""),  # where Python points at in a line
+    (r"offloaded/\w+", "offloaded/20261120_120000_Bash_27"),
+)
+DEMO = """
+import sys, pathlib
+from ctxagent.agent.cli.demo import play
+sys.exit(play(pathlib.Path(sys.argv[1]), fast=True))
+"""
+PAGE = """
+.whole { overflow: visible; }
+.paper { fill: var(--paper); }
+.chart text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+.chart svg text { font-size: 12px; }
+.chart text.title { fill: var(--ink); font-weight: 600; font-size: 14px; }
+.chart text.said { fill: var(--ink); }
+.chart text.value { fill: var(--ink); font-weight: 600; text-anchor: end; }
+@media (max-width: 480px) {
+  .chart text, .chart svg text { font-size: 16px; }
+  .chart text.title { font-size: 17px; }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A line of a legend: a swatch, what it stands for, and a value."""
+
+    swatch: Html
+    said: str
+    value: str = ""
+
+
+def recorded(folder: Path) -> Recording:
+    """The demo, played in a folder of its own, as its log has it."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    demo = [sys.executable, "-c", DEMO, str(folder)]
+    subprocess.run(demo, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    [log] = (folder / "state").rglob(LOG_NAME)
+    recording = load_recording(log)
+    steps = tuple(_same(step, str(folder)) for step in recording.steps)
+    return replace(recording, steps=steps, system=_always(recording.system, str(folder)))
+
+
+def _same(step: RecordedStep, folder: str) -> RecordedStep:
+    """A step as it would be on any machine, at no time."""
+    if isinstance(step, RecordedWords):
+        return RecordedWords(_always(step.text, folder))
+    if isinstance(step, RecordedReply):
+        calls = (replace(c, text=_always(c.text, folder), at=None) for c in step.calls)
+        return RecordedReply(step.text, tuple(calls))
+    return step
+
+
+def _always(text: str, folder: str) -> str:
+    text = text.replace(folder, "/home/you")
+    for pattern, instead in SAME:
+        text = re.sub(pattern, instead, text)
+    return text
+
+
+def played(
+    recording: Recording, policies: dict[str, Policy], window: int, *, fills: int = 0
+) -> list[ReplayRun]:
+    """The recording under each policy."""
+    tools, runs = tuple(tool.schema() for tool in every_tool()), []
+    for label, policy in policies.items():
+        terms = Terms(label, policy, MODEL, window, system_prompt(), tools, fills=fills)
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            runs.append(asyncio.run(Player(recording, terms, Path("replay")).run()))
+    return runs
+
+
+def context(title: str, runs: Sequence[ReplayRun], values: Iterable[str] = ()) -> str:
+    """The context over the calls, with what was done."""
+    told = list(values) or [f"{measures.format_tokens(run.sums.peak)} at most" for run in runs]
+    drawing = charts.context_drawing(runs, _places(runs))
+    shapes = [Key(_mark(kind), said) for kind, said in charts.happened(runs)]
+    return picture(title, drawing, _lines(runs, told), shapes)
+
+
+def cost(title: str, runs: Sequence[ReplayRun]) -> str:
+    told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
+    return picture(title, charts.cost_drawing(runs, _places(runs)), _lines(runs, told))
+
+
+def filling(title: str, runs: Sequence[ReplayRun], which: int) -> str:
+    """What fills the window under one of the policies, to the scale of all."""
+    drawing = charts.filling_drawings(runs)[which]
+    boxes = [Key(_box(group), group) for group in charts.filled([runs[which]])]
+    return picture(title, drawing, [], boxes)
+
+
+def picture(
+    title: str, drawing: Html, lines: Sequence[Key], shapes: Sequence[Key] = (), across: int = 3
+) -> str:
+    """A drawing with its title and legend as an SVG that stands alone. The lines have a row each,
+    the shapes share theirs."""
+    high = _height(drawing)
+    top = 3 * EDGE
+    below = top + high + ROW // 2
+    rows = [*_rows(lines, below), *_cells(shapes, below + ROW * len(lines), across)]
+    height = below + ROW * (len(lines) + -(-len(shapes) // across)) + EDGE // 2
+    inside = (
+        element("title", title),
+        element("style", Html(_style())),
+        element("rect", class_="paper", width=WIDTH, height=height, rx=8),
+        charts.symbols(),
+        element("text", title, class_="title", x=EDGE, y=2 * EDGE),
+        element("svg", drawing, x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, class_="whole"),
+        *rows,
+    )
+    drawn = element(
+        "svg",
+        element("g", *inside, class_="chart"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {height}",
+        width=WIDTH * 5 // 4,
+        height=height * 5 // 4,
+        role="img",
+    )
+    return f"{drawn}\n".replace("><", ">\n<")
+
+
+def _height(drawing: Html) -> int:
+    found = re.search(r' height="(\d+)" width="100%" class="whole"', drawing)
+    assert found
+    return int(found[1])
+
+
+def _rows(keys: Sequence[Key], top: int) -> Iterator[Html]:
+    for number, key in enumerate(keys):
+        y = top + ROW * number
+        yield element("svg", key.swatch, x=EDGE, y=y, width=28, height=12)
+        yield element("text", key.said, class_="said", x=EDGE + 36, y=y + 11)
+        yield element("text", key.value, class_="value", x=WIDTH - RIGHT, y=y + 11)
+
+
+def _cells(keys: Sequence[Key], top: int, across: int) -> Iterator[Html]:
+    for number, key in enumerate(keys):
+        x = EDGE + number % across * ((WIDTH - 2 * EDGE) // across)
+        y = top + ROW * (number // across)
+        yield element("svg", key.swatch, x=x, y=y - 2, width=16, height=16)
+        yield element("text", key.said, class_="said", x=x + 22, y=y + 11)
+
+
+def _lines(runs: Sequence[ReplayRun], values: Iterable[str]) -> list[Key]:
+    places = _places(runs)
+    pairs = zip(runs, values, strict=True)
+    return [Key(charts.swatch(places[run.label]), run.label, value) for run, value in pairs]
+
+
+def _places(runs: Sequence[ReplayRun]) -> dict[str, int]:
+    return {run.label: place for place, run in enumerate(runs)}
+
+
+def _mark(kind: str) -> Html:
+    return element("use", href=f"#m-{kind}", x="8", y="8")
+
+
+def _box(group: str) -> Html:
+    return element("rect", class_=f"area {group}", x="2", y="2", width="12", height="12", rx="2")
+
+
+def _style() -> str:
+    """The look of the report's own charts, with colours that change with the reader's theme in any
+    viewer."""
+    base = resources.files("ctxagent.agent.export").joinpath("base.css").read_text()
+    own = resources.files("ctxagent.agent.replay.report").joinpath("charts.css").read_text()
+    frame = "\n".join(line for line in base.splitlines() if line.startswith(".chart "))
+    blocks = [re.search(r":root \{.*?\n\}", text, re.DOTALL) for text in (base, own)]
+    roots = "\n".join(block[0] for block in blocks if block)
+    shades = re.findall(r"(--[\w-]+): light-dark\((\S+), (\S+)\);", roots)
+    light = " ".join(f"{name}: {day};" for name, day, _ in shades)
+    dark = " ".join(f"{name}: {night};" for name, _, night in shades)
+    rules = own[own.index("/* settings") :]
+    return (
+        f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        f"{frame}\n{rules}{PAGE}"
+    )
+
+
+def of_the_demo(demo: Recording) -> Iterator[tuple[str, str]]:
+    policies = {SUMMARIES: ALONE, "default": DEFAULT}
+    runs = played(demo, policies, CONTEXT_WINDOW, fills=len(demo.steps))
+    yield "demo", context("The demo, through a window of 20,000 tokens", runs)
+    yield "filling", filling("What fills the window in the demo, by default", runs, 1)
+
+
+def of_a_day() -> Iterator[tuple[str, str]]:
+    runs = played(workday(), {SUMMARIES: ALONE, "default": DEFAULT}, 200_000)
+    told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
+    yield "day", context("The context over a day of work", runs, told)
+    yield "cost", cost("What that day costs", runs)
+
+
+def of_each_layer() -> Iterator[tuple[str, str]]:
+    """Each layer by itself, over a morning of that day in a smaller window."""
+    nothing = replace(ALONE, mode="off")
+    layers = {
+        "demote": replace(nothing, demote_above=DEFAULT.demote_above),
+        "clear": replace(nothing, mode="auto", clear_when="pays", summarize_at=None),
+        "cut": replace(nothing, mode="auto", truncate_at=0.5, summarize_at=None),
+        "summarise": replace(ALONE, truncate_at=None),
+    }
+    titles = {
+        "demote": "Large results go to files",
+        "clear": "Old results give way to stubs",
+        "cut": "Inputs that are on disk are cut short",
+        "summarise": "A summary takes the place of the oldest part",
+    }
+    morning = workday(4)
+    [bare] = played(morning, {"nothing": nothing}, 130_000)
+    for name, policy in layers.items():
+        [run] = played(morning, {name: policy}, 130_000)
+        yield name, context(titles[name], [bare, run])
+
+
+def draw(folder: Path) -> None:
+    """Write all pictures into a folder."""
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        demo = recorded(Path(place).resolve())
+    parts: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
+        lambda: of_the_demo(demo), of_a_day, of_each_layer,
+    )  # fmt: skip
+    for part in parts:
+        for name, text in part():
+            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))

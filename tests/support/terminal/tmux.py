@@ -1,0 +1,132 @@
+"""A terminal with a person at it: the real command in tmux, which wraps lines anew at each new
+width and keeps what scrolls away. A server of its own, without anybody's configuration."""
+
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..command import COMMAND
+
+SECONDS = 120.0  # a bound for what never comes; nothing is measured with it
+PAUSE = 0.02  # between two looks
+KEYS = {
+    "enter": "Enter", "esc": "Escape", "ctrl-c": "C-c", "ctrl-d": "C-d", "ctrl-z": "C-z",
+    "up": "Up", "down": "Down", "tab": "Tab",
+}  # fmt: skip
+TMUX = shutil.which("tmux")
+
+
+class Pane:
+    """`see` waits until the pane shows something; `type` and `press` send keys."""
+
+    def __init__(self, tmux: Callable[..., str], code: Path) -> None:
+        self._tmux = tmux
+        self._code = code  # a file to which the exit code is written: tmux loses some
+
+    def text(self) -> str:
+        """What the pane shows, and above it what has scrolled out of it. Lines that the terminal
+        has wrapped are whole again."""
+        return self._tmux("capture-pane", "-pJ", "-S", "-")
+
+    def rows(self) -> list[str]:
+        """What the pane shows now, row by row."""
+        return self._tmux("capture-pane", "-p").split("\n")
+
+    def tell(self, what: str) -> str:
+        """A variable of tmux, such as `cursor_y` or `alternate_on`."""
+        return self._tmux("display-message", "-p", f"#{{{what}}}").strip()
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", "--", text)
+
+    def press(self, key: str) -> None:
+        self._tmux("send-keys", KEYS[key])
+
+    def paste(self, text: str) -> None:
+        self._tmux("set-buffer", "--", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def see(self, wanted: str | Callable[[str], bool]) -> str:
+        """Look until the pane shows `wanted`; the whole text then."""
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            text = self.text()
+            if wanted(text) if callable(wanted) else wanted in text:
+                return text
+            time.sleep(PAUSE)
+        raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
+
+    def still(self, holds: Callable[[str], None] = lambda text: None) -> str:
+        """The whole text, once it has been the same for a second and `holds` has nothing against
+        it. A busy machine may leave the program without its turn for longer than that."""
+        until = time.monotonic() + SECONDS
+        while True:
+            text = self._unchanged()
+            try:
+                holds(text)
+            except AssertionError:
+                if time.monotonic() >= until:
+                    raise
+            else:
+                return text
+
+    def rest(self) -> None:
+        """Wait until nothing that was painted is on its way, as far as that can be seen."""
+        self._unchanged(0.3)
+
+    def _unchanged(self, seconds: float = 1.0) -> str:
+        text, since = self.text(), time.monotonic()
+        while time.monotonic() - since < seconds:
+            time.sleep(PAUSE)
+            if (now := self.text()) != text:
+                text, since = now, time.monotonic()
+        return text
+
+    def leave(self) -> int:
+        """Wait for the program to end; its exit code."""
+        until = time.monotonic() + SECONDS
+        while not (self._code.exists() and self._code.read_text()):
+            assert time.monotonic() < until, f"it does not end\n{self.text()}"
+            time.sleep(PAUSE)
+        return int(self._code.read_text())
+
+
+@contextmanager
+def pane(
+    *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24,
+    command: str = COMMAND,
+) -> Iterator[Pane]:  # fmt: skip
+    """The command in a pane of a server that ends with the block."""
+    assert TMUX
+    socket = ["-S", str(cwd.parent / "tmux")]
+
+    def tmux(*words: str) -> str:
+        done = subprocess.run(
+            [TMUX, *socket, *words], env=dict(env), capture_output=True, text=True, timeout=SECONDS
+        )
+        assert done.returncode == 0, f"tmux {words}: {done.stderr}"
+        return done.stdout
+
+    inside = {**env, "TERM": "tmux-256color"}
+    line = shlex.join([command, *arguments])
+    given = " ".join(f"{key}={shlex.quote(value)}" for key, value in inside.items())
+    code, config = cwd.parent / "code", cwd.parent / "tmux.conf"
+    config.write_text(
+        "set -g remain-on-exit on\nset -g history-limit 20000\nset -g status off\n"
+        "set -g default-terminal tmux-256color\n"
+    )
+    tmux(
+        "-f", str(config), "new-session", "-d", "-x", str(columns), "-y", str(rows),
+        "-c", str(cwd), f"env {given} {line}; echo $? > {code}",
+    )  # fmt: skip
+    try:
+        yield Pane(tmux, code)
+    finally:
+        tmux("kill-server")

@@ -1,0 +1,46 @@
+"""A transcript as it is seen, on a clock that the test turns."""
+
+import asyncio
+import re
+
+from ctxagent.agent.events import Event
+from ctxagent.agent.ui.render import render
+from ctxagent.agent.ui.transcript import Transcript
+
+
+def seen(*renderables: object, width: int = 80) -> str:
+    """As on a terminal, without its styles."""
+    text = render.render_text(renderables, width=width, depth="mono")  # type: ignore[arg-type]
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+class Watch:
+    """A transcript, what it printed, and a clock that the test turns."""
+
+    def __init__(self, **options: object) -> None:
+        self.now = 100.0
+        self.printed: list[object] = []
+        self.log: dict[int, str] = {}
+        self.transcript = Transcript(
+            self.printed.append,
+            clock=lambda: self.now,
+            **options,  # type: ignore[arg-type]
+        )
+
+    def show(self, *events: Event) -> None:
+        for event in events:
+            self.transcript.show(event)
+
+    def unfold(self) -> str:
+        """What one more Ctrl-O prints."""
+        before = len(self.printed)
+        asyncio.run(self.transcript.unfold(self.log.get))
+        return seen(*self.printed[before:])
+
+    @property
+    def text(self) -> str:
+        return seen(*self.printed)
+
+    @property
+    def live(self) -> str:
+        return seen(*self.transcript.live())

@@ -1,0 +1,85 @@
+"""Sequences that terminals send: a key is itself, however it is told, and a report is none."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+
+from ctxagent.agent.ui.terminal.input_filter import AnswerFilter, normalize_sequences
+
+from ..support.command import Place
+from ..support.server.loopback import Say, Server
+from ..support.terminal.screen import Terminal
+
+NEWLINE = "\x1b\r"
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ("\x1b[13;2u", NEWLINE),  # Shift-Enter
+        ("\x1b[13;5u", NEWLINE),  # Ctrl-Enter
+        ("\x1b[13;2:1u", NEWLINE),
+        ("\x1b[27;2;13~", NEWLINE),  # Shift-Enter, as xterm says it
+        ("\x1b[13u", "\r"),
+        ("\x1b[9;2u", "\x1b[Z"),
+        ("\x1b[27u", "\x1b"),
+        ("\x1b[99;5u", "\x03"),
+        ("\x1b[98;3u", "\x1bb"),
+        ("\x1b[228u", "ä"),
+        ("\x1b[97;2u", "A"),
+        ("\x1b[57358u", ""),  # Caps Lock
+        ("\x1b[99999999u", ""),
+        ("\x1b[I", ""),  # the window got the focus
+        ("\x1b[O", ""),
+        ("\x1b[5n", ""),
+        ("\x1b[1;2;3;4q", ""),
+        ("\x1b[<64;85;12M", "\x1b[<64;85;12M"),
+        ("\x1b[24;80R", "\x1b[24;80R"),
+        ("\x1b[[A", "\x1b[[A"),
+        ("a\x1b[Ib", "ab"),
+    ],
+)
+def test_what_a_sequence_means(sent: str, meant: str) -> None:
+    assert normalize_sequences(sent) == meant
+
+
+def test_what_the_input_knows_stays() -> None:
+    known = [s for s in ANSI_SEQUENCES if s.startswith("\x1b[") and not s.endswith(";13~")]
+    assert len(known) > 100
+    assert [s for s in known if normalize_sequences(s) != s] == []
+
+
+PASTED = "\x1b[200~red: \x1b[31m, focus: \x1b[I, \x1b[13;2u\x1b[201~"
+
+
+@given(st.lists(st.integers(0, 80), max_size=6))
+def test_in_pieces_and_around_pastes(cuts: list[int]) -> None:
+    text = f"a\x1b[I{PASTED}b\x1b[13;2uc"
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    sieve = AnswerFilter()
+    assert "".join(sieve.feed(text[a:b]) for a, b in pairwise(edges)) == f"a{PASTED}b{NEWLINE}c"
+    assert sieve.flush() == ""
+
+
+def test_none_of_them_interrupts_a_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with Server([Say("half a word", fault="silence")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("one\x1b[13;2utwo\r")
+        terminal.see("half")
+        assert server.requests[0]["messages"][-1]["content"][0]["text"] == "one\ntwo"
+        terminal.type("\x1b[I\x1b[O\x1b[5n\x1b[13;2uand then")
+        text = terminal.see("and then")
+        assert "nterrupted" not in text
+        assert "[I" not in text
+        terminal.press("ctrl-c")
+        terminal.press("ctrl-c")
+        terminal.see("nterrupted")
+        terminal.type("\x15/quit\r")
+        terminal.leave()
+    assert server.rejected == []

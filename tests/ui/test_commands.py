@@ -1,0 +1,532 @@
+import asyncio
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.context.request import build_request
+from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
+from ctxagent.agent.events import Ask, Compacted, Emit
+from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin
+from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.commands import completions
+from ctxagent.agent.ui.conversation.services import ReplServices
+
+from ..support.sessions.conversation import Conversation
+from ..support.terminal.command_line import CommandLine
+
+
+class Desk:
+    """A person who gives commands in an open session."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self.talk = talk
+        self.agent: Agent = talk.agent
+        self.cwd = talk.cwd
+        self.opened: list[dict[str, object]] = []
+        self.logs: list[Path] = [talk.agent.log.path]
+        self.model = ""
+        services = ReplServices(
+            open=self._open,
+            cwd=talk.cwd,
+            version="0",
+            sessions=lambda: self.logs,
+            everywhere=lambda: self.logs,
+            settings=lambda: [("model.id", "scripted", "-c")],
+            checks=lambda: [("FAIL", "credentials", "none")],
+            models=lambda: [("claude-sonnet-5-5", "1,000,000 tokens")],
+            set_model=self._set_model,
+        )
+        self.line = CommandLine(services)
+        self.screen = self.line.screen
+        asyncio.run(self.line.context.reopen())
+        self.opened.clear()
+
+    async def _open(self, emit: Emit, ask: Ask, **which: object) -> Agent:
+        self.opened.append({name: value for name, value in which.items() if value})
+        return self.agent
+
+    def _set_model(self, agent: Agent, id: str) -> None:
+        self.model = id
+
+    @property
+    def session(self) -> str:
+        return self.line.context.session
+
+    def run(self, words: str) -> str:
+        """What a command prints."""
+        return asyncio.run(self.line.run(words))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    (cwd / "big.txt").write_text("word " * 3_000)
+    steps = [Step(tools=[("Read", {"path": "big.txt"})]), Step(text="It is full of words.")]
+    talk = Conversation(cwd, steps, mode="ask", allow=["Bash(make:*)"])
+    talk.say("what is in big.txt?")
+    return Desk(talk)
+
+
+def test_words_are_told_from_commands() -> None:
+    assert commands.parse("what is /help?") is None
+    assert commands.parse("/usr/bin/env is what?") is None
+    found = commands.parse("/resume  abc ")
+    assert found is not None
+    assert (found[0].name, found[1]) == ("resume", "abc")
+    short = commands.parse("/perm plan")
+    assert short is not None
+    assert short[0].name == "permissions"
+
+
+@pytest.mark.parametrize("words", ["recover the deleted file", "recover it from git please"])
+def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> None:
+    assert commands.parse(words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("/hlep", "/help"),
+        ("/co", "/config, /compact, /context, /cost"),
+        ("/xyzzy", "/help lists"),
+        ("/", "/help"),
+    ],
+)
+def test_an_unknown_command_names_the_nearest(words: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        commands.parse(words)
+    assert hint in error.value.hint
+
+
+def test_help_names_every_command(desk: Desk) -> None:
+    shown = desk.run("/help")
+    for command in commands.COMMANDS.values():
+        assert f"/{command.name}" in shown
+        assert command.help in shown
+
+
+def test_context_names_the_largest_item(desk: Desk) -> None:
+    shown = desk.run("/context").split("\n")
+    window = desk.agent.current_window()
+    assert shown[0].startswith(f"{window.tokens:,} of 200,000 tokens")
+    assert "GREEN" in shown[0]
+    heading = next(n for n, line in enumerate(shown) if line.split() == ["largest", "tokens"])
+    assert shown[heading + 1].split()[0] == "#4"
+    assert shown[heading + 1].endswith("result: Read big.txt")
+    assert shown[heading + 2].endswith("call: Read big.txt")
+
+
+def test_cost(desk: Desk) -> None:
+    shown = desk.run("/cost")
+    assert "the model's price is not known" in shown
+    assert f"{desk.agent.totals.all.usage.input:,}" in shown
+    assert "2 of the model, 1 of tools" in shown
+
+
+def test_permissions(desk: Desk) -> None:
+    assert "Bash(make:*)" in desk.run("/permissions")
+    assert "plan" in desk.run("/permissions plan")
+    assert desk.agent.approval.mode == "plan"
+    with pytest.raises(UsageError, match="no mode 'yolo'"):
+        desk.run("/permissions yolo")
+    assert "Bash(make:*)" in desk.run("/permissions forget")
+    offered = [
+        text
+        for text, _ in asyncio.run(completions.completions_for(desk.line.context, "/permissions"))
+    ]
+    assert offered[-2:] == ["forget", "forget Bash(make:*)"]
+    assert "forgotten: Bash(make:*)" in desk.run("/permissions forget Bash(make:*)")
+    assert "make" not in desk.run("/permissions")
+    with pytest.raises(UsageError, match="no rule to forget"):
+        desk.run("/permissions forget")
+    with pytest.raises(UsageError, match=r"no rule Bash\(make:\*\) allows"):
+        desk.run("/permissions forget Bash(make:*)")
+
+
+def test_effort_and_model(desk: Desk) -> None:
+    assert "high" in desk.run("/effort high")
+    assert desk.agent.effort == "high"
+    with pytest.raises(UsageError, match="no effort 'most'"):
+        desk.run("/effort most")
+    assert "window 200,000 tokens" in desk.run("/model other")
+    assert desk.model == "other"
+
+
+def test_a_model_that_is_not_known_is_told_and_used(desk: Desk) -> None:
+    told = " ".join(desk.run("/model claude-sonet-5-5").split())
+    assert "claude-sonet-5-5 is not a model that is known here" in told
+    assert "did you mean claude-sonnet-5-5?" in told
+    assert desk.model == "claude-sonet-5-5"
+    assert "did you mean" not in desk.run("/model my-own-llama")
+    for known in ("claude-sonnet-5-5", "claude-sonnet-5-5-20261101", "scripted:steps.json"):
+        assert "known here" not in desk.run(f"/model {known}")
+
+
+def test_a_cd_by_hand_says_how_long_it_lasts(desk: Desk) -> None:
+    (desk.cwd / "src").mkdir()
+    assert "a cd lasts for one command" in desk.run("!cd src")
+    assert desk.run("!cd src && pwd") == ""
+
+
+def test_unpin_asks_which(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="say which: /unpin REF"):
+        desk.run("/unpin")
+
+
+def test_todo_and_tools_and_config(desk: Desk) -> None:
+    assert "nothing on the list" in desk.run("/todo")
+    desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
+    assert "▸ write it" in desk.run("/todo")
+    shown = desk.run("/tools")
+    assert all(tool.name in shown for tool in desk.agent.tools)
+    assert desk.run("/config").split() == ["model.id", "scripted", "-c"]
+
+
+def test_the_log_in_lines(desk: Desk) -> None:
+    lines = desk.run("/log").split("\n")
+    assert lines[1].split()[:3] == ["#2", "user", "what"]
+    assert "[Read]" in lines[2]
+    assert str(desk.agent.log.path) in "".join(lines[6:])
+
+
+def test_export(desk: Desk) -> None:
+    shown = desk.run("/export out.md")
+    assert str(desk.cwd / "out.md") in shown.replace("\n", "")
+    assert "It is full of words." in (desk.cwd / "out.md").read_text()
+    with pytest.raises(UsageError, match="exists"):
+        desk.run("/export out.md")
+    desk.run("/export out.json")
+    desk.run("/export out.html")
+    assert "writing out.html" in desk.line.waited
+    assert json.loads((desk.cwd / "out.json").read_text())[1]["kind"] == "user"
+    with pytest.raises(CtxagentError, match="cannot write"):
+        desk.run("/export missing/out.md")
+
+
+def test_going_to_other_sessions(desk: Desk, tmp_path: Path) -> None:
+    shown = desk.run("/sessions")
+    assert "what is in big.txt?" in shown
+    assert "here" in shown
+    other = tmp_path / "other" / "log.jsonl"
+    other.parent.mkdir()
+    other.write_bytes(desk.agent.log.path.read_bytes())
+    desk.logs = [desk.agent.log.path, other]
+    (listed,) = desk.run("/resume").splitlines()
+    assert listed.startswith("other ")
+    assert listed.endswith(" what is in big.txt?")
+    with pytest.raises(UsageError, match="you are in"):
+        desk.run("/resume 1")
+    desk.screen.picked = "other"
+    desk.run("/resume")
+    desk.run("/resume 2")
+    desk.run("/resume oth")
+    desk.run("/fork")
+    desk.run("/clear")
+    assert desk.opened == [
+        {"resume": "other"},
+        {"resume": "other"},
+        {"resume": "oth"},
+        {"resume": desk.session, "fork": True},
+        {"prior": "Intent: what is in big.txt?\nNewest words: #2: what is in big.txt?"},
+    ]
+
+
+def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
+    with pytest.raises(CtxagentError, match="git diff"):
+        desk.run("/diff")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], cwd=desk.cwd, check=True)
+    assert desk.run("/diff").split("\n")[:2] == ["no commits yet; the files:", "big.txt"]
+    subprocess.run([*git, "add", "."], cwd=desk.cwd, check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], cwd=desk.cwd, check=True)
+    spy = desk.cwd.parent / "spy"
+    spy.write_text(f"#!/bin/sh\ntouch {desk.cwd.parent}/ran\n")
+    spy.chmod(0o755)
+    for key in ("core.fsmonitor", "diff.external", "core.pager"):
+        subprocess.run([*git, "config", key, str(spy)], cwd=desk.cwd, check=True)
+    assert "nothing has changed" in desk.run("/diff")
+    (desk.cwd / "big.txt").write_text("less")
+    assert "big.txt" in desk.run("/diff")
+    (desk.cwd / "new.txt").write_text("x")
+    assert "new.txt (new)" in desk.run("/diff")
+    assert not (desk.cwd.parent / "ran").exists()
+
+
+def test_diff_runs_no_filter_and_nothing_of_a_repository_inside(desk: Desk) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-C"]
+        subprocess.run(["git", *who, str(desk.cwd), *arguments], check=True, capture_output=True)
+
+    inner, mark = desk.cwd / "inner", desk.cwd.parent / "ran"
+    (desk.cwd / ".gitattributes").write_text("big.txt filter=evil\n")
+    git("init", "-q")
+    git("init", "-q", "inner")
+    git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "one")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (inner / "new").write_text("x")
+    git("-C", "inner", "add", ".")
+    git("-C", "inner", "commit", "-qm", "two")
+    text = (desk.cwd / "big.txt").read_text()
+    (desk.cwd / "big.txt").write_text(text[:-2] + "!\n")  # as long as it was
+    for key in ("filter.evil.clean", "filter.evil.process"):
+        git("config", key, f"touch {mark}; cat")
+    git("config", "diff.submodule", "diff")
+    git("-C", "inner", "config", "diff.external", f"touch {mark}; true")
+    shown = desk.run("/diff")
+    assert "big.txt" in shown
+    assert "inner" in shown
+    assert "big.txt" in desk.run("/diff big.txt")
+    assert not mark.exists()
+
+
+def test_diff_shows_each_file_folded_and_one_whole(desk: Desk) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (desk.cwd / "other.txt").write_text("as it was\n")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *arguments], cwd=desk.cwd, check=True)
+    subprocess.run([*git, "config", "color.ui", "always"], cwd=desk.cwd, check=True)
+    (desk.cwd / "big.txt").write_text("".join(f"line {n}\n" for n in range(300)))
+    (desk.cwd / "other.txt").write_text("as it is\n")
+    shown = desk.run("/diff")
+    assert "2 files changed" in shown
+    assert "1 - as it was\n  1 + as it is\n" in shown
+    assert re.search(r"… \+\d+ lines \(/diff PATH\)", shown)
+    assert "+ line 299" not in shown
+    assert "300 + line 299" in desk.run("/diff big.txt")
+    assert "nothing has changed" in desk.run("/diff none.txt")
+
+
+def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, Desk]:
+    """A conversation of two turns, of which all but the last words may go."""
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    (cwd / "big.txt").write_text("word " * 3_000)
+    steps = [
+        Step(tools=[("Read", {"path": "big.txt"})]),
+        Step(text="It is full of words."),
+        Step(text="About 3,000."),
+        *more,
+    ]
+    policy = replace(DEFAULT, keep_tokens=0, keep_messages=1, clear_when="off")
+    talk = Conversation(cwd, steps, policy=policy)
+    talk.say("what is in big.txt?")
+    talk.say("how many?")
+    return talk, Desk(talk)
+
+
+def record(intent: str) -> str:
+    return (
+        f"## Session Intent\n{intent}\n\n## Key Decisions\n1. Estimate, do not count.\n\n"
+        "## Current State\nPhase: reading\n\n## Next Steps\n1. Wait for the person.\n"
+    )
+
+
+def request_of(talk: Conversation) -> object:
+    """What would be sent."""
+    return body(build_request(talk.agent.view, model="scripted", max_tokens=1_000, effort=None))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "argument"),
+    [
+        ("compress", "compact", ""),
+        (" Context Status ", "context", "status"),
+        ("compression log", "log", "compaction"),
+        ("Show session intent", "intent", ""),
+    ],
+)
+def test_words_that_are_a_command_when_alone(words: str, name: str, argument: str) -> None:
+    found = commands.parse(words)
+    assert found is not None
+    assert (found[0].name, found[1]) == (name, argument)
+    assert commands.parse(f"{words} of the logs") is None
+
+
+def test_compact_steers_the_summary_and_nothing_after_it(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")), Step(text="Yes."))
+    desk.run("/compact keep the number, drop the rest")
+    asked, *_ = reversed(talk.model.requests)  # type: ignore[attr-defined]
+    assert "keep the number, drop the rest" in str(asked.messages[-1])
+    (event,) = talk.seen(Compacted)
+    assert (event.layer, event.trigger) == ("summary", "manual")
+    assert event.tokens_after < event.tokens_before
+    talk.say("go on")
+    sent = str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+    assert "[Conversation compressed]" in sent
+    assert "Know big.txt." in sent
+    assert "drop the rest" not in sent
+    assert desk.line.waited[0] == "writing a summary"
+
+
+def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path)
+    before = talk.agent.log.path.read_bytes()
+    shown = desk.run("/compact --dry-run")
+    assert "dropped, the summary stands for them" in shown
+    assert "#4" in shown
+    assert talk.agent.log.path.read_bytes() == before
+    assert len(talk.model.requests) == 3  # type: ignore[attr-defined]
+
+
+def test_a_summary_that_is_shown_and_declined_changes_nothing(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    before = request_of(talk)
+    desk.screen.answers = ["what?", "no, thanks"]
+    shown = desk.run("/compact --show mind the number")
+    assert "Know big.txt." in shown
+    assert "nothing has changed" in shown
+    assert "mind the number" in str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+    assert talk.of(Summary) == []
+    assert request_of(talk) == before
+
+
+def test_a_summary_that_is_shown_and_taken_is_the_one_applied(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.screen.answers = ["y"]
+    desk.run("/compact --show")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
+    assert len(talk.model.requests) == 4  # type: ignore[attr-defined]
+
+
+def test_a_summary_can_be_edited_first(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.screen.edited = record("Know every word.")
+    desk.screen.answers = ["e", "y"]
+    shown = desk.run("/compact --show")
+    assert shown.index("Know big.txt.") < shown.index("Know every word.")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know every word."
+
+
+@pytest.mark.parametrize(
+    ("edited", "told"), [("", "there is no editor"), (" \n", "the text is empty")]
+)
+def test_a_draft_outlives_a_failed_edit(tmp_path: Path, edited: str, told: str) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.screen.edited, desk.screen.answers = edited, ["edit", "yes"]
+    assert told in desk.run("/compact --show")
+    (summary,) = talk.of(Summary)
+    assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
+
+
+@pytest.mark.parametrize("argument", ["--dry-run --show", "--apply", "--dryrun"])
+def test_compact_knows_its_options(desk: Desk, argument: str) -> None:
+    with pytest.raises(UsageError, match="does not take"):
+        desk.run(f"/compact {argument}")
+
+
+def test_uncompact_restores_the_request(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    before, tokens = request_of(talk), talk.agent.current_window().tokens
+    desk.run("/compact")
+    assert request_of(talk) != before
+    assert f"holds {tokens:,} tokens again" in desk.run("/uncompact")
+    assert request_of(talk) == before
+    with pytest.raises(CompactionFailed):
+        desk.run("/uncompact")
+
+
+def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    shown = desk.run("/context")
+    assert "next compaction: " in shown
+    assert "summarised" in shown
+    assert "came from the cache" in shown
+    desk.run("/compact")
+    (summary,) = talk.of(Summary)
+    saved = summary.tokens_before - summary.tokens_after
+    assert f"{saved:,}" in desk.run("/context")
+    status = desk.run("/context status")
+    assert "  Context Status Report" in status.split("\n")
+    assert f"  • Summarisations performed: 1 ({saved:,} tokens saved)" in status.split("\n")
+    log = desk.run("/log compaction")
+    assert "  Event Type: TIER_3" in log.split("\n")
+    for shown in (status, log, desk.run("/log stats")):
+        assert not re.search(r"\*\*|##|\|-|---\|", shown)
+    assert f"{summary.tokens_before:,} → {summary.tokens_after:,} tokens" in desk.run("/log")
+    assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
+    assert '"kind": "user"' in desk.run("/log 2")
+    with pytest.raises(UsageError, match="no entry 99"):
+        desk.run("/log 99")
+
+
+def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> None:
+    desk = Desk(Conversation(tmp_path))
+    assert "next compaction: there is nothing to summarise yet" in desk.run("/context")
+    with pytest.raises(UsageError, match="does not take"):
+        desk.run("/context all")
+
+
+def test_context_says_why_the_cache_was_missed_last(desk: Desk) -> None:
+    assert "last cache miss" not in desk.run("/context")
+    for cached in (0, 100):
+        usage = {"input": 0, "cache_read": cached, "cache_creation": 5_000, "output": 1}
+        desk.agent.record(Assistant(content=[], usage=usage, stop_reason="end_turn", model="m"))
+    assert "last cache miss: the server's cache had dropped it" in desk.run("/context")
+
+
+def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    assert "nothing is pinned" in desk.run("/pin")
+    assert "pinned as #2: what is in big.txt?" in desk.run("/pin #2")
+    assert ": mind the number" in desk.run("/pin mind the number")
+    entry, words = talk.of(Pin)
+    assert (entry.ref, entry.text) == (2, "what is in big.txt?")
+    assert (words.ref, words.text) == (words.seq - 1, "mind the number")
+    listed = desk.run("/pin").split("\n")
+    assert [line.split()[0] for line in listed[:2]] == ["#2", f"#{words.ref}"]
+    assert "mind the number" in (desk.agent.context.recall(words.ref or 0) or "")
+    desk.run("/compact")
+    (summary,) = talk.of(Summary)
+    assert summary.text.endswith(
+        f"\n\n## Pinned\n#2: what is in big.txt?\n#{words.ref}: mind the number"
+    )
+    assert "#2 is no longer pinned" in desk.run("/unpin 2")
+    assert talk.of(Unpin)[0].ref == 2
+    assert "big.txt" not in desk.run("/pin")
+
+
+@pytest.mark.parametrize("words", ["/pin #99", "/unpin 2", "/unpin", "/unpin some words"])
+def test_what_cannot_be_pinned_or_unpinned(desk: Desk, words: str) -> None:
+    before = desk.agent.log.last_seq
+    with pytest.raises(UsageError, match=r"no entry #99|is not pinned|say which"):
+        desk.run(words)
+    assert desk.agent.log.last_seq == before
+
+
+def test_pins_may_not_fill_the_window(desk: Desk) -> None:
+    def pin_on() -> None:
+        for n in range(40):
+            desk.run(f"/pin {n} " + "words to keep " * 250)
+
+    with pytest.raises(UsageError, match="a tenth of the window"):
+        pin_on()
+    assert len(desk.agent.ledger.pins) > 5
+
+
+def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
+    talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
+    desk.run("/pin mind the number")
+    desk.screen.edited = record("Know every word.") + "\n## Pinned\n#1: a thing nobody pinned\n"
+    desk.screen.answers = ["e", "y"]
+    shown = desk.run("/compact --show")
+    assert ": mind the number" in shown
+    (summary,) = talk.of(Summary)
+    assert summary.text.endswith(": mind the number")
+    assert "nobody pinned" not in summary.text
+
+
+def test_quit(desk: Desk) -> None:
+    desk.run("/quit")
+    assert desk.screen.left

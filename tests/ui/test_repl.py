@@ -1,0 +1,903 @@
+import asyncio
+import io
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input.base import PipeInput
+from prompt_toolkit.output import ColorDepth
+
+from ctxagent.agent.config.settings import UiSettings
+from ctxagent.agent.context.view import fold
+from ctxagent.agent.errors import ModelUnavailable, NoCredentials, SessionError
+from ctxagent.agent.events import Retrying, TextDelta
+from ctxagent.agent.loop import permission_mode
+from ctxagent.agent.loop.prompt import entries_after_summary
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.session.entries import Summary, User
+from ctxagent.agent.session.log import read_log
+from ctxagent.agent.ui.repl.repl import Repl
+from ctxagent.agent.ui.terminal.output import BatchedOutput
+
+from ..support.terminal.seat import (
+    CTRL_C,
+    CTRL_D,
+    CTRL_R,
+    ENTER,
+    ESC,
+    SHIFT_TAB,
+    UP,
+    Desk,
+    Glass,
+    Seat,
+    drive,
+)
+
+
+def test_words_are_answered_and_printed_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="# Done\n\nIt is **fixed**.\n\n- one\n- two\n"))
+
+    async def act(seat: Seat) -> None:
+        seat.say("fix it")
+        await seat.until("two")
+
+    code, glass = drive(desk, act)
+    seen = glass.all()
+    assert code == 0
+    assert desk.said() == ["fix it"]
+    for text in ("❯ fix it", "Done", "It is fixed.", "• one", "• two", " out"):
+        assert seen.count(text) == 1, seen
+    assert f"ctxagent --resume {desk.loops[0].log.path.parent.name}" in seen
+    assert "?1049h" not in glass.raw
+    assert "\x1b[2J" not in glass.raw
+
+
+def test_a_command_is_shown_whole_and_approved(tmp_path: Path) -> None:
+    command = "echo " + " ".join(f"word{n}" for n in range(60)) + " && touch made"
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": command})]), Step(text="Ran it."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("run it")
+        await seat.keys()
+        shown = " ".join("".join(seat.glass.all()).split())
+        assert command in shown
+        assert not (desk.cwd / "made").exists()
+        seat.press("y")
+        await seat.until("Ran it.")
+
+    _, glass = drive(desk, act)
+    seen = glass.all()
+    assert (desk.cwd / "made").exists()
+    assert "✓ allowed" in seen
+    assert "● Bash  echo word0" in seen
+    assert "[y]es" not in seen  # the choices were live, not printed
+
+
+def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
+    step = Step(tools=[("Bash", {"command": "echo x >> /dev/null; mktemp -d -p ."})])
+    desk = Desk(tmp_path, step, step, Step(text="Both ran."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.keys()
+        seat.press("a")
+        await seat.until("? Bash(echo x >> /dev/null; mktemp -d -p .)")
+        seat.press(ENTER)
+        await seat.until("Both ran.")
+
+    _, glass = drive(desk, act)
+    assert len(list(desk.cwd.iterdir())) == 2
+    assert glass.all().count("Bash wants to run") == 1
+    assert "· for this session" in " ".join(glass.all().split())
+
+
+def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("[y]es")
+        seat.say("n use make instead")
+        await seat.until("I see.")
+
+    _, glass = drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+    assert "✗ declined: use make instead" in glass.all()
+    assert "use make instead" in str(desk.model.requests[-1].messages)
+
+
+def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."), Step("Well.")]
+    desk = Desk(tmp_path, *steps)
+
+    async def act(seat: Seat) -> None:
+        seat.press("go" + ENTER + "tr")
+        await seat.until("tab: answer")
+        seat.press("y")
+        await seat.until("❯ try")
+        seat.press(" again" + ENTER)
+        await seat.until("tab: answer", gone=True)
+        assert list(seat.repl._waiting) == ["try again"]
+        assert not (desk.cwd / "made").exists()
+        seat.press("n not now" + ENTER)
+        await seat.until("I see.")
+        await seat.until("Well.")
+
+    _, glass = drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+    assert "declined: not now" in glass.all()
+    assert desk.said() == ["go", "try again"]
+
+
+def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Done."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("go" + ENTER + "half of it")
+        await seat.until("tab: answer")
+        seat.press("\t")
+        await seat.until("tab: answer", gone=True)
+        seat.press("y")
+        await seat.until("? y")
+        seat.press(ENTER)
+        await seat.until("Done.")
+        await seat.until("❯ half of it")
+        seat.press(CTRL_C)
+
+    drive(desk, act)
+    assert (desk.cwd / "made").exists()
+
+
+def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
+    new = "".join(f"line {n}\n" for n in range(60))
+    desk = Desk(
+        tmp_path, Step(tools=[("Write", {"path": "a.txt", "content": new})]), Step(text="Written.")
+    )
+
+    async def act(seat: Seat) -> None:
+        seat.say("write it")
+        await seat.keys()
+        for n in range(60):  # all of it: a question is never cut
+            assert f"+ line {n}\n" in seat.glass.all()
+        seat.press("y")
+        await seat.until("Written.")
+
+    _, glass = drive(desk, act)
+    assert (desk.cwd / "a.txt").read_text() == new
+    assert "● Write  a.txt" in glass.all()
+    assert "lines (ctrl-o)\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Fresh."), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.press(key)
+        await seat.until("interrupted; what was")
+        desk.model.pace = 0.0
+        seat.say("again")
+        await seat.until("Fresh.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["talk", "again"]
+    assert "word word" in glass.all()  # what had been said is kept
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_running_tool_is_interrupted(tmp_path: Path, key: str) -> None:
+    command = "echo started; sleep 60; touch made"
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": command})]), mode="bypass")
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("  started")
+        seat.press(key)
+        await seat.until("interrupted; what was done is kept")
+
+    drive(desk, act)
+    assert not (desk.cwd / "made").exists()
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_question_is_interrupted(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Fresh."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go")
+        await seat.until("[y]es")
+        seat.press(key)
+        await seat.until("interrupted; what was done is kept")
+        await seat.until("[y]es", gone=True)
+        seat.say("again")
+        await seat.until("Fresh.")
+
+    drive(desk, act)
+    assert desk.said() == ["go", "again"]
+
+
+def test_words_typed_ahead_wait_their_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="one " * 40), Step(text="Second answer."), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("first")
+        await seat.until("one one")
+        seat.say("second")
+        await seat.until("❯ second")
+        assert desk.said() == ["first"]
+        await seat.until("Second answer.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["first", "second"]
+    assert glass.all().count("❯ second") == 1
+
+
+def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="one " * 4_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("first")
+        await seat.until("one one")
+        seat.say("second")
+        await seat.until("❯ second")
+        seat.press(UP)
+        await seat.until(lambda: seat.repl.screen.words.text == "second")  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until(lambda: not seat.repl.screen.words.text)  # type: ignore[attr-defined]
+        seat.press(ESC)  # an interrupt gives them back too
+        await seat.until("interrupted")
+        assert seat.repl.screen.words.text == "second"  # type: ignore[attr-defined]
+        seat.press(CTRL_C)
+
+    drive(desk, act)
+    assert desk.said() == ["first"]
+
+
+def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    desk.gate = gate = asyncio.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("❯ hi")
+        assert desk.loops == []
+        gate.set()
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert desk.said() == ["hi"]
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_words_are_taken_back_while_the_session_opens(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="Hello."))
+    desk.gate = gate = asyncio.Event()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until(lambda: bool(seat.repl._waiting))
+        seat.press(key)
+        await seat.until(lambda: not seat.repl._waiting)
+        seat.press(" there")
+        await seat.until("❯ hi there")
+        gate.set()
+        await seat.until(lambda: seat.repl.conversation.is_open)
+        seat.press(ENTER)
+        await seat.until("Hello.")
+
+    drive(desk, act)
+    assert desk.said() == ["hi there"]
+
+
+def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> None:
+    busy = [SessionError("another process holds it", hint="Close that one.") for _ in range(2)]
+    desk = Desk(tmp_path, Step(text="Hello."), fails=busy)
+
+    async def act(seat: Seat) -> None:
+        await seat.until("Close that one.")
+        seat.say("hi")
+        await seat.until(lambda: not desk.fails)
+        await seat.idle()
+        assert seat.repl.screen.words.text == "hi"  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until("Hello.")
+
+    _, glass = drive(desk, act)
+    assert desk.said() == ["hi"]
+    assert "no session is open" not in glass.all()
+
+
+def test_a_missing_key_is_told_when_it_is_needed(tmp_path: Path) -> None:
+    missing = NoCredentials("no key", hint="Set ANTHROPIC_API_KEY.")
+    desk = Desk(tmp_path, Step(error=missing), Step(text="Now it works."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("✗ no key")
+        await seat.until("  Set ANTHROPIC_API_KEY.")
+        seat.say("again")
+        await seat.until("Now it works.")
+
+    drive(desk, act)
+
+
+RECORD = (
+    "## Session Intent\nTalk.\n\n## Key Decisions\n1. None yet.\n\n"
+    "## Current State\nPhase: talking\n\n## Next Steps\n1. Wait.\n"
+)
+LONG = "word " * 2_000
+
+
+def test_a_compaction_leaves_a_receipt(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=0.3))
+
+    async def act(seat: Seat) -> None:
+        for words in ("one", "two", "compress"):
+            seat.say(words)
+        await seat.until("◌ writing a summary")
+        await seat.until("/uncompact takes it back")
+        await seat.until("◌ writing a summary", gone=True)
+
+    _, glass = drive(desk, act, glass=Glass(columns=120))
+    assert glass.all().count("context compacted (manual): ") == 1
+    assert sum(isinstance(e, Summary) for e in read_log(desk.loops[0].log.path).entries) == 1
+    assert desk.said() == ["one", "two"]
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_compaction_is_interrupted(tmp_path: Path, key: str) -> None:
+    steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=60), Step(text="Fresh.")]
+    desk = Desk(tmp_path, *steps)
+
+    async def act(seat: Seat) -> None:
+        seat.say("one")
+        seat.say("two")
+        seat.say("/compact")
+        await seat.until("◌ writing a summary")
+        seat.press(key)
+        await seat.until("interrupted; nothing has changed")
+        seat.say("three")
+        await seat.until("Fresh.")
+
+    drive(desk, act)
+    assert not any(isinstance(e, Summary) for e in read_log(desk.loops[0].log.path).entries)
+    assert "word word" in str(desk.model.requests[-1].messages)
+
+
+def test_a_summary_is_asked_about_with_one_key(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD))
+
+    async def act(seat: Seat) -> None:
+        seat.say("one")
+        seat.say("two")
+        seat.say("/compact --show")
+        await seat.keys("[y]es, apply it")
+        seat.press("n")
+        await seat.until("not applied; nothing has changed")
+
+    _, glass = drive(desk, act)
+    assert "Session Intent" in glass.all()
+    assert not any(isinstance(e, Summary) for e in read_log(desk.loops[0].log.path).entries)
+
+
+def test_uncompact_after_a_later_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
+    steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD)]
+    desk = Desk(tmp_path, *steps, Step(text="Three."), Step(text="Four."))
+
+    async def act(seat: Seat) -> None:
+        for words in ("one", "two", "/compact", "three", "/uncompact", "four"):
+            seat.say(words)
+        await seat.until("Four.")
+
+    _, glass = drive(desk, act, glass=Glass(columns=120))
+    first, copy = desk.loops
+    assert first.log.path != copy.log.path
+    assert f"/resume {first.log.path.parent.name}" in glass.all()
+    assert desk.said(0) == ["one", "two", "three"]
+    assert desk.said(1) == ["one", "two", "four"]
+    sent = str(desk.model.requests[-1].messages)
+    assert "word word" in sent
+    assert "[Conversation compressed]" not in sent
+
+
+def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()
+        seat.press("half a thought")
+        await seat.until("half a thought")
+        seat.press(CTRL_C)
+        await seat.until("half a thought", gone=True)
+        seat.press(CTRL_C)
+        await seat.until("Press Ctrl-C again to leave.")
+        seat.press(CTRL_C)
+        await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
+
+    code, glass = drive(desk, act)
+    assert code == 0
+    assert "--resume" not in glass.all()  # nothing was said, so there is nothing to go on with
+    assert glass.raw.rindex("?2004l") > glass.raw.rindex("?2004h")  # bracketed paste is off again
+
+
+def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.press(CTRL_D)
+        await seat.until("--resume")
+
+    drive(desk, act)
+    assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+@pytest.mark.parametrize("newline", ["\\" + ENTER, ESC + ENTER, "\n"])
+def test_words_of_several_lines(tmp_path: Path, newline: str) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+
+    async def act(seat: Seat) -> None:
+        seat.say(f"one{newline}two")
+        await seat.until("Yes.")
+
+    drive(desk, act)
+    assert desk.said() == ["one\ntwo"]
+
+
+def test_a_paste_is_taken_as_it_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("\x1b[200~def f():\r\n\treturn 1\r\n\x1b[201~")
+        await seat.until("return 1")
+        seat.press(ENTER)
+        await seat.until("Yes.")
+
+    drive(desk, act)
+    assert desk.said() == ["def f():\n\treturn 1\n"]
+
+
+def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
+    history = tmp_path / "state" / "history"
+
+    async def say(seat: Seat) -> None:
+        seat.say("find the needle")
+        await seat.until("One.")
+        seat.say("something else")
+        await seat.until("Two.")
+
+    desk = Desk(tmp_path, Step(text="One."), Step(text="Two."))
+    drive(desk, say, history=history)
+    assert history.stat().st_mode & 0o777 == 0o600
+
+    async def search(seat: Seat) -> None:
+        await seat.idle()
+        seat.press(CTRL_R + "need")
+        await seat.until("find the needle")
+        seat.press(ENTER)
+        await seat.until(lambda: seat.repl.screen.words.text == "find the needle")  # type: ignore[attr-defined]
+        seat.press(ENTER)
+        await seat.until("Found.")
+
+    desk.model = ScriptedModel([Step(text="Found.")])
+    drive(desk, search, history=history)
+    assert desk.said() == ["find the needle"]
+
+
+def test_completion_of_commands_and_paths(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Read it."))
+    (desk.cwd / "src").mkdir()
+    (desk.cwd / "src" / "Needle.py").write_text("")
+    (desk.cwd / "other.txt").write_text("")
+
+    async def act(seat: Seat) -> None:
+        seat.press("/perm")
+        await seat.until("show the rules, or set the mode")
+        seat.press("\t" + CTRL_C)
+        seat.press("look at @need")
+        await seat.until("src/Needle.py")
+        assert "other.txt" not in seat.glass.all()
+        seat.press("\t" + ENTER + " please")
+        await seat.until("@src/Needle.py please")
+        seat.press(ENTER)
+        await seat.until("Read it.")
+
+    drive(desk, act)
+    assert desk.said() == ["look at @src/Needle.py please"]
+
+
+def test_the_status_line(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Yes."))
+    (desk.cwd / ".git").mkdir()
+    (desk.cwd / ".git" / "HEAD").write_text("ref: refs/heads/topic/one\n")
+
+    async def act(seat: Seat) -> None:
+        await seat.until("scripted model · ask · topic/one")
+        assert "% GREEN" in seat.glass.all()
+        for name in ("accept-edits", "plan", "bypass", "ask"):
+            seat.press(SHIFT_TAB)
+            await seat.until(f"scripted model · {name} ·")
+            assert desk.loops[0].approval.mode == name
+
+    drive(desk, act)
+
+
+def test_commands_that_change_the_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="One."), Step(text="Two."), Step(text="Three."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("first words")
+        await seat.until("One.")
+        seat.say("/clear")
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say("second words")
+        await seat.until("Two.")
+        seat.say("/sessions")
+        await seat.until("go on with one")
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until("goes on, with")
+        seat.say("third words")
+        await seat.until("Three.")
+        seat.say("/fork")
+        await seat.until(lambda: len(desk.loops) == 4)
+        seat.say("/nonsense")
+        await seat.until("there is no command /nonsense")
+
+    drive(desk, act)
+    assert desk.said(0) == ["first words", "third words"]
+    assert desk.said(1) == ["second words"]
+    assert desk.said(3) == ["first words", "third words"]
+    assert desk.loops[2].log.path == desk.loops[0].log.path
+
+
+def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.say("/cost")
+        await seat.until("from cache")
+        assert seat.repl.working
+        seat.say("/quit")
+        await seat.until("--resume")
+
+    drive(desk, act)
+
+
+def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Whole answer."))
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()
+        seat.repl.emit(TextDelta("A finished block.\n\nand a half"))
+        await seat.until("and a half")
+        seat.repl.emit(Retrying(2, 8, 30.0, "the connection was cut"))
+        await seat.until("and a half", gone=True)
+        await seat.until("esc to stop · attempt 2 of 8 failed: the connection was cut")
+        seat.say("go")
+        await seat.until("Whole answer.")
+
+    _, glass = drive(desk, act)
+    assert "the reply was cut off; it starts again" in glass.all()
+    assert "half" not in glass.all()
+
+
+def test_a_script_is_played_to_its_end(tmp_path: Path) -> None:
+    steps = [
+        Step(tools=[("Bash", {"command": "touch made"})]),
+        Step(text="Done."),
+        Step(text="Bye."),
+    ]
+    desk = Desk(tmp_path, *steps)
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        return await Seat(desk, keys, glass).repl.run(["make it", "thanks"])
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 0
+    assert desk.said() == ["make it", "thanks"]
+    assert (desk.cwd / "made").exists()
+    assert "Bye." in glass.all()
+
+
+def test_a_script_tells_of_a_failure(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(error=ModelUnavailable("it is down")))
+
+    async def play(keys: PipeInput) -> int:
+        return await Seat(desk, keys, Glass()).repl.run(["hello"])
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 1
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(40, 12), (20, 6), (200, 60)])
+def test_any_size_of_terminal(tmp_path: Path, columns: int, rows: int) -> None:
+    text = "A long paragraph of words. " * 10 + "\n\n| a | b |\n|---|---|\n| 1 | 漢字 |\n\nThe end."
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text=text))
+
+    async def act(seat: Seat) -> None:
+        seat.say("go " + "long words " * 20)
+        await seat.keys()
+        seat.press("y")
+        await seat.until("The end.")
+
+    _, glass = drive(desk, act, glass=Glass(columns, rows))
+    assert "漢字" in glass.all().replace("漢 字", "漢字")
+
+
+def test_resizing_while_text_streams(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 300 + "\n\nThe end."), pace=0.001)
+    glass = Glass()
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        glass.size = Size(rows=12, columns=40)
+        glass.screen.resize(12, 40)
+        seat.repl.screen.app._on_resize()  # type: ignore[attr-defined]
+        await seat.until("The end.")
+
+    drive(desk, act, glass=glass)
+    assert desk.said() == ["talk"]
+
+
+def test_without_colour(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Some `code` and **bold**."))
+    glass = Glass()
+
+    async def act(seat: Seat) -> None:
+        seat.say("hi")
+        await seat.until("Some code")
+
+    glass.output = lambda: BatchedOutput(  # type: ignore[method-assign]
+        glass, lambda: glass.size, ColorDepth.DEPTH_1_BIT
+    )
+    drive(desk, act, glass=glass)
+    codes = {c for found in re.findall(r"\x1b\[([0-9;]*)m", glass.raw) for c in found.split(";")}
+    assert codes <= {"", "0", "1", "2", "3", "4", "7"}, codes
+
+
+def run_plain(desk: Desk, typed: str = "", script: Sequence[str] = ()) -> tuple[int, str]:
+    """The REPL over pipes: lines in, lines out."""
+    out = io.StringIO()
+    reading, writing = os.pipe()
+    os.write(writing, typed.encode())
+    os.close(writing)
+
+    async def run(source: Any) -> int:
+        repl = Repl(desk.services(), UiSettings(plain=True), input=source, output=out)
+        return await repl.run(script)
+
+    with os.fdopen(reading) as source:
+        return asyncio.run(run(source)), out.getvalue()
+
+
+def test_lines_for_a_terminal_that_can_do_little(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="**One.**"), Step(text="Two."))
+    code, out = run_plain(desk, "first\n/cost\n\nsecond")
+    assert code == 0
+    assert desk.said() == ["first", "second"]
+    assert out.index("One.") < out.index("from cache") < out.index("Two.")
+    assert "**" not in out
+    assert "\x1b" not in out
+    assert "ctxagent --resume" in out
+
+
+def test_a_question_that_nobody_can_answer_is_declined(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."))
+    _, out = run_plain(desk, "go\n")
+    assert "declined: nobody is there to answer" in out
+    assert not (desk.cwd / "made").exists()
+    assert "I see." in out
+
+
+def test_a_script_in_plain_lines(tmp_path: Path) -> None:
+    steps = [
+        Step(tools=[("Bash", {"command": "touch made"})]),
+        Step(text="Done."),
+        Step(text="Bye."),
+    ]
+    desk = Desk(tmp_path, *steps)
+    code, out = run_plain(desk, script=["make it", "thanks"])
+    assert code == 0
+    assert (desk.cwd / "made").exists()
+    assert out.index("❯ make it") < out.index("● Bash  touch made") < out.index("Done.")
+    assert out.index("Done.") < out.index("❯ thanks") < out.index("Bye.")
+
+
+def test_an_interrupt_signal_in_plain_lines(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)
+    reading, writing = os.pipe()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if text == "word.\n" and "interrupted" not in self.getvalue():
+                os.kill(os.getpid(), signal.SIGINT)
+            if "interrupted" in text:
+                os.close(writing)
+            return super().write(text)
+
+    out = Out()
+    os.write(writing, b"talk\n")
+
+    async def run(source: Any) -> int:
+        repl = Repl(desk.services(), UiSettings(plain=True), input=source, output=out)
+        return await repl.run()
+
+    with os.fdopen(reading) as source:
+        assert asyncio.run(run(source)) == 0
+    assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+def test_vi_keys(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Ran."))
+
+    async def act(seat: Seat) -> None:
+        seat.press("do iit")
+        await seat.until("do iit")
+        seat.press(ESC)
+        await seat.until(lambda: seat.repl.screen.app.vi_state.input_mode == "vi-navigation")  # type: ignore[attr-defined]
+        seat.press("0wx" + ENTER)
+        await seat.keys()
+        seat.press("y")
+        await seat.until("Ran.")
+
+    drive(desk, act, editing_mode="vi")
+    assert desk.said() == ["do it"]
+    assert (desk.cwd / "made").exists()
+
+
+def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+
+    async def act(seat: Seat) -> None:
+        seat.say("talk")
+        await seat.until("word word")
+        seat.say("one more thing")
+        await seat.until("❯ one more thing")
+        seat.press(CTRL_D)
+        await seat.until("not sent: one more thing")
+
+    drive(desk, act)
+    assert desk.said() == ["talk"]
+
+
+def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="One."), mode="bypass")
+
+    async def act(seat: Seat) -> None:
+        seat.say("first words")
+        await seat.until("One.")
+        for words in ("/permissions plan", "/effort high", "/model other", "/clear"):
+            seat.say(words)
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until(lambda: len(desk.loops) == 3)
+
+    drive(desk, act)
+    for loop in desk.loops[1:]:
+        assert loop.approval.mode == "plan"
+        assert loop.effort == "high"
+    assert desk.chosen == [(loop, "other") for loop in desk.loops]
+
+
+def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, *(Step(text=f"Answer {n}.") for n in range(5)))
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()  # the session is open
+        for n, presses in enumerate((1, 2, 0, 4)):
+            for _ in range(presses):
+                seat.press(SHIFT_TAB)
+            seat.say(f"words {n}")
+            await seat.until(f"Answer {n}.")
+        seat.say("/permissions ask")
+        seat.say("/fork")
+        seat.say("words 4")
+        await seat.until("Answer 4.")
+
+    drive(desk, act)
+    bypass, ask = permission_mode.mode_notice("bypass"), permission_mode.mode_notice("ask")
+    assert desk.said() == ["words 0", bypass, "words 1", "words 2", "words 3", ask, "words 4"]
+
+
+def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
+    told = User(content=permission_mode.mode_notice("plan"), source="notice")
+    quoted = User(content="Why is there\nPermission mode: bypass\nin my notes?")
+    renewed = entries_after_summary(
+        tmp_path, tmp_path, mode="accept-edits", todos=[], jobs="", preserved=""
+    )
+    assert permission_mode.announced_mode(fold([quoted])) is None
+    assert permission_mode.announced_mode(fold([told, quoted])) == "plan"
+    assert permission_mode.announced_mode(fold([told, *renewed, quoted])) == "accept-edits"
+
+
+def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Old answer."), Step(text="New answer."))
+
+    async def act(seat: Seat) -> None:
+        for words in ("old words", "new words", "/clear"):
+            seat.say(words)
+        await seat.until(lambda: len(desk.loops) == 2)
+        seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
+        await seat.until(lambda: seat.glass.all().count("New answer.") == 2)
+        seat.say("/fork")
+        await seat.until(lambda: len(desk.loops) == 4)
+
+    _, glass = drive(desk, act)
+    shown = glass.all().split("goes on, with")
+    assert "❯ new words\n  New answer." in shown[1]
+    assert "Old answer." not in shown[1]
+    assert "New answer." not in shown[2]  # a copy of what is on the screen
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Never."), pace=0.005)
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass)
+        playing = asyncio.create_task(seat.repl.run(["talk", "go on"]))
+        await seat.until("word word")
+        seat.press(key)
+        return await playing
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 130
+    assert desk.said() == ["talk"]
+    assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
+
+
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_an_interrupt_ends_a_script_that_is_being_typed(tmp_path: Path, key: str) -> None:
+    desk = Desk(tmp_path, Step(text="One."))
+    glass = Glass()
+
+    async def play(keys: PipeInput) -> int:
+        seat = Seat(desk, keys, glass)
+        playing = asyncio.create_task(seat.repl.run(["talk", "x" * 40_000], pace=0.001))
+        await seat.until("xxx")
+        seat.press(key)
+        return await playing
+
+    with create_pipe_input() as keys:
+        assert asyncio.run(play(keys)) == 130
+    assert desk.said() == ["talk"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_systems_wish_to_end_in_plain_lines(tmp_path: Path, number: signal.Signals) -> None:
+    desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)
+    reading, writing = os.pipe()
+    os.write(writing, b"talk\n")
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if text == "word.\n" and self.getvalue().count("word.") < 2:
+                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), number)  # a shell passes on what the kernel has sent
+            return super().write(text)
+
+    out = Out()
+
+    async def run(source: Any) -> int:
+        repl = Repl(desk.services(), UiSettings(plain=True), input=source, output=out)
+        return await repl.run()
+
+    with os.fdopen(reading) as source:
+        assert asyncio.run(run(source)) == 130
+    os.close(writing)
+    assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
+    assert "ctxagent --resume" in out.getvalue()

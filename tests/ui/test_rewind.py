@@ -1,0 +1,626 @@
+"""/checkpoint and /rewind: the conversation, the files, or both, back to where they were."""
+
+import asyncio
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.app import open_agent
+from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.config.settings import PermissionSettings, Settings
+from ctxagent.agent.errors import CtxagentError, UsageError
+from ctxagent.agent.events import Ask, Emit, Event, Notice, TurnFinished
+from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.session.checkpoints import load_checkpoint
+from ctxagent.agent.session.entries import Checkpoint, Entry, Note, Summary, User
+from ctxagent.agent.session.log import read_log
+from ctxagent.agent.session.store import Project
+from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.conversation.services import ReplServices
+
+from ..support.server.validator import validate
+from ..support.terminal.command_line import CommandLine
+from ..support.terminal.seat import ESC, Glass, Seat, drive
+
+
+def launch(root: Path, model: ScriptedModel, home: Path) -> LaunchOptions:
+    return LaunchOptions(
+        settings=replace(Settings(), permissions=PermissionSettings(mode="bypass")),
+        state=root / "state",
+        config_home=root / "config",
+        cwd=root / "project",
+        environ={"PATH": os.environ["PATH"], "HOME": str(home)},
+        model=model,
+    )
+
+
+class Opener:
+    """A project, and an opener of real sessions in it."""
+
+    def __init__(self, root: Path, *steps: Step, home: Path | None = None) -> None:
+        self.cwd = root / "project"
+        self.cwd.mkdir()
+        self.project = Project(root / "state", self.cwd)
+        self.model = ScriptedModel(list(steps), check=validate)
+        self._launch = launch(root, self.model, home or root / "home")
+
+    async def __call__(
+        self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
+        prior: str | None = None, read_only: bool = False,
+    ) -> Agent:  # fmt: skip
+        choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
+        return await asyncio.to_thread(open_agent, self._launch, choice, emit=emit, ask=ask)
+
+    def services(self) -> ReplServices:
+        project = self.project
+        return ReplServices(self, self.cwd, "1.2.3", sessions=project.logs, copy=project.fork)
+
+
+class Desk:
+    """A person who gives commands in real sessions."""
+
+    def __init__(self, root: Path, *steps: Step, home: Path | None = None) -> None:
+        self._opener = Opener(root, *steps, home=home)
+        self.cwd, self.model = self._opener.cwd, self._opener.model
+        self.events: list[Event] = []
+        self.runner = asyncio.Runner()
+        self._start()
+
+    def _start(self, resume: str | None = None) -> None:
+        self.line = CommandLine(self._opener.services(), emit=self.events.append, width=110)
+        self.screen = self.line.screen
+        self.wait(self.line.context.reopen(resume=resume))
+
+    @property
+    def agent(self) -> Agent:
+        return self.line.context.agent
+
+    @property
+    def session(self) -> str:
+        return self.line.context.session
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def say(self, words: str) -> TurnFinished:
+        finished: TurnFinished = self.wait(run_turn(self.agent, words))
+        assert finished.status == "ok", finished
+        return finished
+
+    def run(self, words: str, *answers: str) -> str:
+        """What a command prints, its questions answered."""
+        self.screen.answers, self.screen.asked = list(answers), []
+        printed: str = self.wait(self.line.run(words))
+        assert self.line.waited[-1:] in ([], [""])
+        assert self.screen.answers == []
+        return printed
+
+    def entries(self, session: str = "") -> list[Entry]:
+        folder = self.agent.folder.parent / (session or self.session)
+        return read_log(folder / "log.jsonl").entries
+
+    def of(self, kind: type[Any], session: str = "") -> list[Any]:
+        return [entry for entry in self.entries(session) if isinstance(entry, kind)]
+
+    def said(self) -> list[str]:
+        """What the newest request held, as text."""
+        return [
+            block.get("text", "")
+            for message in self.model.requests[-1].messages
+            for block in message["content"]
+        ]
+
+    def resume(self) -> None:
+        """Leave, and come back in a process of its own as far as the session can tell."""
+        session = self.session
+        self.wait(self.agent.close())
+        self._start(session)
+
+
+def write(name: str, content: str) -> Step:
+    return Step(tools=[("Write", {"path": name, "content": content})])
+
+
+def bash(command: str, **more: Any) -> Step:
+    return Step(tools=[("Bash", {"command": command, **more})])
+
+
+OK = Step(text="Done.")
+STALE = "Read these files before you rely on them"
+Opened = Callable[..., Desk]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Opened]:
+    opened: list[Desk] = []
+
+    def open_desk(*steps: Step, **options: Any) -> Desk:
+        opened.append(Desk(tmp_path, *steps, **options))
+        return opened[0]
+
+    yield open_desk
+    for each in opened:
+        each.wait(each.agent.close())
+        each.runner.close()
+
+
+THREE = (
+    write("a.txt", "one\n"), OK,
+    Step(text="Just talk."),
+    bash("echo two > a.txt; echo b > b.txt"), OK,
+)  # fmt: skip
+
+
+def three_turns(desk: Opened, *more: Step) -> Desk:
+    """a.txt is written, then there is talk, then a.txt is changed and b.txt is made."""
+    opened = desk(*THREE, *more)
+    for words in ("write a", "what is a?", "now the second"):
+        opened.say(words)
+    return opened
+
+
+def test_a_checkpoint_by_hand(desk: Opened) -> None:
+    talk = three_turns(desk)
+    shown = talk.run("/checkpoint  before the\nrewrite")
+    (entry,) = [e for e in talk.of(Checkpoint) if e.path]
+    assert (entry.number, entry.trigger) == (4, "by hand: before the rewrite")
+    path = talk.agent.folder / entry.path
+    assert f"checkpoint 4:{path}" in "".join(shown.split("\n"))
+    assert "/rewind 4 comes back to it" in shown
+    assert "never touched" in shown
+    saved = load_checkpoint(talk.agent.folder, 4)
+    assert saved.facts.intent == "write a"
+    assert saved.facts.model == "scripted"
+    assert saved.facts.mode == "bypass"
+    assert saved.facts.tokens == talk.agent.current_window().tokens > 0
+    assert "a.txt" in str(saved.facts.ledger)
+    assert "now the second" in str(saved.facts.document)
+    assert saved.seq == entry.seq - 1
+    assert saved.snapshot == entry.snapshot is not None
+
+
+def test_a_checkpoint_goes_on_from_the_newest_summary(desk: Opened) -> None:
+    talk = three_turns(desk, OK)
+    document = SummaryDocument(intent="Write things", next_steps=("write c",), decisions=("No b.",))
+    covers = [1, talk.agent.log.last_seq]
+    talk.agent.record(
+        Summary(document=document.to_json(), text="So far.", covers=covers, keep_from=covers[1] + 1)
+    )
+    talk.run("/checkpoint")
+    talk.say("and now d")
+    talk.run("/checkpoint")
+    first, second = (
+        load_checkpoint(talk.agent.folder, entry.number).facts
+        for entry in talk.of(Checkpoint)
+        if entry.path
+    )
+    assert first.intent == second.intent == "Write things"
+    assert first.document["next_steps"] == ["write c"]  # nothing was said since
+    assert "and now d" in str(second.document["next_steps"])
+    assert next(iter(second.document["decisions"])) == "No b."
+    assert "a.txt" in str(first.document["modified"])  # as the ledger has it
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told(desk: Opened) -> None:
+    talk = three_turns(desk)
+    (talk.agent.folder / "checkpoints").write_text("in the way")
+    with pytest.raises(CtxagentError, match="no checkpoint was taken"):
+        talk.run("/checkpoint")
+    (notice,) = [event for event in talk.events if isinstance(event, Notice)]
+    assert "cannot write the checkpoint" in notice.text
+    with pytest.raises(CtxagentError):
+        talk.run("/rewind 1 files", "y")
+    assert (talk.cwd / "b.txt").exists()
+
+
+def test_there_is_nothing_to_keep_or_to_go_back_to_at_first(desk: Opened) -> None:
+    talk = desk()
+    with pytest.raises(UsageError, match="nothing to keep yet"):
+        talk.run("/checkpoint")
+    assert not talk.agent.log.path.exists()
+    assert "nothing to go back to yet" in talk.run("/rewind")
+
+
+def test_the_points_newest_first(desk: Opened) -> None:
+    talk = three_turns(desk, Step(text="Bye."))
+    talk.run("/checkpoint half way")
+    talk.say("thanks")
+    rows = [line.split() for line in talk.run("/rewind").split("\n") if line.strip()]
+    assert [row[0] for row in rows[:5]] == ["5", "4", "3", "2", "1"]
+    lines = [" ".join(row) for row in rows]
+    assert len(lines) == 5
+    assert lines[0].endswith("unchanged since thanks")
+    assert lines[1].endswith("with files checkpoint by hand: half way, after: now the second")
+    assert lines[3].endswith("with files what is a?")
+
+
+@pytest.mark.slow
+def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
+    talk = three_turns(desk, Step(text="Again."), OK)
+    (talk.cwd / "b.txt").write_text("edited by hand\n")
+    left, before = talk.session, talk.agent.log.path.read_bytes()
+    shown = talk.run("/rewind 3", "b")
+    assert "+ one" in shown
+    assert "- two" in shown
+    assert "files that would be written: a.txt · would be removed: b.txt" in shown
+    assert "\nwritten: a.txt · removed: b.txt\n" in shown
+    assert "conversation: 1 turn would go" in shown
+    assert f"/resume {left}" in shown
+    assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o"]
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    assert not (talk.cwd / "b.txt").exists()
+    assert talk.screen.given_back == "now the second"
+
+    assert talk.session != left
+    assert (talk.agent.folder.parent / left / "log.jsonl").read_bytes().startswith(before)
+    (note,) = talk.of(Note, left)
+    assert note.topic == "rewind"
+    assert note.data["point"] == 3
+    kept = talk.of(Checkpoint, left)[-1]
+    assert (kept.trigger, kept.number, note.data["before"]) == ("before rewind", 4, 4)
+
+    talk.say("another second")
+    said = talk.said()
+    assert "what is a?" in said
+    assert not any("now the second" in text or STALE in text for text in said)
+
+    talk.wait(talk.line.context.reopen(resume=left))  # the way back from the way back
+    talk.run("/rewind 4 files", "y")
+    assert (talk.cwd / "b.txt").read_text() == "edited by hand\n"
+    assert (talk.cwd / "a.txt").read_text() == "two\n"
+
+
+def test_only_files_go_back_and_the_model_is_told(desk: Opened) -> None:
+    edit = ("Edit", {"path": "a.txt", "old": "one", "new": "three"})
+    talk = three_turns(desk, Step(tools=[edit]), Step(text="I must read it."))
+    session = talk.session
+    talk.run("/rewind 3 files", "y")
+    assert talk.screen.asked == ["[y]es, files · [n]o"]
+    assert talk.session == session
+    assert talk.screen.given_back == ""
+    assert str(talk.cwd / "a.txt") not in talk.agent.context.seen.digests
+    talk.say("go on")
+    (told,) = [text for text in talk.said() if STALE in text]
+    assert told.split("\n")[1:] == ["- a.txt", "- b.txt"]
+    assert "now the second" in talk.said()
+    assert (talk.cwd / "a.txt").read_text() == "one\n"  # an edit needs a new look first
+
+
+def test_only_the_conversation_goes_back_and_the_model_is_told(desk: Opened) -> None:
+    talk = three_turns(desk, OK)
+    talk.run("/rewind 2 conversation", "yes")
+    assert (talk.cwd / "a.txt").read_text() == "two\n"
+    assert talk.screen.given_back == "what is a?"
+    talk.say("again")
+    (told,) = [text for text in talk.said() if STALE in text]
+    assert "but not the files" in told
+    assert "a.txt" in told
+
+
+def test_a_copy_knows_the_files_of_the_turns_it_has(desk: Opened) -> None:
+    talk = three_turns(desk, write("c.txt", "c\n"), OK)
+    talk.run("/rewind 3", "c")
+    talk.say("write c")
+    assert sorted(path.name for path in talk.cwd.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    talk.run("/rewind 2 files", "y")  # as they were after the first turn
+    assert [path.name for path in talk.cwd.iterdir()] == ["a.txt"]
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.slow
+def test_an_ignored_file_that_gives_way_can_be_had_back(desk: Opened) -> None:
+    talk = desk(
+        write("a.txt", "one\n"), OK,
+        bash("rm a.txt"), OK,
+        bash("echo a.txt > .gitignore; echo mine > a.txt"), OK,
+    )  # fmt: skip
+    for words in ("write it", "remove it", "ignore it"):
+        talk.say(words)
+    talk.run("/rewind 2 files", "y")
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    assert talk.run("/rewind").count("before rewind") == 1
+    talk.run("/rewind 4 files", "y")
+    assert (talk.cwd / "a.txt").read_text() == "mine\n"
+
+
+def test_back_to_the_first_words(desk: Opened) -> None:
+    talk = three_turns(desk, OK)
+    talk.run("/rewind 1", "b")
+    assert list(talk.cwd.iterdir()) == []
+    talk.say("start again")
+    assert [t for t in talk.said() if t.startswith(("write a", "start again"))] == ["start again"]
+    assert "1" in talk.run("/rewind")
+
+
+def test_a_checkpoint_keeps_the_turns_before_it(desk: Opened) -> None:
+    talk = three_turns(desk, write("c.txt", "c\n"), OK, OK)
+    talk.run("/checkpoint good")
+    talk.say("write c")
+    shown = talk.run("/rewind 4 both", "y")
+    assert "ends at that checkpoint" in shown
+    assert talk.screen.given_back == ""
+    assert not (talk.cwd / "c.txt").exists()
+    assert load_checkpoint(talk.agent.folder, 4).trigger == "by hand: good"
+    talk.say("go on")
+    assert "now the second" in talk.said()
+    talk.run("/checkpoint")
+    assert talk.of(Checkpoint)[-1].number == 6  # turns and checkpoints, counted on
+
+
+@pytest.mark.parametrize("answer", ["n", "no", "", "what?", "both please"])
+def test_what_is_not_a_yes_changes_nothing(desk: Opened, answer: str) -> None:
+    talk = three_turns(desk)
+    before = talk.agent.log.path.read_bytes()
+    assert "nothing has changed" in talk.run("/rewind 1", answer)
+    assert "nothing has changed" in talk.run("/rewind 1 both", answer)
+    assert talk.agent.log.path.read_bytes() == before
+    assert (talk.cwd / "b.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("/rewind 9", "no point 9"),
+        ("/rewind x", "no point x"),
+        ("/rewind 1 everything", "does not know 'everything'"),
+    ],
+)
+def test_what_rewind_does_not_know(desk: Opened, words: str, why: str) -> None:
+    talk = three_turns(desk)
+    with pytest.raises(UsageError, match=why):
+        talk.run(words)
+
+
+def test_what_cannot_go_back_is_not_offered(desk: Opened) -> None:
+    talk = three_turns(desk, Step(text="Bye."))
+    talk.run("/checkpoint")
+    assert "nothing has changed" in talk.run("/rewind 4")
+    assert talk.screen.asked == []
+    assert "the files are as they were then" in talk.screen.printed
+    assert "has not gone on since" in talk.screen.printed
+    talk.say("thanks")
+    shown = talk.run("/rewind 5", "n")
+    assert "nothing that was done here has changed files since" in shown
+    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    with pytest.raises(UsageError, match="has changed files since"):
+        talk.run("/rewind 5 both")
+
+
+def test_a_folder_that_is_no_project_keeps_no_files(desk: Opened, tmp_path: Path) -> None:
+    talk = three_turns(lambda *steps: desk(*steps, home=tmp_path / "project"))
+    assert "without the files" in talk.run("/checkpoint")
+    shown = talk.run("/rewind 1", "c")
+    assert "not a project" in shown
+    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert (talk.cwd / "a.txt").exists()
+    assert talk.screen.given_back == "write a"
+
+
+def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
+    talk = three_turns(desk)
+    store = talk.agent.folder.parent.parent / "worktree.git"
+    for held in (store / "objects").glob("??/*"):
+        held.unlink()
+    with pytest.raises(UsageError, match="are gone"):
+        talk.run("/rewind 3 files")
+    talk.run("/rewind 3", "c")
+    assert talk.screen.asked == ["[c]onversation · [n]o"]
+
+
+def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
+    """An ignored file is never touched, so the folder it is in cannot become a file again."""
+    talk = desk(
+        bash("echo '*.log' > .gitignore; echo x > x"), OK,
+        bash("rm x; mkdir x; echo precious > x/out.log; echo more > .gitignore.bak"), OK,
+    )  # fmt: skip
+    talk.say("one")
+    talk.say("two")
+    before = talk.agent.log.path.read_bytes()
+    with pytest.raises(UsageError, match=r"x/out\.log is in the way.*Move it elsewhere"):
+        talk.run("/rewind 2 files", "y")
+    assert "Move it elsewhere, then try again" in talk.run("/rewind 2", "n")
+    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert talk.agent.log.path.read_bytes() == before
+    assert (talk.cwd / "x" / "out.log").read_text() == "precious\n"
+    assert (talk.cwd / ".gitignore.bak").exists()
+
+
+@pytest.mark.slow
+def test_files_that_did_not_all_go_back_are_told_as_they_are(desk: Opened) -> None:
+    """The disk is full halfway: only what has changed is recorded, and the way back works."""
+    talk = desk(
+        bash("head -c 1000000 /dev/urandom > big; echo one > a.txt; echo z > z.txt"), OK,
+        bash("echo small > big; echo two > a.txt; echo zz > z.txt"), OK, OK,
+    )  # fmt: skip
+    talk.say("one")
+    talk.say("two")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+    try:
+        with pytest.raises(CtxagentError, match="could not all be put back") as error:
+            talk.run("/rewind 2 files", "y")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "written: a.txt, big" in error.value.message
+    assert "The files as they were before: /rewind 3 files" in error.value.hint
+    assert (talk.cwd / "z.txt").read_text() == "zz\n"
+    (note,) = talk.of(Note)
+    assert "not all" in note.text
+    assert [Path(row["path"]).name for row in note.data["changes"]] == ["a.txt", "big"]
+    assert talk.agent.ledger.files["a.txt"].tool == "/rewind"
+    assert talk.agent.ledger.files["z.txt"].tool == "Bash"
+    talk.say("go on")
+    (told,) = [text for text in talk.said() if STALE in text]
+    assert told.split("\n")[1:] == ["- a.txt", "- big", "- z.txt"]
+    talk.run("/rewind 3 files", "y")
+    assert (talk.cwd / "big").read_text() == "small\n"
+    assert (talk.cwd / "a.txt").read_text() == "two\n"
+
+
+@pytest.mark.slow
+def test_what_git_has_cleaned_up_meanwhile_is_kept_before_it_is_overwritten(desk: Opened) -> None:
+    talk = desk(
+        bash("echo one > a"), OK, bash("echo v1 > f; git add f"), OK, bash("echo z > z"), OK
+    )
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *who, *arguments], cwd=talk.cwd, check=True, capture_output=True)
+
+    git("init", "-q")
+    (talk.cwd / "f").write_text("v0\n")
+    git("add", "f")
+    git("commit", "-qm", "zero")
+    for words in ("a", "b", "c"):
+        talk.say(words)
+    git("reset", "-q")
+    git("gc", "-q", "--prune=now")
+    talk.run("/rewind 2 files", "y")
+    assert (talk.cwd / "f").read_text() == "v0\n"
+    talk.run("/rewind 4 files", "y")
+    assert (talk.cwd / "f").read_text() == "v1\n"
+
+
+def test_private_files_come_back_private(desk: Opened) -> None:
+    talk = desk(
+        bash("mkdir -m 700 priv; echo k > priv/k; chmod 600 priv/k"), OK, bash("rm -r priv"), OK
+    )
+    talk.say("a")
+    talk.say("b")
+    talk.run("/rewind 2 files", "y")
+    assert (talk.cwd / "priv").stat().st_mode & 0o777 == 0o700
+    assert (talk.cwd / "priv" / "k").stat().st_mode & 0o777 == 0o600
+
+
+def test_jobs_in_the_background_are_warned_of(desk: Opened) -> None:
+    talk = desk(bash("sleep 60", run_in_background=True), OK, write("a.txt", "a\n"), OK)
+    talk.say("start it")
+    talk.say("write a")
+    shown = talk.run("/rewind 2", "n")
+    assert "still runs: it may write to files" in shown
+
+
+def test_a_broken_checkpoint_does_not_stop_the_way_back(desk: Opened) -> None:
+    talk = three_turns(desk, write("c.txt", "c\n"), OK)
+    talk.run("/checkpoint")
+    talk.say("write c")
+    (talk.agent.folder / "checkpoints" / "4.json").write_text("{")
+    talk.run("/rewind 4 files", "y")
+    assert not (talk.cwd / "c.txt").exists()
+
+
+def test_numbers_go_on_over_a_resume(desk: Opened) -> None:
+    talk = three_turns(desk)
+    talk.run("/checkpoint")
+    talk.resume()
+    talk.run("/checkpoint")
+    assert [e.number for e in talk.of(Checkpoint) if e.path] == [4, 5]
+    talk.run("/rewind 3 files", "y")
+    assert not (talk.cwd / "b.txt").exists()
+
+
+def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
+    """The command ends with all of it done, whenever it is cancelled after the answer."""
+    talk = three_turns(desk)
+    found = commands.parse("/rewind 3 both")
+    assert found is not None
+
+    async def cancelled() -> None:
+        running = asyncio.ensure_future(found[0].run(talk, found[1]))  # type: ignore[arg-type]
+        talk.answers = ["y"]
+        while talk.answers:  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.cancel()
+        await running
+
+    left = talk.session
+    talk.wait(cancelled())
+    assert talk.session != left
+    assert not (talk.cwd / "b.txt").exists()
+
+
+def test_the_persons_repository_is_left_alone(desk: Opened) -> None:
+    talk = desk(*THREE)
+    env = {"PATH": os.environ["PATH"], "HOME": str(talk.cwd.parent)}
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+
+    def git(*arguments: str) -> bytes:
+        command = ["git", *who, *arguments]
+        return subprocess.run(
+            command, cwd=talk.cwd, env=env, check=True, capture_output=True
+        ).stdout
+
+    (talk.cwd / "a.txt").write_text("zero\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "zero")
+
+    def state() -> dict[str, bytes]:
+        inside = (talk.cwd / ".git").rglob("*")
+        return {str(path): path.read_bytes() for path in inside if path.is_file()}
+
+    before = state()
+    for words in ("write a", "what is a?", "now the second"):
+        talk.say(words)
+    talk.run("/rewind 1", "b")
+    assert (talk.cwd / "a.txt").read_text() == "zero\n"
+    assert state() == before
+    assert git("status", "--short") == b""
+
+
+def test_what_went_back_is_told_and_recorded(desk: Opened) -> None:
+    talk = three_turns(desk)
+    talk.run("/rewind 1 files", "y")
+    kinds = [type(entry) for entry in talk.entries()[-3:]]
+    assert kinds == [Checkpoint, User, Note]
+    assert talk.of(Note)[0].data["changes"] == [
+        {"path": str(talk.cwd / "a.txt"), "action": "deleted"},
+        {"path": str(talk.cwd / "b.txt"), "action": "deleted"},
+    ]
+
+
+@pytest.mark.slow
+def test_in_front_of_the_screen(tmp_path: Path) -> None:
+    opener = Opener(tmp_path, write("a.txt", "one\n"), Step(text="Written."), Step(text="Bye."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("write a file")
+        await seat.until("Written.")
+        seat.say("/rewind 1")
+        await seat.keys("[c]onversation · [f]iles · [b]oth · [n]o")
+        seat.press(ESC)
+        await seat.until("interrupted; nothing has changed")
+        await seat.until("[b]oth", gone=True)
+        assert (opener.cwd / "a.txt").exists()
+        seat.say("/rewind 1")
+        await seat.until(lambda: any("[b]oth" in line for line in seat.glass.lines()))
+        await seat.keys("[b]oth")
+        seat.press("b")
+        await seat.until("what came later")
+        await seat.until(lambda: seat.glass.lines()[-2].startswith("❯ write a file"))
+        seat.press(" again\r")
+        await seat.until("Bye.")
+        sessions.append(seat.repl.conversation.session)
+
+    sessions: list[str] = []
+    _, glass = drive(opener, act, glass=Glass(columns=120))  # type: ignore[arg-type]
+    assert "- one" in glass.all()
+    assert list(opener.cwd.iterdir()) == []
+    said = {
+        log.parent.name: [e.content for e in read_log(log).entries if isinstance(e, User)]
+        for log in opener.project.logs()
+    }
+    (copy,) = sessions
+    assert "write a file again" in said.pop(copy)
+    (left,) = said.values()
+    assert "write a file" in left

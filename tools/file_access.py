@@ -1,0 +1,202 @@
+"""Find, open, read and replace files for Read, Write and Edit.
+
+Only regular files are opened, so that no call can hang on a FIFO or a device. A change is worked
+out first, as a `Change`, and then made in one step: until the new file stands in its place, whole
+and on disk, the old one is untouched. Whatever goes wrong is a `ToolError` that names the file.
+"""
+
+import difflib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..agent.errors import ToolError
+from . import text as texts
+from .base import Context
+from .system.files import edit_file
+from .system.process import MISSING_CWD
+from .text import Diff, Form, NotText
+
+MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of a file that is taken in whole
+MAX_NEIGHBOURS = 5_000  # names that a missing one is compared with
+
+_SPECIAL = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that a call names."""
+
+    name: str  # for people and the model
+    path: Path  # with links resolved
+
+    @contextmanager
+    def reporting(self, doing: str) -> Iterator[None]:
+        """Turn an OSError into a ToolError that names the file and the reason."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ToolError(
+                f"Could not {doing} {self.name}: {reason}. Nothing was changed. Look at it with "
+                "ls -ld in Bash.",
+                path=str(self.path),
+            ) from error
+
+
+def locate(context: Context, path: str) -> Place:
+    """Return where a path leads.
+
+    The file need not exist, but the project must: a file in a project that was moved away would be
+    a new project in its old place. Raises ToolError.
+    """
+    try:
+        named = context.resolve(path)
+        if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
+            raise ToolError(MISSING_CWD.format(cwd=context.cwd))
+        return Place(context.shown(named), Path(os.path.realpath(named)))
+    except (ValueError, RuntimeError) as error:  # a NUL, a lone surrogate; an unknown ~user
+        reason = str(error).rstrip(".")
+        raise ToolError(f"{path!r} cannot be a path: {reason}. Give another path.") from error
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[BinaryIO]:
+    """Open the regular file at a place for reading. Raises ToolError."""
+    with place.reporting("read"):
+        try:
+            mode = place.path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ToolError(_missing(place), path=str(place.path)) from error
+        check_regular(place, mode)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+        with os.fdopen(os.open(place.path, flags), "rb") as file:
+            _check_whereabouts(place, file.fileno())
+            yield file
+
+
+def _check_whereabouts(place: Place, descriptor: int) -> None:
+    """Refuse a file that a link led to which was put there after the path was judged.
+
+    Only Linux can tell.
+    """
+    with suppress(OSError):
+        there = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if there != place.path and os.path.samestat(os.fstat(descriptor), there.stat()):
+            raise ToolError(f"{place.name} leads elsewhere since it was looked at. Call it again.")
+
+
+def check_regular(place: Place, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise ToolError(f"{place.name} is a directory. List it with Glob, or with ls in Bash.")
+    special = next((name for test, name in _SPECIAL if test(mode)), None)
+    if special:
+        raise ToolError(f"{place.name} is {special}, not a file. Bash can work with it.")
+
+
+def contents(place: Place) -> bytes:
+    """Return all bytes of a file. Raises ToolError for one of more than MAX_FILE_BYTES."""
+    with opened(place) as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            size = os.fstat(file.fileno()).st_size
+            raise ToolError(
+                f"{place.name} has {size:,} bytes; at most {MAX_FILE_BYTES:,} can be edited here. "
+                "Use Bash (sed, awk or a script)."
+            )
+    return data
+
+
+def decoded(place: Place, data: bytes) -> tuple[str, Form]:
+    try:
+        return texts.decode(data)
+    except NotText:
+        raise ToolError(f"{binary(place, data, len(data))} Use Bash to change it.") from None
+
+
+def binary(place: Place, start: bytes, size: int) -> str:
+    return f"{place.name} is binary, not text: {texts.kind(start) or 'data'}, {size:,} bytes."
+
+
+def encoded(place: Place, text: str, form: Form) -> bytes:
+    """Return the bytes of a text in a file's own encoding. Raises ToolError."""
+    try:
+        return texts.encode(text, form)
+    except UnicodeEncodeError as error:
+        character = text[error.start]
+        line = texts.line_at(text, error.start)
+        raise ToolError(
+            f"{character} (U+{ord(character):04X}, line {line}) does not exist in {form.encoding},"
+            f" the encoding of {place.name}. Use other characters, or first convert the file:"
+            f" iconv -f {form.encoding} -t utf-8."
+        ) from error
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuse half characters, which JSON can carry and no file can. Raises ToolError."""
+    found = texts.lone_surrogate(text)
+    if found:
+        code, line = ord(found.group()), texts.line_at(text, found.start())
+        raise ToolError(
+            f"{name} has a lone surrogate, \\u{code:04x}, in line {line}: half a character. "
+            "Nothing was written. Send the whole character."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a call makes of one file, worked out and not yet written."""
+
+    place: Place
+    before: str | None  # None for a file that does not exist yet
+    after: str
+    form: Form
+    data: bytes
+    diff: Diff
+
+
+def draft(place: Place, before: str | None, after: str, form: Form) -> Change:
+    """Work a change out; nothing is written. Raises ToolError."""
+    data = encoded(place, after, form)
+    return Change(place, before, after, form, data, texts.compare(before, after, place.name))
+
+
+def apply(change: Change, context: Context) -> dict[str, Any]:
+    """Write a change and return its `details`. Raises ToolError."""
+    place = change.place
+    with place.reporting("write"):
+        edit_file(place.path, change.data)
+    return {
+        "path": str(place.path),
+        "created": change.before is None,
+        "diff": change.diff.text,
+        "added": change.diff.added,
+        "removed": change.diff.removed,
+        "encoding": change.form.encoding,
+        "seen": context.seen.note(place.path, change.data),
+    }
+
+
+def _missing(place: Place) -> str:
+    """Say that a file does not exist, with the nearest names there are."""
+    parent, wanted = place.path.parent, place.path.name
+    while not parent.is_dir() and parent != parent.parent:
+        parent, wanted = parent.parent, parent.name
+    what = "" if parent == place.path.parent else f" (there is no {wanted} in {parent})"
+    names: dict[str, str] = {}
+    with suppress(OSError):
+        some = islice(os.scandir(parent), MAX_NEIGHBOURS)
+        names = {entry.name.lower(): entry.name for entry in some}
+    near = [names[n] for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)]
+    found = f" Near in name: {', '.join(near)}." if near else ""
+    return f"{place.name} does not exist{what}.{found} Glob **/{place.path.name} searches for it."

@@ -1,0 +1,105 @@
+r"""Turn wildcard patterns for paths, as ripgrep and ignore files read them, into regular
+expressions.
+
+`*` and `?` stay inside one path component, `**` as a component spans any number of them, `[a-z]`
+and `[!a-z]` are sets, `{a,b}` are alternatives and may nest, `\` takes the next character as it is.
+A pattern without a slash matches a file name at any depth; one with a slash is anchored at the root
+of the search, and one that ends in a slash means everything below.
+"""
+
+import re
+
+_TOKEN = re.compile(
+    r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a component of its own
+    r"|(?P<stars>\*+)"
+    r"|(?P<one>\?)"
+    r"|\[(?P<set>[!^]?\]?[^\]]*)\]"
+    r"|\\(?P<escaped>.)"
+    r"|(?P<brace>[{},])"
+    r"|(?P<plain>.)",
+    re.DOTALL,
+)
+
+_FIXED = ("one", "set", "escaped", "plain")  # stand for one character each
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+
+
+def tidy(pattern: str) -> str:
+    """Return the pattern as people mean it: without a leading `./`, `dir/` as `dir/**`, and `**.py`
+    as `**/*.py`."""
+    pattern = pattern.removeprefix("./")
+    if pattern.endswith("/"):
+        pattern += "**"
+    return re.sub(r"(^|[/{,])\*\*(?=[^/*,}])", r"\1**/*", pattern)
+
+
+def compile_wildcard(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression to `fullmatch` relative paths with.
+
+    Raises ValueError, with the reason, for a set or a brace that is never closed.
+    """
+    body = pattern.removeprefix("/")
+    anchored = "/" in pattern
+    out: list[tuple[str | None, str]] = [] if anchored else [("deep", "(?:.*/)?")]
+    depth = 0
+    for token in _TOKEN.finditer(body):
+        kind, text = token.lastgroup, token[token.lastgroup or 0]
+        if kind == "brace":
+            depth += {"{": 1, "}": -1}.get(text, 0)
+            text = _brace(text, depth)
+        elif kind == "plain" and text == "[":
+            raise ValueError(f"the [ in {pattern!r} is never closed; write \\[ for a plain one")
+        else:
+            text = _expression(kind, text)
+        if depth < 0:
+            raise ValueError(f"a }} in {pattern!r} was never opened; write \\}} for a plain one")
+        out.append((kind, text))
+    if depth:
+        raise ValueError(f"the {{ in {pattern!r} is never closed; write \\{{ for a plain one")
+    return re.compile(_joined(out), re.DOTALL)
+
+
+def _brace(text: str, depth: int) -> str:
+    if text == ",":
+        return "|" if depth else ","
+    return "(?:" if text == "{" else ")"
+
+
+def _member(found: re.Match[str]) -> str:
+    """Return a character of a set, or a range, for a regular expression."""
+    return "-".join(f"\\{c}" if c in r"\[]&~|^-" else c for c in found.groups() if c)
+
+
+def _joined(parts: list[tuple[str | None, str]]) -> str:
+    """Join the expressions to one.
+
+    What stands between two stars is looked for once: the first place where it fits is as good as
+    any. Trying others would keep a pattern of many stars busy for hours on a name of many like
+    letters.
+    """
+    out: list[str] = []
+    following, before_it = "", 0
+    for kind, text in reversed(parts):
+        if kind == "stars":
+            paired = following == "stars"
+            if paired:
+                out[before_it] = ")"
+            out += ["(?>[^/]*?" if paired else text, ""]
+            before_it = len(out) - 1
+        else:
+            out.append(text)
+        following = following if kind in _FIXED else str(kind)
+    return "".join(reversed(out))
+
+
+def _expression(kind: str | None, text: str) -> str:
+    if kind == "set":
+        negated = text[:1] in ("!", "^")
+        members = _MEMBER.sub(_member, text[negated:])
+        return f"(?!/)[{'^' if negated else ''}{members}]"
+    return {
+        "deep": "(?:.*/)?",
+        "rest": ".*",
+        "stars": "[^/]*",
+        "one": "[^/]",
+    }.get(kind or "", re.escape(text))

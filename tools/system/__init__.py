@@ -1,0 +1,1 @@
+"""Processes, files and characters of the system; nothing here knows of agents."""

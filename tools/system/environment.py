@@ -1,0 +1,86 @@
+"""The environment of the commands the model runs: the person's own, without what opens doors.
+
+Variables are judged by name alone. What looks like a key, token or password goes; paths and
+sockets stay (`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do addresses, even where
+some hold a password (`DATABASE_URL`): a project's tests need them. What waits for a person at a
+terminal is told that there is none.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+# Words of a name (split at `_` and the like), then parts of it with all separators gone.
+_WORDS = frozenset({"AUTH", "JWT", "PASS", "PAT", "TOKEN", "WEBHOOK"})
+_PARTS = (
+    "ACCESSTOKEN",
+    "APIKEY",
+    "AUTHTOKEN",
+    "CREDENTIAL",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PRIVATEKEY",
+    "SECRET",
+)
+_NAMES = frozenset({"AWS_ACCESS_KEY_ID", "MYSQL_PWD", "SSHPASS"})
+_PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
+_HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
+
+NON_INTERACTIVE = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PYTHONUNBUFFERED": "1",  # what a script printed before it was killed is not lost in a buffer
+}
+# A folder that looks like a bare repository may come with a project; its configuration would name
+# programs that git runs.
+_GIT_SETTINGS = {
+    "safe.bareRepository": "explicit",
+    "core.fsmonitor": "false",
+    "diff.submodule": "short",  # "diff" runs what a repository inside configures
+}
+
+
+def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
+    """Return `environ` without secrets, and with settings that keep programs from waiting for a
+    person and git from running what a folder configures.
+
+    `keep` are names, or patterns such as `AWS_*`, that pass whatever they look like.
+    """
+    kept = tuple(keep)
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if not is_secret(name) or any(fnmatchcase(name, pattern) for pattern in kept)
+    }
+    return {**passed, **NON_INTERACTIVE, **_git_settings(passed)}
+
+
+def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return our settings of git, numbered behind those that `environ` has."""
+    given = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(given) if given.isdecimal() else 0
+    settings = {"GIT_CONFIG_COUNT": str(count + len(_GIT_SETTINGS))}
+    for place, (name, value) in enumerate(_GIT_SETTINGS.items(), count):
+        settings |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
+    return settings
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether a variable of this name is likely to hold a key, a token or a password."""
+    name = name.upper()
+    words = [word for word in re.split(r"[^A-Z0-9]+", name) if word]
+    if name in _HARMLESS or (words and words[-1] in _PLACES):
+        return False
+    squashed = "".join(words)
+    return (
+        name.startswith("ANTHROPIC_")
+        or name in _NAMES
+        or not _WORDS.isdisjoint(words)
+        or words[-1:] == ["KEY"]
+        or any(part in squashed for part in _PARTS)
+    )

@@ -1,0 +1,127 @@
+"""Files and folders written whole and for their owner alone.
+
+`replacing` is the one way to put a file in place: the new content goes to a part file beside it,
+which takes its name when all is written. What is there is either the old content or the new one,
+whenever the process is killed.
+"""
+
+import errno
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+_UNIQUE_PART = re.compile(r"\.ctxagent-[0-9a-f]{16}")
+
+
+@contextmanager
+def replacing(
+    path: Path,
+    *,
+    part_name: str = "",
+    new_mode: int | None = 0o600,
+    keep_mode: bool = False,
+    durable: bool = True,
+) -> Iterator[BinaryIO]:
+    """Yield a part file that takes the place of `path` when the block ends, or goes when it raises.
+
+    `part_name` is for a name that one process alone writes to: the part that a kill has left is
+    then overwritten by the next one. By default each part has a name of its own. A file that was
+    not there gets `new_mode`, None for what the umask says; with `keep_mode` one that was keeps its
+    mode and, where that is allowed, its owner. `durable`: the content is on the medium before it
+    takes its place. Raises OSError, with the old file as it was.
+    """
+    old = None
+    with suppress(FileNotFoundError):
+        old = path.stat() if keep_mode else None
+    part = path.with_name(part_name or f".ctxagent-{os.urandom(8).hex()}")
+    if part_name:
+        part.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(part, flags, 0o666 if new_mode is None and old is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            if old:
+                with suppress(PermissionError):
+                    os.fchown(descriptor, old.st_uid, old.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+            elif new_mode not in (None, 0o600):
+                os.fchmod(descriptor, new_mode)
+            if durable:
+                os.fsync(descriptor)
+        part.replace(path)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def replace_file(
+    path: Path, data: bytes, *, single_writer: bool = False, durable: bool = True
+) -> None:
+    """Put a file with these bytes in place, open to its owner alone. Raises OSError.
+    `single_writer`: one process alone writes it, so however often that is killed, one part file is
+    left behind at most."""
+    part_name = f"{path.name}.part" if single_writer else ""
+    with replacing(path, part_name=part_name, durable=durable) as file:
+        file.write(data)
+
+
+def edit_file(path: Path, data: bytes) -> None:
+    """Put a file of the person's in place, and make the folders it needs. A new one gets the mode
+    that the umask says, one that is there keeps its mode and owner. Raises PermissionError for one
+    that is read-only, and OSError; then nothing has changed."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, new_mode=None, keep_mode=True) as file:
+        file.write(data)
+
+
+def is_part_name(name: str) -> bool:
+    """Return whether a file has the name of a part of its own, until it is whole."""
+    return _UNIQUE_PART.fullmatch(name) is not None
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open(..., opener=)`; a new one is for its owner alone."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that is for its owner alone. Raises OSError."""
+    with open(path, "wb", opener=private_opener) as file:
+        file.write(data)
+
+
+def copy_private(source: Path, target: Path) -> None:
+    """Copy the content of a file to one for its owner alone. Raises OSError."""
+    with source.open("rb") as old, open(target, "wb", opener=private_opener) as new:
+        shutil.copyfileobj(old, new, 1 << 20)
+
+
+def copy_tree_private(source: Path, target: Path) -> None:
+    """Copy a folder and all that is in it, for its owner alone. Raises OSError."""
+    make_private_folder(target)
+    for entry in os.scandir(source):
+        if entry.is_dir():
+            copy_tree_private(Path(entry), target / entry.name)
+        elif entry.is_file():
+            copy_private(Path(entry), target / entry.name)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and its missing parents, open to their owner alone. Raises OSError."""
+    missing = []
+    while not folder.exists():
+        if folder.is_symlink():
+            raise FileNotFoundError(errno.ENOENT, "a symlink that leads nowhere", str(folder))
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

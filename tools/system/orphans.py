@@ -1,0 +1,81 @@
+"""Find and end the processes that a killed agent's commands have left running.
+
+They are found by the name that each carries in its environment, beside the mark of its tree. Where
+there is no /proc, none is found.
+"""
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from .process import GRACE_CENTISECONDS, TREE_VARIABLE, Tree
+
+KILL_ROUNDS = 25  # of killing: what forks may have forked in between
+
+
+def named(env: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the environment of a call's commands, with the name that `call_name` gives."""
+    return {
+        **env,
+        TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{name}" if env.get(TREE_VARIABLE) else name,
+    }
+
+
+def call_name(session: str, number: int, id: str) -> str:
+    """Return the name of a call: its session, the number of the entry that came next when it began,
+    and a digest of its id."""
+    return f"{session}/{number}-{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def parts(name: str) -> tuple[str, int]:
+    """Return the session and the number in a name."""
+    session, _, rest = name.rpartition("/")
+    number, _, _ = rest.partition("-")
+    return session, int(number) if number.isdecimal() else 0
+
+
+def names(session: str) -> set[str]:
+    """Return the names of the calls of a session and its subagents that still run something."""
+    found = set[str]()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            found |= _names(path.read_bytes())
+    return {name for name in found if name.startswith(f"{session}/")}
+
+
+def end(name: str) -> bool:
+    """End all that runs of a call, blocking: ask, wait a moment, kill what is left.
+
+    Returns whether there was any. A tree that this process belongs to is left alone.
+    """
+    tree = Tree(name, 0, None)
+    pids = tree.members()
+    if not pids or os.getpid() in pids:
+        return False
+    _send(pids, signal.SIGTERM)
+    for _ in range(GRACE_CENTISECONDS):
+        if not tree.stands():
+            return True
+        time.sleep(0.01)
+    for _ in range(KILL_ROUNDS):
+        if not (pids := tree.members()):
+            break
+        _send(pids, signal.SIGKILL)
+        time.sleep(0.002)
+    return True
+
+
+def _names(environ: bytes) -> set[str]:
+    begins = f"{TREE_VARIABLE}=".encode()
+    values = (row[len(begins) :] for row in environ.split(b"\0") if row.startswith(begins))
+    return {name for value in values for name in value.decode("ascii", "replace").split(":")}
+
+
+def _send(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)

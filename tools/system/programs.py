@@ -1,0 +1,69 @@
+"""Find the programs that the agent starts itself: git, rg, bash.
+
+They run outside of the sandbox, so none is taken from a folder that a command may write to: it
+could have put one there. Which folders those are is set once, before the first program is started,
+and holds for the whole process. A program that is found nowhere else counts as absent.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+
+_distrusted: set[str] = set()
+
+
+def distrust(folders: Iterable[str]) -> None:
+    """Take no program from these folders, nor from what lies in them. They need not exist."""
+    for folder in folders:
+        _distrusted.update((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+
+
+def program(name: str, path: str | None) -> str:
+    """Return the absolute path of a program in the folders of `path` (None: the system's), "" where
+    there is none that a command could not have made."""
+    for folder in _folders(path):
+        file = f"{folder}/{name}"
+        if shutil.which(name, path=folder) and not any(map(_within_reach, _links(file))):
+            return file
+    return ""
+
+
+def describe_program(name: str, path: str | None) -> str:
+    """Say where a program is, or why it is not used; "" where there is none."""
+    found = program(name, path)
+    other = "" if found else shutil.which(name, path=path)
+    return found or (other and f"{other} is not used: commands may write there") or ""
+
+
+def own_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` with a PATH from which a program of ours finds only trusted programs, too."""
+    return {**env, "PATH": ":".join(_folders(env.get("PATH"))) or os.defpath}
+
+
+def within(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _folders(path: str | None) -> Iterator[str]:
+    """Yield the trusted folders with links resolved: none can be turned later."""
+    for folder in (os.defpath if path is None else path).split(":"):
+        real = os.path.realpath(folder)
+        if folder.startswith("/") and not any(map(_within_reach, (os.path.normpath(folder), real))):
+            yield real
+
+
+def _links(file: str) -> Iterator[str]:
+    """Yield the file, and each file that it leads to by links.
+
+    The name it is started by stays, as some programs go by that.
+    """
+    for _ in range(40):
+        yield file
+        if not os.path.islink(file):  # noqa: PTH114
+            return
+        folder, _, name = os.path.join(os.path.dirname(file), os.readlink(file)).rpartition("/")  # noqa: PTH115, PTH118, PTH120
+        file = f"{os.path.realpath(folder or '/')}/{name}"
+
+
+def _within_reach(path: str) -> bool:
+    return within(path, _distrusted)

@@ -1,0 +1,265 @@
+"""List the files below a directory that its ignore rules leave, for Glob, Grep and path completion.
+
+Inside a git work tree git says which files there are; elsewhere, and below a directory that is
+itself ignored, the tree is walked and `.gitignore`, `.ignore` and `.rgignore` are applied here.
+Hidden files are listed, `.git` never is, links are listed and never followed. Nothing that a
+repository's own configuration names is run.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .child import child, pieces
+from .programs import program
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+MAX_FILES = 500_000
+MAX_LEFT_OUT_NAMED = 5  # things left out that are named
+MAX_PATH_BYTES = 1 << 16  # bytes
+NOT_GIT = (".ignore", ".rgignore")  # ripgrep's ignore files, of which git knows nothing
+IGNORE_FILES = (".gitignore", *NOT_GIT)  # later ones outrank earlier ones
+
+# A repository is a stranger's: its configuration may name commands (fsmonitor, hooks, transports).
+_GIT = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "protocol.allow=never"),
+    *("-c", "safe.bareRepository=explicit"),
+    *("ls-files", "-z", "--exclude-standard"),
+)
+_SUBMODULE = "160000 "  # the mode of a nested repository in the index
+
+
+@dataclass(slots=True)
+class Listing:
+    """The files that were found."""
+
+    # relative, in no order; a tracked file may be gone from disk
+    paths: list[str] = field(default_factory=list)
+    # by ignore rules; a whole directory ends in `/`, and only a walk knows them
+    left_out: list[str] = field(default_factory=list)
+    unreadable: int = 0  # directories
+    complete: bool = True  # False when there are more files than the limit
+
+
+async def list_files(
+    root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the relative paths of at most `limit` files below `root`, sorted as a tree is read.
+
+    There are none where there is no such directory. Bytes that are not UTF-8 are escaped as
+    `os.fsdecode` does.
+    """
+    return in_order((await survey(root, limit, env)).paths)
+
+
+async def survey(
+    root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
+) -> Listing:
+    """Return the files below `root`. `env` is git's environment, by default this process's."""
+    listing = await _tracked(root, limit, env)
+    if listing is None or not listing.paths:
+        return await _walked(root, limit)
+    return listing
+
+
+async def left_out(root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+    """Return what ignore rules keep out below `root`; a whole directory ends in `/`."""
+    found = await _git(root, ("-o", "-i", "--directory"), MAX_FILES, env)
+    if found is None:
+        return in_order((await _walked(root, MAX_FILES)).left_out)
+    return in_order(path for path in found.paths if path not in ("./", ".git"))
+
+
+async def tell_left_out(root: Path, env: Mapping[str, str] | None = None) -> str:
+    """Return a sentence for the model on what a search below `root` did not look at, or ""."""
+    names = await left_out(root, env)
+    if not names:
+        return ""
+    more = (
+        f" and {len(names) - MAX_LEFT_OUT_NAMED:,} more" if len(names) > MAX_LEFT_OUT_NAMED else ""
+    )
+    named = ", ".join(printable(name) for name in names[:MAX_LEFT_OUT_NAMED])
+    return f" Ignored, so not looked at: {named}{more}. Give one as path to search it."
+
+
+def printable(path: str) -> str:
+    """Return a path as text: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def in_order(paths: Iterable[str]) -> list[str]:
+    """Sort paths component by component, the order of ripgrep's `--sort path`."""
+    return sorted(paths, key=lambda path: path.split("/"))
+
+
+async def _git(
+    root: Path, options: tuple[str, ...], limit: int, env: Mapping[str, str] | None
+) -> Listing | None:
+    """Return what `git ls-files` prints; None where there is no git, or no work tree of git's."""
+    inherited = os.environ if env is None else env
+    clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
+    path = program("git", inherited.get("PATH"))
+    if not path:
+        return None
+    found = Listing()
+    try:
+        async with child((path, *_GIT, *options), cwd=root, env=clean) as git:
+            async for piece in pieces(git.out, b"\0", MAX_PATH_BYTES):
+                if len(found.paths) == limit:
+                    found.complete = False
+                    return found
+                found.paths.append(os.fsdecode(piece))
+            code, complaints = await git.end()
+    except OSError:
+        return None
+    found.unreadable = complaints.count("could not open directory")
+    return found if code == 0 else None
+
+
+async def _tracked(root: Path, limit: int, env: Mapping[str, str] | None) -> Listing | None:
+    found = await _git(root, ("-c", "-o", "-s"), limit, env)
+    if found is None:
+        return None
+    paths, nested = [], []
+    for line in found.paths:
+        stage, tab, path = line.partition("\t")
+        if not tab or not stage[:6].isdigit():
+            stage, path = "", line  # not tracked: it has no stage before it
+        if stage.startswith(_SUBMODULE) or path.endswith("/"):
+            nested.append(path.rstrip("/"))
+        else:
+            paths.append(path)
+    found.paths = list(dict.fromkeys(paths))  # a file in conflict is listed once per side
+    for directory in nested:
+        if directory not in ("", "."):
+            await _add_nested(found, root, directory, limit, env)
+    await asyncio.to_thread(_drop_ignored, found, root)
+    return found
+
+
+async def _add_nested(
+    found: Listing, root: Path, directory: str, limit: int, env: Mapping[str, str] | None
+) -> None:
+    inner = await survey(root / directory, limit, env)
+    room = limit - len(found.paths)
+    found.paths += [f"{directory}/{path}" for path in inner.paths[:room]]
+    found.unreadable += inner.unreadable
+    found.complete = found.complete and inner.complete and len(inner.paths) <= room
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """One ignore file."""
+
+    spec: "GitIgnoreSpec"
+    prefix: str = ""  # of the paths that it speaks of
+    lead: str = ""  # stands before what follows the prefix; for files above the root
+
+
+def _ignored(chain: list[_Rules], path: str) -> bool:
+    """Tell whether the last rule that has an opinion leaves a path out. Directories end in `/`."""
+    for rules in reversed(chain):
+        if path.startswith(rules.prefix):
+            verdict = rules.spec.check_file(rules.lead + path[len(rules.prefix) :]).include
+            if verdict is not None:
+                return verdict
+    return False
+
+
+def _rules_of(
+    directory: Path, names: Iterable[str], prefix: str = "", lead: str = ""
+) -> list[_Rules]:
+    out = []
+    for name in names:
+        try:
+            lines = (directory / name).read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        out.append(_Rules(_spec(lines), prefix, lead))
+    return out
+
+
+def _spec(lines: list[str]) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec  # here, because it takes 50 ms and git makes it rare
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:  # one bad line must not void the others
+        return GitIgnoreSpec.from_lines(line for line in lines if _parses(line))
+
+
+def _parses(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
+
+
+def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
+    """Return the rules of the directories above `root`.
+
+    There are none when they leave out `root` itself: whoever names an ignored directory wants what
+    is in it.
+    """
+    chain: list[_Rules] = []
+    for directory in reversed(root.parents):
+        lead = f"{root.relative_to(directory).as_posix()}/"
+        chain += _rules_of(directory, names, lead=lead)
+    return [] if _ignored(chain, "") else chain
+
+
+def _drop_ignored(found: Listing, root: Path) -> None:
+    """Apply the ignore files that git does not know to a listing of git's."""
+    chain = _rules_above(root.resolve(), NOT_GIT)
+    for path in in_order(p for p in found.paths if p.rpartition("/")[2] in NOT_GIT):
+        directory, slash, name = path.rpartition("/")
+        chain += _rules_of(root / directory, (name,), prefix=directory + slash)
+    if chain:
+        found.paths = [path for path in found.paths if not _ignored(chain, path)]
+
+
+async def _walked(root: Path, limit: int) -> Listing:
+    stop = threading.Event()  # a thread cannot be killed: it looks whether it is still wanted
+    try:
+        return await asyncio.to_thread(_walk, root, limit, stop)
+    finally:
+        stop.set()
+
+
+def _walk(root: Path, limit: int, stop: threading.Event) -> Listing:
+    found, root = Listing(), root.resolve()
+    waiting = [("", _rules_above(root, IGNORE_FILES))]
+    while waiting and not stop.is_set():
+        prefix, chain = waiting.pop()
+        try:
+            with os.scandir(root / prefix) as entries:
+                inside = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
+        except OSError:
+            found.unreadable += 1
+            continue
+        names = [name for name in IGNORE_FILES if name in inside]
+        chain = [*chain, *_rules_of(root / prefix, names, prefix=prefix)]
+        inside.pop(".git", None)
+        for name, is_directory in inside.items():
+            path = f"{prefix}{name}/" if is_directory else prefix + name
+            if _ignored(chain, path):
+                found.left_out.append(path)
+            elif is_directory:
+                waiting.append((path, chain))
+            elif len(found.paths) == limit:
+                found.complete = False
+                return found
+            else:
+                found.paths.append(path)
+    return found

@@ -1,0 +1,16 @@
+"""Work that must not be left half done."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def finish_despite_cancel(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end even if cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            continue  # whoever awaits this is told by the count of cancellations
+    task.result()

@@ -1,0 +1,112 @@
+"""Characters that are unsafe to show as they are: invisible ones, and those that act on a terminal
+or a page. Functions make a text safe, or write such characters out."""
+
+import codecs
+import unicodedata
+from typing import TextIO
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# What act on a screen: control characters, marks that turn the direction of writing, surrogates.
+_ACTING: dict[int, str | None] = {
+    **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), _REPLACEMENT),
+    **{c: f"\\u{c:04x}" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    ord("\n"): "\n",
+}
+_ON_TERMINAL = {**_ACTING, ord("\t"): "    ", ord("\r"): None}
+_ON_PAGE = {**_ACTING, ord("\t"): "\t", 0xFFFE: _REPLACEMENT, 0xFFFF: _REPLACEMENT}
+# Invisible though `str.isprintable` is true of them: fillers, and selectors of variants.
+_INVISIBLE = {
+    *"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0",
+    *map(chr, (*range(0x180B, 0x180E), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))),
+}
+_EMOJI_SELECTOR, _KEYCAP = "\ufe0f", "\u20e3"
+
+# For each mark of ours, and the usual ones of models, an ASCII character of the same width.
+_ASCII_MARKS = str.maketrans(
+    {
+        **dict.fromkeys(map(chr, range(0x2500, 0x2580)), "+"),  # box drawing
+        **dict.fromkeys("─━┄┅┈┉╌╍═╴╶╸╺╼╾–—−", "-"),
+        **dict.fromkeys("│┃┆┇┊┋╎╏║╵╷╹╻╽╿▌▎▏▐", "|"),
+        **dict.fromkeys(map(chr, range(0x2800, 0x2900)), "*"),  # spinners
+        **dict.fromkeys("●•∙", "*"),
+        **dict.fromkeys("○◌◦☐", "o"),
+        **dict.fromkeys("█▉▊▋▓▰", "#"),
+        **dict.fromkeys("▒░▱", "."),
+        **dict.fromkeys("·∴", "-"),
+        **dict.fromkeys("❯›▸→▶", ">"),
+        **dict.fromkeys("‹◂←◀", "<"),
+        **dict.fromkeys("✓✔", "+"),
+        **dict.fromkeys("✗✘×☑☒", "x"),
+        **dict.fromkeys("↑▲", "^"),
+        **dict.fromkeys("↓↧▼▾", "v"),
+        **dict.fromkeys("‘’", "'"),
+        **dict.fromkeys("“”", '"'),
+        **dict.fromkeys("…⋯", "~"),
+        "\xa0": " ",
+    }
+)
+
+
+def clean(text: str) -> str:
+    """Replace every character that would act on a terminal."""
+    return text.translate(_ON_TERMINAL)
+
+
+def clean_for_page(text: str) -> str:
+    """Replace every character that would act on an HTML page or is not allowed on one."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_ON_PAGE)
+
+
+def clean_for(text: str, stream: TextIO | None) -> str:
+    """Clean a text that goes to a terminal; return it unchanged for a file or a program."""
+    return clean(text) if stream is not None and stream.isatty() else text
+
+
+def replace_unprintable(line: str) -> str:
+    """Replace every character of a line that `str.isprintable` is false of."""
+    return "".join(c if c.isprintable() else _REPLACEMENT for c in line)
+
+
+def reveal_invisible(text: str) -> str:
+    """Write out every invisible or acting character as an escape, so that a person can judge a
+    text."""
+    around = zip("\0" + text, text, text[1:] + "\0", strict=False)
+    return "".join(
+        c if c in "\n\t" or _is_visible(c, before, after) else c.encode("unicode_escape").decode()
+        for before, c, after in around
+    )
+
+
+def is_one_visible_line(text: str) -> bool:
+    """Return whether the text is a single line without invisible characters."""
+    return text.isprintable() and reveal_invisible(text) == text
+
+
+def _is_visible(character: str, before: str, after: str) -> bool:
+    if character == _EMOJI_SELECTOR:
+        return unicodedata.category(before) == "So" or after == _KEYCAP
+    return character.isprintable() and character not in _INVISIBLE
+
+
+def to_ascii_marks(text: str, encoding: str) -> str:
+    """Replace marks by ASCII characters of the same width, and what the encoding lacks by `?`."""
+    return text.translate(_ASCII_MARKS).encode(encoding, _QUESTION_MARKS).decode(encoding)
+
+
+def cell_width(character: str) -> int:
+    """Return how many cells of a terminal a printable character fills: 0, 1 or 2."""
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _as_question_marks(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unencodable = error.object[error.start : error.end]
+    return "?" * sum(map(cell_width, unencodable)), error.end
+
+
+_QUESTION_MARKS = "ctxagent.question_marks"
+codecs.register_error(_QUESTION_MARKS, _as_question_marks)
