@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,7 @@ from ..tools.system.environment import child_environment
 from ..tools.task import TaskTool
 from ..tools.todo import TodoTool
 from ..tools.write import WriteTool
-from .compaction.policy import PRESETS, Policy
-from .config.keys import PRESET
-from .config.settings import Settings
+from .compaction.policy import policy_of
 from .context import tokens
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
@@ -261,32 +259,6 @@ def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree
     """Return the files of the project; the store of their snapshots lies among its sessions."""
     store = Project(launch.state, launch.cwd).folder / "worktree.git"
     return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
-
-
-def policy_of(settings: Settings) -> Policy:
-    """Return the policy of the chosen preset, with the numbers that the settings give."""
-    compact, clearing = settings.compact, settings.microcompact
-    chosen: dict[str, Any] = {
-        "mode": compact.mode,
-        "summarize_at": compact.at,
-        "prepare_at": compact.prepare_at,
-        "keep_tokens": compact.keep_tokens,
-        "keep_messages": compact.keep_messages,
-        "model": compact.model,
-        "summarizer": compact.summarizer,
-        "demote_above": settings.demote.above,
-        "preview_chars": settings.demote.preview_chars,
-        "clear_when": PRESET if clearing.when == "auto" else clearing.when,
-        "clear_from": clearing.from_,
-        "clear_keep": clearing.keep,
-        "clear_above": clearing.above,
-        "clear_tools": clearing.tools,
-        "truncate_at": settings.truncate.at,
-        "checkpoint_at": settings.checkpoint.at,
-        "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
-    }
-    given = {name: value for name, value in chosen.items() if value != PRESET}
-    return replace(PRESETS[compact.preset], **given)
 
 
 def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @ends_process
 def rules(options: dict[str, Any], as_json: bool) -> int:
     """Show what every compaction keeps, and what it may take."""
-    from ..app import policy_of
+    from ..compaction.policy import policy_of
     from ..ui import preserve_report
 
     loaded = load(options)
@@ -43,7 +43,7 @@ def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool)
 
     Ends with exit code 1 when a section is missing.
     """
-    from ..app import policy_of
+    from ..compaction.policy import policy_of
     from ..compaction.preserve import missing_sections
     from ..session.ledger import Ledger
     from ..ui import preserve_report

@@ -47,8 +47,7 @@ class Columns:
         Raises ConfigError for an unknown setting or value, UsageError for one that must be the same
         in all columns.
         """
-        from ..app import policy_of
-        from ..compaction.policy import PRESETS
+        from ..compaction.policy import PRESETS, policy_of
 
         given = tuple(f"{key}={value}" for key, value in values.items())
         options = {**self.options, "settings": (*self.options["settings"], *given)}
@@ -66,7 +65,8 @@ class Columns:
         return self._terms(label, settings)
 
     def _terms(self, label: str, settings: "Settings") -> "Terms":
-        from ..app import every_tool, policy_of
+        from ..app import every_tool
+        from ..compaction.policy import policy_of
         from ..loop.prompt import system_prompt
         from ..models.catalog import KNOWN_MODELS, known_model
         from ..models.factory import make_model

@@ -12,7 +12,7 @@ from .options import ends_process, load, project_of, say
 from .recover import print_passages
 
 if TYPE_CHECKING:
-    from ..export import Format, Scale
+    from ..export import ExportFormat, WindowScale
 
 MAX_HITS = 20  # in the sessions of one directory
 
@@ -61,7 +61,7 @@ def show_session(options: dict[str, Any], id: str) -> int:
 )
 @click.pass_obj
 @ends_process
-def export_session(options: dict[str, Any], id: str, format: "Format") -> int:
+def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
     """Write a session to standard output."""
     return _export(options, id, format)
 
@@ -99,7 +99,7 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
     return 0 if found else 1
 
 
-def _export(options: dict[str, Any], id: str, format: "Format") -> int:
+def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
     from ..export import export
     from ..security.redaction import redaction_for as secrets_of
 
@@ -112,10 +112,10 @@ def _export(options: dict[str, Any], id: str, format: "Format") -> int:
     return 0
 
 
-def _scale(log: Path, window: int | None) -> "Scale | None":
+def _scale(log: Path, window: int | None) -> "WindowScale | None":
     """Return the scale of the window in the settings, else of the session's model if known."""
     from ..context.window import LEVELS
-    from ..export import Scale
+    from ..export import WindowScale
     from ..models.catalog import known_model
     from ..session.entries import Session
     from ..session.log import Entries
@@ -124,4 +124,4 @@ def _scale(log: Path, window: int | None) -> "Scale | None":
         models = [entry.model for entry in Entries(log) if isinstance(entry, Session)]
         row = known_model(models[-1]) if models else None
         window = row.limits.window if row else None
-    return Scale(window, LEVELS) if window else None
+    return WindowScale(window, LEVELS) if window else None

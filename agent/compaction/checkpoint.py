@@ -19,10 +19,10 @@ async def take_checkpoint(
     host: EngineHost, checkpoints: Checkpoints, trigger: str, *, mode: str
 ) -> Checkpoint | None:
     """Take a checkpoint and record it; None, after a warning, if it cannot be written."""
-    held, newest = checkpoint_facts(host, mode=mode), host.view.last_seq
+    facts, newest = checkpoint_facts(host, mode=mode), host.view.last_seq
     try:
         with waiting(host.emit, "taking a checkpoint"):
-            taken = await asyncio.to_thread(checkpoints.take, held, trigger, newest)
+            taken = await asyncio.to_thread(checkpoints.take, facts, trigger, newest)
     except RecordError as error:
         host.emit(Notice("warning", str(error)))
         return None

@@ -12,11 +12,12 @@
 | summarise besides | | | | todo list done, 20 turns | at the end |
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
+from ..config.keys import PRESET
 from ..config.preservation import DEFAULT_PRESERVE_RULES, PreserveRules
-from ..config.settings import CompactMode, Summarizer
+from ..config.settings import CompactMode, Settings, Summarizer
 from ..context.window import Window
 
 PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, or off
@@ -116,3 +117,29 @@ def reached(threshold: PolicyThreshold, window: Window) -> bool:
 def threshold_tokens(threshold: PolicyThreshold, window: Window) -> float | None:
     """Return the tokens of context at which a threshold is reached; None if it is off."""
     return threshold * window.size if isinstance(threshold, float) else threshold
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return the policy of the chosen preset, with the numbers that the settings give."""
+    compact, clearing = settings.compact, settings.microcompact
+    chosen: dict[str, Any] = {
+        "mode": compact.mode,
+        "summarize_at": compact.at,
+        "prepare_at": compact.prepare_at,
+        "keep_tokens": compact.keep_tokens,
+        "keep_messages": compact.keep_messages,
+        "model": compact.model,
+        "summarizer": compact.summarizer,
+        "demote_above": settings.demote.above,
+        "preview_chars": settings.demote.preview_chars,
+        "clear_when": PRESET if clearing.when == "auto" else clearing.when,
+        "clear_from": clearing.from_,
+        "clear_keep": clearing.keep,
+        "clear_above": clearing.above,
+        "clear_tools": clearing.tools,
+        "truncate_at": settings.truncate.at,
+        "checkpoint_at": settings.checkpoint.at,
+        "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
+    }
+    given = {name: value for name, value in chosen.items() if value != PRESET}
+    return replace(PRESETS[compact.preset], **given)

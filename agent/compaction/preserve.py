@@ -272,14 +272,14 @@ def _read_run_state(cwd: Path, name: str) -> RunState:
         return RunState(path, problem=f"{path} is not JSON")
     if not isinstance(data, dict):
         return RunState(path, problem=f"{path} holds no JSON object")
-    said, current = data.get("state"), _current_unit(data)
-    state = _line(said.upper()) if isinstance(said, str) else ""
+    state, current = data.get("state"), _current_unit(data)
+    state = _line(state.upper()) if isinstance(state, str) else ""
     if state == RUNNING and not _PATH.fullmatch(path):
         return RunState(path, problem=f"{path!r} is no plain name of a file: not followed")
     if _NAME.fullmatch(current) or not current:
         return RunState(path, state, current)
-    told = f"{path}: what it calls current is no name of a unit of work: {current!r}"
-    return RunState(path, state, problem=told)
+    problem = f"{path}: what it calls current is no name of a unit of work: {current!r}"
+    return RunState(path, state, problem=problem)
 
 
 def _current_unit(data: dict[str, Any]) -> str:

@@ -111,10 +111,10 @@ def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocumen
     since = [text for ref, text in ledger.words if ref >= start]
     made = document_from_ledger(ledger, since, document_of(summary))
     listed = any(todo.get("status") != "completed" for todo in ledger.todos)
-    stood = "" if previous.phase.startswith(LAST_COMMAND_PREFIX) else previous.phase
+    earlier_phase = "" if previous.phase.startswith(LAST_COMMAND_PREFIX) else previous.phase
     return replace(
         made,
-        phase="; ".join(filter(None, (stood, made.phase))),
+        phase="; ".join(filter(None, (earlier_phase, made.phase))),
         decisions=previous.decisions or made.decisions,
         facts=tuple(dict.fromkeys([*made.facts, *_stated_constraints(ledger)])),
         done=made.done or previous.done,

@@ -19,7 +19,7 @@ _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 
 
 class ValueType(NamedTuple):
-    """What a setting's value may be."""
+    """The values that a setting may have."""
 
     wanted: str  # in words, for messages
     read: Callable[[Any], Any]  # a TOML value to the setting's; raises ValueError if it is wrong

@@ -1,1 +1,1 @@
-"""What the model sees: the view, its sizes, and the request made from it."""
+"""The context of the model: the view, its sizes, and the request made from it."""

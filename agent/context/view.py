@@ -86,8 +86,10 @@ class ViewResult:
 
 @dataclass(slots=True)
 class View:
-    """What the model sees of a session. All sizes are estimates in unscaled tokens.
-    `last_usage.total` plus the growth since `size_at_usage` is the size of the context now."""
+    """The model's view of a session. All sizes are estimates in unscaled tokens.
+
+    `last_usage.total` plus the growth since `size_at_usage` is the size of the context now.
+    """
 
     model: str = ""
     system: str = ""

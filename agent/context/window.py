@@ -1,4 +1,4 @@
-"""How full the context window is. One function feeds the status line, the JSON and triggers."""
+"""The context window and how full it is. One function feeds the status line, JSON and triggers."""
 
 from dataclasses import dataclass
 from typing import Literal

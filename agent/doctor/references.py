@@ -1,4 +1,4 @@
-"""What the entries of a log name: each other, and files. Gathered in one pass over them."""
+"""Gathers what the entries of a log name, each other and files, in one pass over them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ MAX_NAMED = 5  # things of one kind
 
 @dataclass(slots=True)
 class References:
-    """What the entries of a log name, and what there is."""
+    """The names in the entries of a log, and the things that there are."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know

@@ -99,7 +99,7 @@ class _Examined:
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries of the mended log."""
+        """Yield the entries of the mended log."""
         for row in self.mended.rows:
             yield self.load(row)
         yield from self.added

@@ -9,7 +9,7 @@ from ..session.store import content_text
 
 
 def markdown(name: str, entries: Sequence[Entry]) -> str:
-    """The text of a session of that name."""
+    """Return the text of a session."""
     parts = [f"# Session {name}", *filter(None, map(_section, entries))]
     return "\n\n".join(parts) + "\n"
 
@@ -33,7 +33,7 @@ def _section(entry: Entry) -> str:
 
 
 def _ran(entry: User) -> str:
-    """A command that the person ran, with what it said."""
+    """Return a command that the person ran, with its output."""
     told = content_text(entry.content[:-1]) if isinstance(entry.content, list) else ""
     return f"## The user ran · #{entry.seq}\n\n{_fenced(told)}\n\n{_result(shell_result(entry))}"
 

@@ -1,47 +1,49 @@
-"""The agent's Markdown as HTML. Markup in it stays text, images become links, and only addresses
-of the web and of mail become links at all; a page shows exactly what was written."""
+"""The agent's Markdown as HTML. Tags in it stay text, images become links, and only addresses of
+the web and of mail become links at all; a page shows exactly what was written."""
 
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .html import Html, clean, element
+from markupsafe import Markup
+
+from .text import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_DEEPEST = 100  # blocks within blocks; the parser leaves out what nests deeper
+_MAX_NESTING = 100  # blocks within blocks; the parser leaves out deeper ones
 REF = re.compile(r"#(\d{1,15})\b")
 _SAFE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
-Find = Callable[[int], str | None]  # the address, in the page, of the entry of that number
+FindAddress = Callable[[int], str | None]  # of an entry in the page, by its number
 
 
-def prose(text: str, find: Find | None = None) -> Html:
-    """Markdown as markup. With `find`, refs such as `#42` lead to their entries."""
+def prose(text: str, find: FindAddress | None = None) -> Markup:
+    """Render Markdown. With `find`, refs such as `#42` lead to their entries."""
     parser = _parser()
     tokens = parser.parse(clean(text))
-    if any(token.level >= _DEEPEST - 1 for token in tokens):
-        return element("pre", text)
+    if any(token.level >= _MAX_NESTING - 1 for token in tokens):
+        return Markup("<pre>{}</pre>").format(clean(text))
     for token in tokens:
-        _block(token)
+        _adapt_block(token)
         if token.children:
-            token.children = list(_inline(token.children, find))
-    return Html(parser.renderer.render(tokens, parser.options, {}))
+            token.children = list(_adapt_inline(token.children, find))
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
 @cache
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST})
-    # Definitions of links would not be seen.
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    # A reference definition would vanish from the text.
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-def _block(token: "Token") -> None:
+def _adapt_block(token: "Token") -> None:
     if token.tag in ("h1", "h2", "h3", "h4"):  # the page's own headings stand above
         token.tag = f"h{int(token.tag[1]) + 2}"
     side = str(token.attrs.pop("style", ""))
@@ -49,25 +51,25 @@ def _block(token: "Token") -> None:
         token.attrs["class"] = side.replace("text-align:", "to-")
 
 
-def _inline(tokens: "list[Token]", find: Find | None) -> "Iterator[Token]":
+def _adapt_inline(tokens: "list[Token]", find: FindAddress | None) -> "Iterator[Token]":
     inside: list[str] = []  # the tags of open links
     for token in tokens:
         if token.type == "link_open":
-            _check(token, str(token.attrs.get("href", "")))
+            _make_safe(token, str(token.attrs.get("href", "")))
             inside.append(token.tag)
         elif token.type == "link_close":
             token.tag = inside.pop()
         elif token.type == "image":
-            yield from _pictured(token, inside)
+            yield from _image_link(token, inside)
             continue
         if token.type == "text" and find and not inside:
-            yield from _referring(token, find)
+            yield from _link_refs(token, find)
         else:
             yield token
 
 
-def _check(token: "Token", address: str) -> None:
-    """Make a link safe to follow; one that leads elsewhere only names its target."""
+def _make_safe(token: "Token", address: str) -> None:
+    """Make a link safe to follow; one with an unsafe address only shows it."""
     token.attrs.clear()
     if _SAFE.match(address):
         token.attrs.update(href=address, rel="noopener noreferrer", target="_blank")
@@ -76,19 +78,18 @@ def _check(token: "Token", address: str) -> None:
         token.attrs.update({"class": "nowhere", "title": address})
 
 
-def _pictured(token: "Token", inside: list[str]) -> "Iterator[Token]":
-    """A link in the place of an image, or its name in a link that stands around it: nothing is
-    fetched."""
+def _image_link(token: "Token", inside: list[str]) -> "Iterator[Token]":
+    """Yield a link in place of an image, or its name inside another link; nothing is fetched."""
     name = _token("text", "", 0, f"[image: {token.content or 'no name'}]")
     if inside:
         yield name
         return
     opened = _token("link_open", "a", 1)
-    _check(opened, str(token.attrs.get("src", "")))
+    _make_safe(opened, str(token.attrs.get("src", "")))
     yield from (opened, name, _token("link_close", opened.tag, -1))
 
 
-def _referring(token: "Token", find: Find) -> "Iterator[Token]":
+def _link_refs(token: "Token", find: FindAddress) -> "Iterator[Token]":
     end = 0
     for match in REF.finditer(token.content):
         address = find(int(match[1]))

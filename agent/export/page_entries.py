@@ -1,80 +1,89 @@
-"""The entries of a log as pieces of a page, one for each, in their order: words as articles, what
-stands between them as marks. A result stands with its call."""
+"""The entries of a log as pieces of a page: what the template `entries.html.j2` shows of each."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import PurePath
+from typing import Any
 
+from markupsafe import Markup, escape
+
+from ...tools.system.shorten import cut_after
 from ..errors import SessionError
 from ..session.entries import (
     Assistant,
-    Block,
-    Checkpoint,
     Content,
-    End,
     Entry,
-    Mask,
-    Note,
-    Pin,
-    Revert,
     Session,
     SubagentRun,
-    Summary,
     ToolResult,
-    Unknown,
-    Unpin,
     Usage,
     User,
+    shell_result,
 )
 from ..session.log import LOG_NAME, read_log
 from ..session.store import AGENTS, content_text
-from .html import Html, element, folded, html, joined
 from .markdown_html import prose
-from .page_calls import call, facts, media, offloaded, passage, ran, result
-from .page_model import Story, cut, data, lines, more
+from .page_model import PageModel
+from .templates import render
+from .text import cut_middle, line_count
 
-_DEEPEST = 3  # logs within logs
-_TITLES = {
+MAX_LOG_DEPTH = 3  # logs within logs
+_MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
+_MAX_OPEN_DIFF_LINES = 60
+_MAX_TEASER_CHARS = 200
+_MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_OFFLOADED_WORDS = re.compile(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
+_AGENT_ID = re.compile(r"[\w-]+")
+_DIFF_FILE_LINE = re.compile(r"(?:---|\+\+\+) ")
+_DIFF_CLASSES = {"+": "plus", "-": "minus", "@": "hunk"}
+_SOURCE_TITLES = {
     "environment": "Environment",
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
 }
-_REFERENCE = re.compile(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
-_ID = re.compile(r"[\w-]+")
-_EXPECTED = (None, "end_turn", "tool_use", "stop_sequence")  # ways to stop that say nothing
+_ASIDE_TITLES = {
+    "summary": "Call for a summary",
+    "verify": "Call that checks a summary",
+    "attempt": "Call that broke off",
+}
+_EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
 
 
-def articles(story: Story) -> Iterator[Html]:
-    """Every entry that has no place with another."""
-    for place, entry in enumerate(story.entries):
-        if place not in story.answering:
-            yield _piece(story, entry)
+def render_entries(model: PageModel) -> Markup:
+    """Render every entry of a log, and the logs of its subagents within."""
+    return render("export/entries.html.j2", model=model, **_HELPERS)
 
 
-def _piece(story: Story, entry: Entry) -> Html:
-    if isinstance(entry, User):
-        return _words(story, entry)
-    if isinstance(entry, Assistant):
-        return _reply(story, entry) if entry.purpose == "turn" else _aside(story, entry)
-    if isinstance(entry, ToolResult):
-        head = element("p", facts(story, entry), class_="quiet")
-        return element("article", head, result(story, entry), class_="entry assistant")
-    if isinstance(entry, SubagentRun):
-        return _subagent(story, entry)
-    told = _mark(story, entry)
-    return _row(story, entry, *told)
+def transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[int | None, str]:
+    """Return the number of entries in a subagent's log and the rendered log, or None and the reason
+    why it is not in the page."""
+    if model.depth >= MAX_LOG_DEPTH or not _AGENT_ID.fullmatch(agent.id):
+        return None, "Its log is not in this page"
+    folder = model.folder / AGENTS / agent.id
+    try:
+        entries = [model.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
+    except SessionError:
+        return None, "Its log is gone"
+    prefix = f"{model.prefix}a{number}-"
+    inner = PageModel(folder, entries, model.budget, prefix, model.depth + 1, model.redact)
+    return len(entries), render_entries(inner)
 
 
-def when(at: str, since: str = "") -> Html:
-    """A time of a log, to the minute; its day is left out when it is that of `since`."""
+def time(at: str, since: str = "") -> str:
+    """Return a time of a log to the minute, without its day if that is the day of `since`."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
-        return html(at)
-    day = "" if at[:10] == since[:10] else f"{moment:%Y-%m-%d} "
-    return element("time", f"{day}{moment:%H:%M}", datetime=at, title=at)
+        return at
+    short = f"{moment:%H:%M}" if at[:10] == since[:10] else f"{moment:%Y-%m-%d %H:%M}"
+    at = escape(at)  # between day and hour it may have any character
+    return Markup(f'<time datetime="{at}" title="{at}">{short}</time>')
 
 
 def dollars(amount: float | None) -> str:
@@ -83,91 +92,30 @@ def dollars(amount: float | None) -> str:
     return f"${amount:.4f}" if amount < 0.1 else f"${amount:,.2f}"
 
 
-def words_of(content: Content) -> str:
-    """The text of a content, without its images."""
-    if isinstance(content, list):
-        content = content_text([block for block in content if block.get("type") == "text"])
-    return content.strip("\n")
+def text_of(content: Content) -> str:
+    """Return the text of a content, without its images."""
+    if isinstance(content, str):
+        return content
+    return content_text([block for block in content if block.get("type") == "text"])
 
 
-def _article(
-    story: Story, entry: Entry, title: str, kind: str, *inside: str, facts: str = ""
-) -> Html:
-    head = element(
-        "header",
-        element("h2", title),
-        story.link(entry.seq),
-        when(entry.at, story.began),
-        element("span", facts, class_="facts") if facts else "",
-    )
-    return element("article", head, *inside, class_=f"entry {kind}", id=story.anchor(entry.seq))
+def told_text(entry: User) -> str:
+    """Return what the model was told of a command that the person ran."""
+    return content_text(entry.content[:-1] if isinstance(entry.content, list) else "")
 
 
-def _row(story: Story, entry: Entry, kind: str, text: str, *inside: str) -> Html:
-    """Something between the words: one line, and what can be unfolded below it."""
-    line = element(
-        "div", story.link(entry.seq), " ", text, " ", when(entry.at, story.began), class_="line"
-    )
-    return element("div", line, *inside, class_=f"entry mark {kind}", id=story.anchor(entry.seq))
+def spoken_text(entry: Assistant) -> str:
+    texts = [str(b.get("text") or "") for b in entry.content if b.get("type") == "text"]
+    return "\n\n".join(texts)
 
 
-def _words(story: Story, entry: User) -> Html:
-    if entry.source == "shell":
-        return _article(story, entry, "You ran", "user", ran(story, entry))
-    text = words_of(entry.content)
-    pictures = tuple(media(entry.content))
-    if entry.source != "person":
-        title = _TITLES.get(entry.source, entry.source)
-        return _row(
-            story,
-            entry,
-            "told",
-            f"{title} for the model",
-            passage("", text, closed=True),
-            *pictures,
-        )
-    reference = _REFERENCE.match(text)
-    if reference:
-        path = f"offloaded/{PurePath(reference[1]).name}"
-        shown = tuple(offloaded(story, path, text))
-    else:
-        where = f"entry #{entry.seq} of the log has all of it"
-        shown = (element("div", cut(text, where), class_="words"),)
-    return _article(story, entry, "You", "user", *shown, *pictures)
+def offloaded_path(text: str) -> str | None:
+    """Return the file that a reference in place of the person's words names, if it is one."""
+    reference = _OFFLOADED_WORDS.match(text)
+    return f"offloaded/{PurePath(reference[1]).name}" if reference else None
 
 
-def _reply(story: Story, entry: Assistant) -> Html:
-    parts = [part for block in entry.content for part in _block(story, entry, block)]
-    if entry.stop_reason not in _EXPECTED:
-        parts.append(element("p", f"stopped: {entry.stop_reason}", class_="quiet"))
-    if not parts:
-        parts.append(element("p", "no words", class_="quiet"))
-    return _article(story, entry, "Agent", "assistant", *parts, facts=_taken(entry))
-
-
-def _block(story: Story, entry: Assistant, block: Block) -> Iterator[str]:
-    kind = block.get("type")
-    if kind in ("text", "thinking"):
-        text = str(block.get(kind) or "").strip("\n")
-        text = cut(text, f"entry #{entry.seq} of the log has all of it")
-        if kind == "text" and text.strip():
-            yield element("div", prose(text), class_="prose")
-        elif text.strip():
-            head = f"Thinking · {lines(text)}"
-            yield folded(head, element("div", text, class_="words"), class_="thinking")
-    elif kind == "redacted_thinking":
-        yield element("p", "Thinking that the provider keeps to itself", class_="quiet")
-    elif kind == "tool_use":
-        id = str(block.get("id"))
-        raw = entry.broken.get(id)
-        yield call(
-            story, block, story.answers.get((entry.seq, id)), None if raw is None else str(raw)
-        )
-    else:
-        yield folded(f"Block of kind {kind}", data(block))
-
-
-def _taken(entry: Assistant) -> str:
+def usage_text(entry: Assistant) -> str:
     usage = Usage.from_json(entry.usage)
     if not usage.total:
         return ""
@@ -176,134 +124,121 @@ def _taken(entry: Assistant) -> str:
     return f"{usage.prompt:,} in{cached} · {usage.output:,} out{cost}"
 
 
-def _aside(story: Story, entry: Assistant) -> Html:
-    """A call that compaction made for itself, or one that broke off."""
-    texts = [str(b.get("text") or "") for b in entry.content if b.get("type") == "text"]
-    text = cut("\n\n".join(texts), f"entry #{entry.seq} of the log has all of it")
-    title = {
-        "summary": "Call for a summary",
-        "verify": "Call that checks a summary",
-        "attempt": "Call that broke off",
-    }
-    facts = joined([title.get(entry.purpose, f"Call: {entry.purpose}"), " · ", _taken(entry)])
-    said = [passage("", text, closed=True)] if text else []
-    return _row(story, entry, "aside", facts, *said)
+def subagent_facts(agent: SubagentRun) -> str:
+    facts = [agent.status, f"{agent.calls:,} calls"]
+    facts.append(f"{Usage.from_json(agent.usage).total:,} tokens")
+    return " · ".join([*facts, dollars(agent.cost_usd)] if agent.calls else facts)
 
 
-def _mark(story: Story, entry: Entry) -> tuple[str, ...]:
-    """The kind of a mark, its line and what is folded below."""
-    if isinstance(entry, Mask):
-        return _masked(story, entry)
-    if isinstance(entry, Summary):
-        return _summarized(story, entry)
-    if isinstance(entry, Session):
-        return _opened(entry)
-    if isinstance(entry, Revert):
-        why = f": {entry.reason}" if entry.reason else ""
-        return "act revert", joined(["Taken back: ", story.link(entry.target), why])
-    if isinstance(entry, Checkpoint):
-        kept = f" · {entry.path}" if entry.path else ""
-        return "quiet", f"Checkpoint {entry.number} · {entry.trigger or 'by hand'}{kept}"
-    if isinstance(entry, Pin):
-        of = joined([" ", story.link(entry.ref)]) if entry.ref else html("")
-        return "pin", joined(["Pinned", of, ": ", story.referring(entry.text)])
-    if isinstance(entry, Unpin):
-        return "pin", joined(["No longer pinned: ", story.link(entry.ref)])
-    if isinstance(entry, Note):
-        text = story.referring(cut(entry.text, "the log has all of it"))
-        kind = "warning" if entry.topic in ("warning", "drift") else "note"
-        line = joined([element("b", entry.topic.capitalize()), " ", text])
-        return kind, line, more("Data", entry.data)
-    if isinstance(entry, End):
-        why = f" · {entry.reason}" if entry.reason else ""
-        return "end", f"End of the turn: {entry.status}{why}"
-    name = entry.name if isinstance(entry, Unknown) else entry.kind
-    return "quiet", f"Entry of kind {name}", more("Data", dict(entry.extra))
+def log_place(entry: Entry) -> str:
+    return f"entry #{entry.seq} of the log has all of it"
 
 
-def _masked(story: Story, entry: Mask) -> tuple[str, ...]:
-    count = len(entry.targets)
-    what = f"{entry.layer}: {count:,} stubbed ({entry.trigger})"
-    rows: list[str] = []
-    for target in entry.targets:
-        seq, stub = target.get("seq"), target.get("stub")
-        said = story.referring(stub) if isinstance(stub, str) else "arguments cut short"
-        rows.append(element("li", story.link(seq) if isinstance(seq, int) else "", " ", said))
-    stubs = folded("Stubs", element("ul", *rows, class_="stubs"))
-    return "act mask" + _undone(story, entry), _shrunk(story, entry, what), stubs
+def tool_names(entry: Session) -> str:
+    return ", ".join(str(tool.get("name")) for tool in entry.tools or ())
 
 
-def _summarized(story: Story, entry: Summary) -> tuple[str, ...]:
-    first, last = entry.covers
-    what = joined(
-        ["Summary of ", story.link(first), " to ", story.link(last), f" ({entry.trigger})"]
-    )
-    text = element(
-        "div", prose(cut(entry.text, "the log has all of it"), story.find), class_="prose"
-    )
-    checks = more("Checks", entry.probes)
-    return (
-        "act summary" + _undone(story, entry),
-        _shrunk(story, entry, what),
-        folded("What the model has in their place", text),
-        checks,
-    )
+def is_short(text: str) -> bool:
+    return text.count("\n") < _MAX_OPEN_LINES and len(text) <= _MAX_OPEN_CHARS
 
 
-def _undone(story: Story, entry: Mask | Summary) -> str:
-    return " undone" if entry.seq in story.reverts else ""
+def teaser(text: str) -> str:
+    return text[:_MAX_TEASER_CHARS]
 
 
-def _shrunk(story: Story, entry: Mask | Summary, what: str) -> Html:
-    parts: list[str] = [what, f" · {entry.tokens_before:,} → {entry.tokens_after:,} tokens"]
-    if entry.seq in story.reverts:
-        parts += [" · taken back by ", story.link(story.reverts[entry.seq])]
-    return joined(parts)
+def first_line(text: str) -> str:
+    return teaser(next((line.strip() for line in text.split("\n") if line.strip()), ""))
 
 
-def _opened(entry: Session) -> tuple[str, ...]:
-    parent = entry.parent or {}
-    of = f" · copied from {parent.get('id')} #{parent.get('seq')}" if parent else ""
-    line = f"Session opened · {entry.model} · {entry.cwd} · version {entry.version}{of}"
-    parts: list[str] = []
-    if entry.system:
-        parts.append(passage("System prompt", cut(entry.system, "the log has it"), closed=True))
-    if entry.tools:
-        names = ", ".join(str(tool.get("name")) for tool in entry.tools)
-        parts.append(folded(f"Tools: {names}", data(entry.tools)))
-    return "quiet", line, *parts
-
-
-def _subagent(story: Story, entry: SubagentRun) -> Html:
-    """A subagent where it starts, with all that became of it; where it ends, a mark."""
-    number, first = story.agents[entry.id]
-    if first is not entry:
-        line = joined(["Subagent of ", story.link(first.seq), f": {entry.status}"])
-        return _row(story, entry, "quiet", line)
-    newest = story.newest[entry.id]
-    asked = cut(newest.prompt.strip("\n"), "its log has all of it")
-    parts: list[str] = [passage("Asked", asked)]
-    if newest.answer.strip():
-        parts.append(
-            element("div", prose(cut(newest.answer, "its log has the rest")), class_="prose")
-        )
-    else:
-        parts.append(element("p", "no answer was recorded", class_="quiet"))
-    parts.append(_transcript(story, newest, f"{story.prefix}a{number}-"))
-    usage = Usage.from_json(newest.usage)
-    facts = [newest.status, f"{newest.calls:,} calls", f"{usage.total:,} tokens"]
-    facts += [dollars(newest.cost_usd)] if newest.calls else []
-    title = " · ".join(filter(None, ("Subagent", newest.type, newest.description)))
-    return _article(story, entry, title, "agent", *parts, facts=" · ".join(facts))
-
-
-def _transcript(story: Story, agent: SubagentRun, prefix: str) -> Html:
-    if story.depth >= _DEEPEST or not _ID.fullmatch(agent.id):
-        return element("p", "Its log is not in this page", class_="quiet")
-    folder = story.folder / AGENTS / agent.id
+def json_text(value: Any) -> str:
+    """Return any value of a log as JSON."""
     try:
-        entries = [story.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
-    except SessionError:
-        return element("p", "Its log is gone", class_="quiet")
-    within = Story(folder, entries, story.room, prefix, story.depth + 1, story.redact)
-    return folded(f"All it did · {len(entries):,} entries", *articles(within), class_="within")
+        text = json.dumps(value, ensure_ascii=False, indent=1)
+    except RecursionError:  # laid out, it nests deeper than Python goes
+        text = json.dumps(value, ensure_ascii=False)
+    return cut_middle(text, "the log has all of it")
+
+
+def diff_class(line: str) -> str:
+    return "" if _DIFF_FILE_LINE.match(line) else _DIFF_CLASSES.get(line[:1], "")
+
+
+def subject(given: Any) -> tuple[str, str]:
+    """Return the name of the argument that a call is about, and its value in one line."""
+    if not isinstance(given, dict):
+        return "", ""
+    for name in _SUBJECTS:
+        value = given.get(name)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            first, _, rest = str(value).strip().partition("\n")
+            if name == "ref" and first.isdecimal():
+                first = f"#{first}"
+            short = cut_after(first, _MAX_TEASER_CHARS)
+            return name, f"{short} …" if rest else short
+    return "", ""
+
+
+def other_arguments(given: Mapping[str, Any], name: str, line: str) -> dict[str, Any]:
+    """Return the arguments that the line of the subject does not show in full."""
+    in_full = name and str(given[name]).strip() in (line, line.removeprefix("#"))
+    return {key: value for key, value in given.items() if not (in_full and key == name)}
+
+
+def outcome(result: ToolResult) -> str:
+    """Say in a few words how a call went."""
+    return " · ".join(_outcome(result))
+
+
+def _outcome(result: ToolResult) -> Iterator[str]:
+    details = result.details
+    if result.is_error:
+        yield "error"
+    if result.offloaded:
+        yield "moved to a file"
+    if details.get("denied") is True:
+        yield "not run"
+    if details.get("interrupted"):
+        yield "interrupted"
+    elif details.get("exit_code") is not None:
+        yield f"exit {details['exit_code']}"
+    if details.get("added") is not None and details.get("removed") is not None:
+        yield f"+{details['added']} −{details['removed']}"
+    seconds = details.get("seconds")
+    if isinstance(seconds, int | float) and seconds >= 0.1:
+        yield f"{seconds:.1f} s"
+
+
+def attachments(content: Content) -> Iterator[tuple[str, str]]:
+    """Yield each image or document of a content by its type and size, with the `data:` address of a
+    small image, else ""."""
+    for block in content if isinstance(content, list) else ():
+        if block.get("type") == "text":
+            continue
+        source = block.get("source")
+        source = source if isinstance(source, dict) else {}
+        kind, data = str(source.get("media_type") or block.get("type")), source.get("data")
+        data = data if isinstance(data, str) else ""
+        size = len(data.rstrip("=")) * 3 // 4
+        label = f"{kind}, {size:,} bytes" if data else kind
+        shown = kind in _IMAGE_TYPES and 0 < size <= _MAX_IMAGE_BYTES and _BASE64.fullmatch(data)
+        yield label, f"data:{kind};base64,{data}" if shown else ""
+
+
+def thousands(number: int) -> str:
+    return f"{number:,}"
+
+
+_HELPERS: dict[str, Any] = {
+    "string": str,
+    "source_titles": _SOURCE_TITLES,
+    "aside_titles": _ASIDE_TITLES,
+    "expected_stops": _EXPECTED_STOPS,
+    "max_open_diff": _MAX_OPEN_DIFF_LINES,
+} | {
+    helper.__name__: helper
+    for helper in (
+        attachments, cut_middle, diff_class, first_line, is_short, json_text, line_count, log_place,
+        offloaded_path, other_arguments, outcome, prose, shell_result, spoken_text, subagent_facts,
+        subject, teaser, text_of, thousands, time, told_text, tool_names, transcript_of, usage_text,
+    )
+}  # fmt: skip

@@ -12,7 +12,7 @@ CACHE_LIFE_S = 300.0  # seconds since the entry was used last
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many tokens a model takes and gives."""
+    """The tokens that a model takes and gives."""
 
     window: int
     output: int

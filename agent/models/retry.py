@@ -1,8 +1,8 @@
-"""What a failed attempt means: another may succeed, or no retry can mend it.
+"""Sorts failed attempts into those worth another one and those that no retry can mend.
 
-`classify_error` turns a status and the server's words into one of the two: a `Fault` (try again)
-or a typed `RequestRejected` that says what to do. `RetryPlan` counts the faults of one request and
-says how long to wait before the next attempt, or gives up.
+`classify_error` turns a status and the server's words into a `Fault` (try again) or a typed
+`RequestRejected` that says what to do. `RetryPlan` counts the faults of one request and says how
+long to wait before the next attempt, or gives up.
 """
 
 import math
@@ -51,7 +51,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request is tried. Waits double from one attempt to the next, with jitter."""
+    """The attempts for one request. Waits double from one to the next, with jitter."""
 
     attempts: int = 8  # in all
     first_wait: float = 0.5  # seconds

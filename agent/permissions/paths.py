@@ -49,9 +49,9 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
 def protected_name(
     path: str, roots: Iterable[str], rule_path: str = "", own: Iterable[str] = ()
 ) -> str:
-    """Return the name in a path of something that runs by itself later, "" if it has none. Only
-    names below the root that the path is in count, and those that the path pattern `rule_path` does
-    not name. `own` are the agent's own folders and files."""
+    """Return the name in a path of something that runs by itself later, "" if it has none. Names
+    above the root that the path is in do not count, nor do those in the path pattern `rule_path`.
+    `own` are the agent's own folders and files."""
     root = next((root for root in roots if is_within(path, (root,))), "")
     named, folded = rule_path.casefold().split("/"), path.casefold()
     for place in own:

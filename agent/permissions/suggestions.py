@@ -1,5 +1,5 @@
-"""What a permission rule grants: the rules to offer for a call that is asked about, the meaning of
-a rule in words, and whether it is so wide that it needs a second thought."""
+"""Suggestions of permission rules: the rules to offer for a call that is asked about, the meaning
+of a rule in words, and whether it is so wide that it needs a second thought."""
 
 import os
 import re

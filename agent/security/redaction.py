@@ -40,7 +40,7 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True)
 class Redaction:
-    """What is redacted in a session."""
+    """The secrets that a session redacts."""
 
     known: Mapping[str, str] = field(default_factory=dict)  # secret value to its name
     shapes: bool = False  # whether to look for shapes of secrets, too
@@ -87,9 +87,6 @@ class Redaction:
         if not self.known and not self.shapes:
             return sink
         return SecretFilter(sink, self.clean_text, tuple(self.known), whole_lines=self.shapes)
-
-
-NO_REDACTION = Redaction()
 
 
 def redaction_for(

@@ -68,7 +68,7 @@ _BASE_ARGUMENTS = (
 
 @dataclass(slots=True)
 class Sandbox:
-    """How the commands of a session are confined."""
+    """The confinement of a session's commands."""
 
     cwd: Path
     environ: Mapping[str, str]

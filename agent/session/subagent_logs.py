@@ -100,11 +100,11 @@ def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) 
 
 
 def missing_entries(
-    folder: Path, untold: Collection[str], agents: Iterable[SubagentRun]
+    folder: Path, unheard_ids: Collection[str], agents: Iterable[SubagentRun]
 ) -> list[Entry]:
     """Return the entries that must be recorded when a session goes on after a kill. For each
     subagent whose own log has more than the session's, they say how it stands by that. For the
-    model there is one notice of those whose results never came (`untold`), with the answers of the
+    model there is one notice of those whose results never came (`unheard_ids`), with the answers of the
     ones that had finished."""
     found, unheard = list[Entry](), list[SubagentRun]()
     for agent in agents:
@@ -112,7 +112,7 @@ def missing_entries(
         if agent.status == "running" or _last_seq(log) > agent.told:
             *rows, agent = _newer_entries(log, agent)
             found += [*rows, agent]
-        if agent.id in untold:
+        if agent.id in unheard_ids:
             unheard.append(agent)
     if unheard:
         head = "The session was left while subagents were at work."
@@ -146,29 +146,30 @@ def _finished_answers(agents: Iterable[SubagentRun]) -> str:
     return "\n\n".join(["Subagents that had finished, and their answers:", *texts])
 
 
-def update_unheard(untold: set[str], entry: Entry) -> None:
+def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
     """Fold one more entry into the set of the subagents that the model has not heard of. They were
     started, and no result or notice has spoken of them since."""
     if isinstance(entry, SubagentRun) and entry.status == "running":
-        untold.add(entry.id)
+        unheard_ids.add(entry.id)
     elif isinstance(entry, ToolResult):
-        untold.discard(str(entry.details.get("agent")))
-    elif isinstance(entry, User) and entry.source == "notice" and untold:
+        unheard_ids.discard(str(entry.details.get("agent")))
+    elif isinstance(entry, User) and entry.source == "notice" and unheard_ids:
         words = content_text(entry.content)
-        untold -= {id for id in untold if f"{id} (" in words}
+        unheard_ids -= {id for id in unheard_ids if f"{id} (" in words}
 
 
 def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], SubagentRun]:
     """Return a note of the files that a subagent has changed since its entry, and a newer entry.
     One that was killed may have come to its end before. What a person has had it do by hand since
     then is not its answer, and counts in the sums alone."""
-    totals, told, ledger, answer, end, turns, last = Totals(), Ledger(), Ledger(), "", "", 0, 0
+    totals, known, ledger = Totals(), Ledger(), Ledger()
+    answer, end, turns, last = "", "", 0, 0
     for entry in Entries(log) if log.is_file() else ():
         totals.add(entry)
         ledger.add(entry)
         last = max(last, entry.seq)
         if entry.seq <= agent.told:
-            told.add(entry)
+            known.add(entry)
             continue
         turns += isinstance(entry, User) and entry.source == "person"
         if turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
@@ -179,7 +180,7 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
     if agent.status == "running":
         status = STATUS_OF_TURN.get(end, "interrupted")
         now = replace(now, status=status, answer=qualify_refs(answer, log, last))
-    rows = changes_since(told, ledger, agent.id)
+    rows = changes_since(known, ledger, agent.id)
     if not rows:
         return (totals.all.recorded_in(now),)
     text = f"{agent.id} had changed files that were not told of: {len(rows)}"

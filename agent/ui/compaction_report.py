@@ -51,15 +51,11 @@ def last_cache_miss_reason(entries: Reversible[Entry]) -> str | None:
 
 
 def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) -> str:
-    opened: list[Session] = []
-    edited = ""
-    for entry in entries:
-        if before.seq < entry.seq < missed.seq and (edit := _edit(entry, before.seq)):
-            edited = f"history was edited by #{entry.seq} ({edit})"
-        if isinstance(entry, Session) and entry.seq < missed.seq:
-            opened.append(entry)
-    if edited:
-        return edited
+    between = [entry for entry in entries if before.seq < entry.seq < missed.seq]
+    for entry in reversed(between):
+        if edit := _edit(entry, before.seq):
+            return f"history was edited by #{entry.seq} ({edit})"
+    opened = [e for e in entries if isinstance(e, Session) and e.seq < missed.seq]
     if _prompt_head(e for e in opened if e.seq < before.seq) != _prompt_head(opened):
         return "the system prompt, tools or model changed"
     sent, missed_at = _parse_time(before.at), _parse_time(missed.at)

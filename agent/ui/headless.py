@@ -31,11 +31,8 @@ STATUS_CODES = {"ok": 0, "denied": 3, "limit": 4, "interrupted": INTERRUPTED}
 
 
 class Headless:
-    """Writes events and the result to the two standard streams, `out` and `err`.
-
-    With `wait` the run waits for a session that another process has open. It is interrupted when
-    the reader of `out` goes away; `err` may be read or not.
-    """
+    """Writes events and the result to the two standard streams. Is interrupted when the reader of
+    `out` goes away; with `wait` it waits for a session that another process has open."""
 
     def __init__(
         self,

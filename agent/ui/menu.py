@@ -49,7 +49,7 @@ class OptionList:
         return self.matches[self.index] if self.matches else None
 
     def add(self, options: Iterable[Option]) -> None:
-        more = [(_search_text(option), option) for option in options]
+        more = [(f"{o.title}\n{o.detail}\n{o.words}".casefold(), o) for o in options]
         self._all += more
         self.total = len(self._all)
         self.matches += [option for text, option in more if self._matches_words(text, option.key)]
@@ -73,7 +73,3 @@ class OptionList:
             word in text or (len(word) >= MIN_KEY_PART_CHARS and word in key)
             for word in self._words
         )
-
-
-def _search_text(option: Option) -> str:
-    return f"{option.title}\n{option.detail}\n{option.words}".casefold()

@@ -67,11 +67,8 @@ def check(
     *,
     create: bool = False,
 ) -> list[PreservedSection]:
-    """Return the section of one category, by any of its names, or those of all that are kept.
-
-    Sections count as expected also where there is no notes file. With `create` the missing ones are
-    written first. Raises UsageError for an unknown category.
-    """
+    """Return the section of one category, by any of its names, or those of all that are kept. With
+    `create` write the missing ones first. Raises UsageError for an unknown category."""
     name = preservation.canonical_category(name)
     if name and name not in KEPT_CATEGORIES:
         import difflib
@@ -84,6 +81,7 @@ def check(
             else f"One of {', '.join(preservation.ALWAYS)}."
         )
         raise UsageError(f"there is no category {name!r}", hint=hint)
+    # Who asks expects the sections, also where there is no notes file.
     rules = replace(rules, always=(name,) if name else rules.always, expected=True)
     found = preserve.preserved_sections(cwd, rules, ledger, phase)
     if not create:

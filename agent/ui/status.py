@@ -49,7 +49,7 @@ class _Part:
 def fit_line(status: StatusLine, width: int) -> list[Fragment]:
     """Return the line in at most `width` columns."""
     parts = _parts(status)
-    while len(parts) > 1 and _width(_joined(parts)) > width:
+    while len(parts) > 1 and sum(get_cwidth(text) for _, text in _joined(parts)) > width:
         parts.remove(max(parts, key=lambda part: _PRIORITIES.index(part.name)))
     out = _joined(parts)
     if len(parts) == 1:
@@ -90,10 +90,6 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
         separator = " " if part.name == "effort" else SEPARATOR
         out += [("", separator), *part.fragments] if out else part.fragments
     return out
-
-
-def _width(fragments: list[Fragment]) -> int:
-    return sum(get_cwidth(text) for _, text in fragments)
 
 
 def model_name(id: str) -> str:

@@ -173,8 +173,8 @@ class ObjectStore:
             self._delete_unfinished()
             raise
 
-    def start(self, *arguments: str, most: int) -> bytes:
-        """Return the first `most` bytes that a command prints; it is ended when it has more."""
+    def start(self, *arguments: str, max_bytes: int) -> bytes:
+        """Return the first `max_bytes` bytes that a command prints; it is ended at more."""
         from git.exc import GitError
 
         try:
@@ -186,11 +186,11 @@ class ObjectStore:
         child = process.proc
         if child is None or child.stdout is None:
             raise GitFailed("git did not start")
-        said: bytes = child.stdout.read(most)
-        if len(said) == most:
+        said: bytes = child.stdout.read(max_bytes)
+        if len(said) == max_bytes:
             child.kill()
         _, complaint = child.communicate()
-        if child.returncode and len(said) < most:
+        if child.returncode and len(said) < max_bytes:
             raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
         return said
 

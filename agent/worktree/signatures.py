@@ -72,9 +72,9 @@ def _digest(path: str, *, blob: bool) -> str:
     return digest.hexdigest()
 
 
-def scan_folder(folder: str, most: int) -> Mapping[str, FileSignature]:
-    """Return the signatures of the first `most` files below a folder, sorted by name."""
-    found = islice(_files(folder), most)
+def scan_folder(folder: str, max_files: int) -> Mapping[str, FileSignature]:
+    """Return the signatures of the first `max_files` files below a folder, sorted by name."""
+    found = islice(_files(folder), max_files)
     return {path: known for path in found if (known := read_signature(path))}
 
 

@@ -127,7 +127,7 @@ class WorkTree:
         """Return the unified diff between two trees; a long one is cut, and says so. Raises
         RecordError."""
         command = (*diff.DIFF_COMMAND, "-p", old, new)
-        said = self._ask_store(lambda store: store.start(*command, most=MAX_DIFF_BYTES + 1))
+        said = self._ask_store(lambda store: store.start(*command, max_bytes=MAX_DIFF_BYTES + 1))
         text = said[:MAX_DIFF_BYTES].decode("utf-8", "replace")
         return text + CUT_NOTICE.format(most=MAX_DIFF_BYTES) if len(said) > MAX_DIFF_BYTES else text
 

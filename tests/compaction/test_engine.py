@@ -272,6 +272,7 @@ def test_incremental_summaries_merge_and_stay_under_their_cap(project: Path) -> 
     assert len(mine) < 3 * len(summaries)  # the log grows by a few lines for each
 
 
+@pytest.mark.slow
 def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     count = [0]

@@ -18,8 +18,9 @@ from ctxagent.agent.session.entries import Note, Summary, User
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation
+from ..support.terminal.command_line import CommandDesk
 from ..support.terminal.screen import Terminal
-from ..ui.test_commands import Desk, compactable, record
+from ..ui.test_commands import compactable, record
 
 
 def test_the_forms_have_the_sizes_and_parts_of_their_source() -> None:
@@ -89,13 +90,13 @@ def test_leaving_a_phase_compresses_its_work_into_its_form(tmp_path: Path) -> No
     talk.say("go on")
     sent = str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
     assert "The phase of the work is now planning" in sent
-    assert desk.waited == ["compressing the work of the phase"]
+    assert desk.line.waited == ["compressing the work of the phase"]
 
 
 def test_a_phase_with_nothing_to_compress_changes_all_the_same(tmp_path: Path) -> None:
     talk = Conversation(tmp_path / "project")
     (tmp_path / "project").mkdir()
-    desk = Desk(talk)
+    desk = CommandDesk(talk)
     desk.run("/phase research")
     shown = desk.run("/phase review")
     assert "not compressed: there is nothing to summarise yet" in shown
@@ -128,7 +129,7 @@ def test_an_interrupted_change_of_phase_is_taken_back(tmp_path: Path) -> None:
     talk = Conversation(cwd, step, policy=replace(DEFAULT, keep_tokens=0, keep_messages=1))
     talk.say("what is it?")
     talk.say("and that?")
-    desk = Desk(talk)
+    desk = CommandDesk(talk)
     desk.run("/phase research")
     with pytest.raises(asyncio.CancelledError):
         desk.run("/phase planning")

@@ -4,13 +4,11 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from ctxagent.agent.app import policy_of
 from ctxagent.agent.compaction import preserve
-from ctxagent.agent.compaction.policy import PRESETS
+from ctxagent.agent.compaction.policy import PRESETS, policy_of
 from ctxagent.agent.compaction.preserve import (
     MAX_SECTION_CHARS,
     PreservedSection,
@@ -40,7 +38,7 @@ from ctxagent.agent.session.ledger import Ledger
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation
-from ..ui.test_commands import Desk
+from ..support.terminal.command_line import CommandDesk
 
 NOTES = """# Notes
 
@@ -95,8 +93,16 @@ def one_state(cwd: Path, content: str | bytes) -> preserve.RunState:
 
 
 def test_every_category_is_explained() -> None:
-    assert tuple(KEPT_CATEGORIES) == get_args(preservation.AlwaysKept) == ALWAYS
-    assert tuple(COMPACTABLE_CATEGORIES) == get_args(preservation.Compactable) == COMPACTABLE
+    assert tuple(KEPT_CATEGORIES) == ALWAYS
+    assert ALWAYS == (
+        "session_continuity", "decision_log", "trajectory", "active_work", "sprint_context",
+        "run_state",
+    )  # fmt: skip
+    assert tuple(COMPACTABLE_CATEGORIES) == COMPACTABLE
+    assert COMPACTABLE == (
+        "tool_results", "thinking_blocks", "debug_output", "redundant_reads",
+        "intermediate_outputs",
+    )  # fmt: skip
     assert [name for name, kept in KEPT_CATEGORIES.items() if kept.heading] == list(ALWAYS[:2])
 
 
@@ -711,15 +717,15 @@ def test_preserve_knows_the_work_of_the_newest_session(place: Place) -> None:
 
 
 @pytest.fixture
-def desk(project: Path) -> Desk:
+def desk(project: Path) -> CommandDesk:
     (project / "NOTES.md").write_text(NOTES)
     talk = Conversation(project, [Step(text="Hello.")])
     talk.say("hi")
     talk.agent.record(Note(topic="phase", text="build"))
-    return Desk(talk)
+    return CommandDesk(talk)
 
 
-def test_the_slash_commands_say_the_same(desk: Desk) -> None:
+def test_the_slash_commands_say_the_same(desk: CommandDesk) -> None:
     running(desk.cwd)
     shown = desk.run("/preserve")
     assert "MISSING" not in shown
@@ -731,7 +737,7 @@ def test_the_slash_commands_say_the_same(desk: Desk) -> None:
     assert all(name in rules for name in (*ALWAYS, *COMPACTABLE))
 
 
-def test_the_slash_command_creates_what_is_missing(desk: Desk) -> None:
+def test_the_slash_command_creates_what_is_missing(desk: CommandDesk) -> None:
     (desk.cwd / "NOTES.md").unlink()
     assert desk.run("/preserve").count("MISSING") == 2
     shown = desk.run("/preserve --create decision_log")
@@ -743,7 +749,7 @@ def test_the_slash_command_creates_what_is_missing(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "words", ["/rules now", "/preserve a b", "/preserve --force", "/preserve x"]
 )
-def test_what_a_slash_command_does_not_take(desk: Desk, words: str) -> None:
+def test_what_a_slash_command_does_not_take(desk: CommandDesk, words: str) -> None:
     with pytest.raises(UsageError) as error:
         desk.run(words)
     assert error.value.hint

@@ -1,11 +1,9 @@
 """Recovery: the three levels from a log alone, the commands, and what is typed alone."""
 
-import asyncio
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,12 +26,12 @@ from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.stale_files import MAX_BYTES_HASHED, MAX_FILES_CHECKED, list_stale_files
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
-from ctxagent.agent.ui.render import render
 from ctxagent.agent.worktree.signatures import file_sha256
 
 from ..support.command import Place
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.history import History
+from ..support.terminal.command_line import CommandDesk
 
 INTENT = "Move the session store from files to SQLite without losing a session."
 PATHS = [f"src/store/backend_{n}/a long name with spaces {n}.py" for n in range(12)]
@@ -341,30 +339,12 @@ def test_sessions_search(place: Place) -> None:
 # In the REPL
 
 
-class Desk:
-    """What the command sees of the REPL."""
-
-    def __init__(self, talk: Conversation) -> None:
-        self.agent = talk.agent
-        self.printed = ""
-
-    def put(self, *renderables: Any) -> None:
-        self.printed += render.render_text(renderables, width=100, depth="plain")
-
-    def run(self, words: str) -> str:
-        found = commands.parse(words)
-        assert found is not None
-        assert found[0].anytime
-        self.printed = ""
-        asyncio.run(found[0].run(self, found[1]))  # type: ignore[arg-type]
-        return self.printed
-
-
 def test_in_the_repl(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     steps = [Step(tools=[("Bash", {"command": "echo E_CONN_4711"})]), Step(text="It failed.")]
     talk = Conversation(tmp_path / "project", steps)
-    desk = Desk(talk)
+    desk = CommandDesk(talk)
+    assert commands.COMMANDS["recover"].anytime
     with pytest.raises(SessionError):
         desk.run("/recover 1")
     talk.say("Why is the pool closed?")
@@ -375,7 +355,7 @@ def test_in_the_repl(tmp_path: Path) -> None:
         assert "E_CONN_4711" in printed
     with pytest.raises(CtxagentError, match="nothing found"):
         desk.run("/recover quagga")
-    with pytest.raises(UsageError, match="recover what"):
+    with pytest.raises(UsageError, match="recover needs a topic"):
         desk.run("/recover")
 
 

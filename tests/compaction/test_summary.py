@@ -2,6 +2,7 @@
 the ledger, and made to fit."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -374,12 +375,13 @@ def test_errors_are_appended_and_resolved_ones_go() -> None:
     old = SummaryDocument(errors=("KeyError: 'REDIS_URL' in conftest", "disk full", "`make` fails"))
     new = SummaryDocument(errors=("timeout", "**Resolved:** keyerror: 'REDIS_URL'", "Resolved:"))
     assert merge(old, new).errors == ("disk full", "`make` fails", "timeout")
-    assert merge(old, new, resolved=["Disk full."]).errors == ("`make` fails", "timeout")
+    new = replace(new, errors=(*new.errors, "Resolved: Disk full."))
+    assert merge(old, new).errors == ("`make` fails", "timeout")
 
 
 def test_a_word_resolves_only_an_error_of_that_word() -> None:
     old = SummaryDocument(errors=("error in a.py", "error"))
-    assert merge(old, SummaryDocument(), resolved=["Error"]).errors == ("error in a.py",)
+    assert merge(old, SummaryDocument(errors=("Resolved: Error",))).errors == ("error in a.py",)
 
 
 # The ledger's facts

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.app import policy_of
-from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy, policy_of
 from ctxagent.agent.config import toml_lines
 from ctxagent.agent.config.keys import value_text
 from ctxagent.agent.config.load import (

@@ -35,9 +35,9 @@ from ctxagent.agent.ui.render import bar, render
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation
+from ..support.terminal.command_line import CommandDesk
 from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import Desk, Glass, Seat, drive
-from ..ui.test_commands import Desk as CommandDesk
 
 LONG = "the quick brown fox jumps over the lazy dog\n" * 400
 
@@ -352,12 +352,8 @@ def test_an_unknown_price_is_said_and_not_guessed(tmp_path: Path, columns: int) 
         )
     )
     desk = CommandDesk(talk)
-    put: list[str] = []
-    desk.put = lambda *out: put.append(  # type: ignore[method-assign]
-        render.render_text(out, width=columns, depth="plain")  # type: ignore[arg-type]
-    )
-    desk.run("/cost")
-    shown = "".join(put)
+    desk.screen.width = columns
+    shown = desk.run("/cost")
     assert "price is not known" in " ".join(shown.split())
     assert "not known" in shown[shown.index("conversation") :]
     assert "$" not in shown

@@ -126,7 +126,7 @@ def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
     ("arguments", "code", "told"),
     [
         (["nosuch"], 1, "no session 'nosuch'"),
-        (["--entries", "--stats"], 2, "two things"),
+        (["--entries", "--stats"], 2, "exclude each other"),
         (["--project"], 2, "--stats"),
         (["--stats", "--project", "x"], 2, "no session"),
     ],

@@ -52,12 +52,12 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
         "ctxagent/agent/prompts/system.md",
         "ctxagent/py.typed",
         "ctxagent/agent/cli/demo.toml",
-        "ctxagent/agent/export/base.css",
-        "ctxagent/agent/export/page.css",
-        "ctxagent/agent/export/page.js",
-        "ctxagent/agent/replay/report/charts.css",
-        "ctxagent/agent/replay/report/page.css",
-        "ctxagent/agent/replay/report/page.js",
+        *(
+            str(Path("ctxagent") / path.relative_to(ROOT))
+            for folder in ("agent/export", "agent/replay/report")
+            for path in (ROOT / folder).iterdir()
+            if path.suffix in (".css", ".js", ".j2")
+        ),
     } <= {*names}
     assert not [name for name in names if "/tests/" in name]
 

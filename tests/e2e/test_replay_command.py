@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ctxagent.agent.app import policy_of
 from ctxagent.agent.cli.main import main
 from ctxagent.agent.cli.progress import in_words
+from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import load_settings
 from ctxagent.agent.permissions.rules import parse_rule
 

@@ -11,16 +11,17 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from ctxagent.agent.context.window import LEVELS
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.export import FORMATS, Scale, export
-from ctxagent.agent.export.html import clean, element, joined
+from ctxagent.agent.export import EXPORT_FORMATS, WindowScale, export
 from ctxagent.agent.export.markdown_html import prose
-from ctxagent.agent.export.page_model import LONGEST
+from ctxagent.agent.export.templates import render
+from ctxagent.agent.export.text import MAX_TEXT_CHARS, clean
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import (
@@ -42,11 +43,11 @@ from ctxagent.agent.session.entries import (
     encode,
 )
 from ctxagent.agent.session.log import LOG_NAME, Log
-from ctxagent.agent.ui import commands
 
 from ..support.command import Place
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.history import MODEL, called
+from ..support.terminal.command_line import CommandDesk
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
@@ -213,7 +214,7 @@ def everything(folder: Path) -> Path:
 
 
 def shown(log: Path, window: int | None = 20_000) -> Page:
-    return Page(export(log, "html", scale=Scale(window, LEVELS) if window else None))
+    return Page(export(log, "html", scale=WindowScale(window, LEVELS) if window else None))
 
 
 @pytest.fixture
@@ -420,12 +421,12 @@ def test_an_offloaded_text_is_whole_to_a_bound(tmp_path: Path) -> None:
     log = recorded(tmp_path, reply(called("c", "Bash", {"command": "x"})), result)
     assert "its file: offloaded/big.md" in shown(log).texts["e2"]  # it is gone
     (log.parent / "offloaded").mkdir()
-    (log.parent / "offloaded" / "big.md").write_text("BEGIN" + "x" * 2 * LONGEST + "END")
+    (log.parent / "offloaded" / "big.md").write_text("BEGIN" + "x" * 2 * MAX_TEXT_CHARS + "END")
     told = shown(log).texts["e2"]
     assert "BEGIN" in told
     assert told.endswith("END")
-    assert f"{LONGEST + 8:,} characters are left out; offloaded/big.md has all of it" in told
-    assert len(told) < LONGEST + 2_000
+    assert f"{MAX_TEXT_CHARS + 8:,} characters are left out; offloaded/big.md has all of it" in told
+    assert len(told) < MAX_TEXT_CHARS + 2_000
 
 
 @pytest.mark.parametrize("path", ["../secret", "offloaded/../../secret", "/etc/hostname", "secret"])
@@ -478,15 +479,31 @@ def test_the_page_of_a_long_session_grows_as_the_session_does(tmp_path: Path) ->
     assert len(large.source) < 11 * len(small.source)
 
 
-def test_markup_is_escaped_unless_it_is_markup() -> None:
-    assert (
-        element("p", "<b>", element("i", "x"), title='"')
-        == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
+def test_values_are_escaped_and_cleaned_unless_they_are_markup() -> None:
+    def base(title: object) -> str:
+        found = re.search("<title>(.*)</title>", render(
+            "export/base.html.j2", styles=[], script="export/page.js", title=title,
+        ))  # fmt: skip
+        assert found
+        return found[1]
+
+    assert base("</title>'\"\x1b[31mred\x00") == "&lt;/title&gt;&#39;&#34;red\ufffd"
+    assert base(["<b>\x07"]) == "[&#39;&lt;b&gt;\\x07&#39;]"
+    assert base(Markup("<b>")) == "<b>"
+    assert base(str(Markup("<b>"))) == "&lt;b&gt;"  # a plain text again
+    assert base(Markup("<b>") + "<i>") == "<b>&lt;i&gt;"
+
+
+def test_a_time_or_number_of_a_garbled_log_is_no_markup(tmp_path: Path) -> None:
+    log = recorded(tmp_path, User(content="hi"), Pin(ref=1, text='it\'s #1, "it" is'))
+    odd = re.sub(r'"at": "(.{10})T', r'"at": "\1\\"', log.read_text())
+    assert odd != log.read_text()
+    log.write_text(odd)
+    page = shown(log)
+    assert all(
+        given.keys() == {"datetime", "title"} for tag, given in page.elements if tag == "time"
     )
-    assert joined(["a & ", element("img", alt=None, hidden=True)]) == "a &amp; <img hidden>"
-    assert (
-        element("p", str(element("b")) + "") == "<p>&lt;b&gt;&lt;/b&gt;</p>"
-    )  # no markup any more
+    assert 'it&#39;s <a href="#e1" class="ref">#1</a>, &#34;it&#34; is' in page.source
 
 
 @pytest.mark.parametrize(
@@ -554,7 +571,7 @@ def test_the_command_writes_each_format(tmp_path: Path) -> None:
     done = place.run("-p", "do it", "--model", f"scripted:{tmp_path}/script.json")
     assert done.returncode == 0, done.stderr
     id = place.logs()[0].parent.name
-    told = {f: place.run("sessions", "export", id, "--format", f).stdout for f in FORMATS}
+    told = {f: place.run("sessions", "export", id, "--format", f).stdout for f in EXPORT_FORMATS}
     assert told["md"].startswith(f"# Session {id}")
     assert json.loads(told["json"])[0]["kind"] == "session"
     page = Page(told["html"])
@@ -567,35 +584,16 @@ def test_the_command_writes_each_format(tmp_path: Path) -> None:
     assert "the window has 50,000" in wide.stdout
 
 
-class Desk:
-    """As much of a command's surroundings as /export needs."""
-
-    def __init__(self, talk: Conversation) -> None:
-        self.agent, self.cwd, self.session = talk.agent, talk.cwd, talk.agent.log.path.parent.name
-        self.waited: list[str] = []
-
-    def put(self, *renderables: object) -> None:
-        assert renderables
-
-    def doing(self, text: str) -> None:
-        self.waited.append(text)
-
-    def export(self, name: str) -> Path:
-        found = commands.parse(f"/export {name}")
-        assert found is not None
-        asyncio.run(found[0].run(cast(Any, self), found[1]))
-        return self.cwd / name
-
-
 def test_a_session_is_written_to_a_file_of_its_owner(tmp_path: Path) -> None:
     cwd = tmp_path / "project"
     cwd.mkdir()
     talk = Conversation(cwd, [Step(text="it is *done*")], window=30_000)
     talk.say("do it")
-    desk = Desk(talk)
-    told = {
-        path.suffix: path.read_text() for path in map(desk.export, ("a.HTML", "b.md", "c.json"))
-    }
+    desk = CommandDesk(talk)
+    told = {}
+    for name in ("a.HTML", "b.md", "c.json"):
+        desk.run(f"/export {name}")
+        told[Path(name).suffix] = (cwd / name).read_text()
     page = Page(told[".HTML"])
     assert "<em>done</em>" in page.source
     assert "the window has 30,000" in page.source
@@ -604,7 +602,7 @@ def test_a_session_is_written_to_a_file_of_its_owner(tmp_path: Path) -> None:
     assert desk.waited == ["writing a.HTML", "writing b.md", "writing c.json"]
     assert {path.stat().st_mode & 0o777 for path in cwd.iterdir()} == {0o600}
     with pytest.raises(UsageError, match="exists"):
-        desk.export("a.HTML")
+        desk.run("/export a.HTML")
 
 
 def test_the_page_has_its_own_style_and_script_in_the_package() -> None:

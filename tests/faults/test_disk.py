@@ -457,23 +457,23 @@ def test_a_working_directory_that_vanishes_under_way(tmp_path: Path) -> None:
 def test_a_snapshot_that_finds_no_room_is_told_once_and_leaves_nothing(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     points, said = Checkpoints(tmp_path / "s", tree_of(project)), []
-    points.seen(User(content="zero"))
+    points.add(User(content="zero"))
     taken = points.turn_snapshot()
     assert taken is not None
     assert (taken.snapshot is None, points.missing_files_notice(taken)) == (False, "")
     (project / "big").write_bytes(os.urandom(1 << 20))
     with full_disk(1 << 19):
         for words in ("one", "two"):
-            points.seen(User(content=words))
+            points.add(User(content=words))
             taken = points.turn_snapshot()
             assert taken is not None
             assert taken.snapshot is None
-            points.seen(taken)
+            points.add(taken)
             said.append(points.missing_files_notice(taken))
     assert "files are not kept" in said[0]
     assert said[1] == ""
     assert list(tmp_path.glob("**/tmp_obj_*")) == []
-    points.seen(User(content="three"))
+    points.add(User(content="three"))
     taken = points.turn_snapshot()
     assert taken is not None
     assert taken.snapshot

@@ -26,7 +26,7 @@ from ctxagent.agent.config.load import (
 from ctxagent.agent.config.settings import KEYS, values_by_key
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.export import FORMATS, export
+from ctxagent.agent.export import EXPORT_FORMATS, export
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.rules import parse_rule
 from ctxagent.agent.session.entries import Entry, User
@@ -77,7 +77,7 @@ def test_a_damaged_log_goes_on_with_all_that_is_whole(
         path.write_bytes(data)
         before = read_log(path)
         assert all("log.jsonl:" in warning for warning in before.warnings)
-        for format in FORMATS:
+        for format in EXPORT_FORMATS:
             export(path, format).encode()
         SearchIndex(path.parent.parent.parent).search("line", patience=None)
         recover_session(before.entries, 2) if before.entries else None

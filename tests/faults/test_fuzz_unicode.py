@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from ctxagent.agent.compaction.document import parse, render
 from ctxagent.agent.compaction.summary.merge import document_from_ledger
-from ctxagent.agent.export import FORMATS, export
+from ctxagent.agent.export import EXPORT_FORMATS, export
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.agent.session.ledger import Ledger
@@ -119,7 +119,7 @@ def _check_what_is_found(talk: Conversation, said: str) -> None:
 
 
 def _check_exports(log: Path) -> None:
-    for format in FORMATS:
+    for format in EXPORT_FORMATS:
         text = export(log, format)
         text.encode()
         if format == "json":

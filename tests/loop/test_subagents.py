@@ -82,7 +82,7 @@ class Talk:
             config_home=folder / "config",
             cwd=self.project,
             environ={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
-            bounds=bounds or Budget(),
+            budget=bounds or Budget(),
             model=self.model,
         )
         self.ask = ask

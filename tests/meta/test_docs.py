@@ -11,7 +11,18 @@ from ctxagent.agent.ui.commands import COMMANDS
 ROOT = Path(__file__).parents[2]
 SEEDS = (ROOT / "docs" / "internals" / "seeds.md").read_text()
 QUOTED = sorted(set(re.findall(r"`([^`]+)`", SEEDS)))
-PLACES = [q for q in QUOTED if re.match(r"(agent|tools|tests|docs|benchmarks)/|test_\w+\.py", q)]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+# `agent/loop/turn.py:run_turn`, `test_engine.py:test_pins`, or a file alone.
+PLACES = sorted(
+    {
+        (str(page.relative_to(ROOT)), place)
+        for page in PAGES
+        for place in re.findall(
+            r"`((?:(?:agent|tools|tests|benchmarks)/[\w/]+\.\w+|test_\w+\.py)(?::\w+)?)`",
+            page.read_text(),
+        )
+    }
+)
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in SEEDS.splitlines()
@@ -20,7 +31,7 @@ ROWS = [
 
 
 def names(path: Path) -> set[str]:
-    """What a module defines: functions, classes, their methods, and constants."""
+    """Return what a module defines: functions, classes, their methods, and constants."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -32,13 +43,19 @@ def names(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_the_table_of_demands_names_is_there(place: str) -> None:
+@pytest.mark.parametrize(("page", "place"), PLACES)
+def test_what_a_page_names_is_there(page: str, place: str) -> None:
     name, _, inside = place.partition(":")
     found = list(ROOT.glob(f"tests/*/{name}" if name.startswith("test_") else name))
-    assert found, f"docs/internals/seeds.md names {name}"
-    path = next((path for path in found if inside in names(path)), found[0])
-    assert not inside or inside in names(path), f"docs/internals/seeds.md names {inside} in {name}"
+    assert found, f"{page} names {name}"
+    if inside:
+        assert any(inside in names(path) for path in found), f"{page} names {inside} in {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
 
 
 def test_each_demand_has_its_code_and_its_test() -> None:
@@ -61,3 +78,11 @@ def test_the_gates_rules_and_phases_of_the_documents_are_all_there() -> None:
 @pytest.mark.parametrize("words", [q for q in QUOTED if re.match(r"/[a-z]+", q)])
 def test_every_command_that_is_named_exists(words: str) -> None:
     assert words.split()[0].removeprefix("/") in COMMANDS
+
+
+def test_the_readme_is_short_and_begins_with_what_matters() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    start = "\n".join(lines[:40])
+    for part in ("![", "pip install", "ctxagent demo", "make bench"):
+        assert part in start, part

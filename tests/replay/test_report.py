@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.replay.report.charts import area, kept, path
+from ctxagent.agent.replay.report.charts import area_path, line_path, thinned
 from ctxagent.agent.replay.report.curve import draw_curves
 from ctxagent.agent.replay.report.json import document
 from ctxagent.agent.replay.report.measures import (
@@ -245,12 +245,12 @@ def test_a_comparison_to_show_to_others_has_the_figures_and_no_words() -> None:
 def test_lines_keep_their_peaks_when_points_are_left_out() -> None:
     values = [n % 50 for n in range(5_000)]
     values[3_333], values[4_444] = 900, -900
-    places = kept(values, 200)
+    places = thinned(values, 200)
     assert len(places) <= 200
     assert {0, 3_333, 4_444, 4_999} <= {*places}
-    assert kept([3, 1, 2], 200) == [0, 1, 2]
-    assert path([(1, 5)]) == "M1 5L1 5"
-    assert area([(1, 5), (2, 7)]) == "M1 0L1 5L2 7V0Z"
+    assert thinned([3, 1, 2], 200) == [0, 1, 2]
+    assert line_path([(1, 5)]) == "M1 5L1 5"
+    assert area_path([(1, 5), (2, 7)]) == "M1 0L1 5L2 7V0Z"
 
 
 def test_the_page_begins_with_what_matters_and_has_everything() -> None:

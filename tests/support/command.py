@@ -53,7 +53,7 @@ class Place:
     ) -> "subprocess.CompletedProcess[str]":
         """Run the command to its end. Without `stdin` there is none to read from."""
         env = self.environ() if env is None else env
-        if stdin is None and starter.starts(env):
+        if stdin is None and starter.can_start(env):
             return starter.run([COMMAND, *arguments], self.project, env, PATIENCE)
         return subprocess.run(
             [COMMAND, *arguments],

@@ -1,12 +1,12 @@
-"""Starts of the command that need not import its libraries again.
+"""Quick starts of the command, which do not import its libraries again.
 
-A process of each worker imports the libraries that the command uses, and none of the program. For
-a start it forks; the child takes over the arguments, the environment, the folder and the standard
-streams, and runs `main` of the program, whose modules it imports anew. It is a child of the worker,
-as any process that the worker starts.
+Each worker has one process that has imported the libraries of the command and nothing of the
+program. To start the command that process forks. The child takes over the arguments, environment,
+folder and standard streams, imports the program's own modules and runs its `main`. It is a child of
+the worker, like any process that the worker starts.
 
-`starts` says which starts may be made so. Those of tests that start `COMMAND` in another way, under
-`env`, in tmux or in a shell, are whole.
+`can_start` says for which environments this is the same as a whole start. Tests that start
+`COMMAND` themselves, in tmux, in a shell or by `subprocess`, have whole starts.
 """
 
 import atexit
@@ -30,6 +30,7 @@ from pathlib import Path
 from ptyprocess import PtyProcess
 
 PROGRAM = "ctxagent"
+MODULE = f"{PROGRAM}.tests.support.starter"  # this one, from wherever the tests are run
 LIBRARIES = (
     "asyncio", "concurrent.futures", "difflib", "email", "git", "httpx2", "logging", "markdown_it",
     "pathspec", "prompt_toolkit.shortcuts", "prompt_toolkit.input.vt100",
@@ -37,50 +38,55 @@ LIBRARIES = (
     "rich.markdown", "sqlite3", "tiktoken", "tomlkit", "tree_sitter", "tree_sitter_bash",
     "xml.etree", "zipfile",
 )  # fmt: skip
-BASIC = {"LANG": "C.UTF-8"}  # what the interpreter reads when it begins, the same in each start
-KNOWN = ("HOME", "TERM", "COLORTERM", "EDITOR", "VISUAL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read by the interpreter and at imports
+# What is read later than that, besides the program's own variables.
+LATER = ("HOME", "TERM", "COLORTERM", "EDITOR", "VISUAL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_LOCK = threading.Lock()  # held from a request to its answer
 
 
-def starts(env: Mapping[str, str]) -> bool:
-    """Whether a start in this environment is the same with the libraries imported before: no
-    variable is there that the interpreter or a library would read at its import."""
-    others = {
-        name for name in env
-        if name not in KNOWN and not name.startswith(f"{PROGRAM.upper()}_")
+def can_start(env: Mapping[str, str]) -> bool:
+    """Return whether nothing in this environment is read before the libraries are imported."""
+    early = {
+        name: value for name, value in env.items()
+        if name not in LATER and not name.startswith(f"{PROGRAM.upper()}_")
     }  # fmt: skip
-    same = {**BASIC, "PATH": os.environ["PATH"]}
-    return others == set(same) and all(env[n] == same[n] for n in same) and _can_fork()
+    return early == BASIC and sys.platform == "linux" and platform.machine() in SYS_CLONE
 
 
 def start(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int], *,
     terminal: bool = False,
 ) -> int:  # fmt: skip
-    """Start the command with these descriptors as standard streams, with `terminal` in a session of
-    its own whose terminal they are. Return the process's number."""
+    """Start the command with these descriptors as standard streams and return its process id.
+
+    With `terminal` they are the terminal of a session of its own.
+    """
     asked = {"command": list(command), "cwd": str(cwd), "env": dict(env), "terminal": terminal}
-    channel = _channel()
-    socket.send_fds(channel, [json.dumps(asked).encode()], list(streams))
-    return int(channel.recv(100))
+    message = json.dumps(asked, ensure_ascii=False).encode(errors="surrogateescape")
+    with _LOCK:
+        socket.send_fds(_channel(), [message], list(streams))
+        return int(_channel().recv(100))
 
 
 def run(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], patience: float
 ) -> "subprocess.CompletedProcess[str]":
-    """As `subprocess.run` with the output captured, and nothing to read from."""
+    """Do what `subprocess.run` does, with the output captured and nothing to read from."""
     out, err, null = os.pipe(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
     pid = start(command, cwd, env, [null, out[1], err[1]])
     for each in (null, out[1], err[1]):
         os.close(each)
     bound = threading.Timer(patience, os.kill, (pid, signal.SIGKILL))
     bound.start()
-    with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(1) as beside:  # noqa: PTH123
-        told = beside.submit(errors.read)
-        said = output.read()
-        _, status = os.waitpid(pid, 0)
-    bound.cancel()
+    try:
+        with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(1) as beside:  # noqa: PTH123
+            told = beside.submit(errors.read)
+            said = output.read()
+            _, status = os.waitpid(pid, 0)
+    finally:
+        bound.cancel()
     code = os.waitstatus_to_exitcode(status)
     return subprocess.CompletedProcess(list(command), code, said, told.result())
 
@@ -88,7 +94,7 @@ def run(
 def in_terminal(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], size: tuple[int, int]
 ) -> PtyProcess:
-    """As `PtyProcess.spawn`, in a new terminal of `size` rows and columns."""
+    """Do what `PtyProcess.spawn` does, in a new terminal of `size` rows and columns."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, size)
     pid = start(command, cwd, env, [theirs] * 3, terminal=True)
@@ -96,17 +102,13 @@ def in_terminal(
     return PtyProcess(pid, ours)
 
 
-def _can_fork() -> bool:
-    return sys.platform == "linux" and platform.machine() in SYS_CLONE
-
-
 @cache
 def _channel() -> socket.socket:
-    """The process that forks, started when it is first needed."""
+    """Start the process that forks, once, and return the socket to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import _serve; _serve({theirs.fileno()})"],
-        env={**BASIC, "PATH": os.environ["PATH"]},
+        [sys.executable, "-c", f"from {MODULE} import _serve; _serve({theirs.fileno()})"],
+        env=BASIC,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
@@ -123,7 +125,7 @@ def _channel() -> socket.socket:
 
 
 def _serve(number: int) -> None:
-    """Fork for each request, and answer with the number of the child, which goes on from here."""
+    """Fork for each request and answer with the child's process id; the child runs the command."""
     _import_libraries()
     with socket.socket(fileno=number) as channel:
         while True:
@@ -136,7 +138,7 @@ def _serve(number: int) -> None:
             for each in streams:
                 os.close(each)
             channel.send(str(pid).encode())
-    asked = json.loads(message)
+    asked = json.loads(message.decode(errors="surrogateescape"))
     _take_over(asked, streams)
     from ctxagent.agent.cli.main import main
 
@@ -154,7 +156,7 @@ def _import_libraries() -> None:
 
 
 def _fork_sibling() -> int:
-    """Fork; the child is one of this process's own parent, who can wait for it. 0 in the child."""
+    """Fork a child of this process's parent, who can then wait for it; return 0 in the child."""
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
     flags = CLONE_PARENT | signal.SIGCHLD
@@ -167,7 +169,7 @@ def _fork_sibling() -> int:
 
 
 def _take_over(asked: dict, streams: Sequence[int]) -> None:
-    """Be what an interpreter is that has just begun."""
+    """Make this process what an interpreter is that has just begun."""
     if asked["terminal"]:
         os.setsid()
         fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)

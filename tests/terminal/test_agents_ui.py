@@ -44,10 +44,10 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
+from ..support.terminal.command_line import CommandDesk
 from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import Desk, Glass, Seat, drive
 from ..support.terminal.watch import Watch, seen
-from ..ui.test_commands import Desk as CommandDesk
 from ..ui.test_repl import RECORD
 
 USED = {"input": 1_000, "cache_read": 500, "cache_creation": 0, "output": 40}

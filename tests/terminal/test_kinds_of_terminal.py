@@ -255,11 +255,13 @@ def test_the_greeting_with_a_long_folder_is_broken_between_words(
     assert len(str(folder)) == 150
     with Server([]) as server:
         env = place.server(server.url)
-        shown = re.compile("^[>❯]", re.MULTILINE).search
-        for columns in (40, 93, 100):
+        columns = 250
+        for _ in range(2):
             terminal = Terminal(*arguments, cwd=folder, env=env, columns=columns)
-            text = terminal.see(shown)
+            text = terminal.see(re.compile("^[>❯]", re.MULTILINE).search)
             assert {"ctxagent", "/help"} <= set(text.split()), text
-            assert folder.name in "".join(text.split())
+            assert str(folder) in "".join(text.split())
             terminal.type("/quit\r")
             assert terminal.leave() == 0
+            # The terminal alone would break the line in the middle of /help.
+            columns = min(columns, (text.index("/help") + 2) // 2)

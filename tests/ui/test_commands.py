@@ -10,70 +10,26 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
-from ctxagent.agent.events import Ask, Compacted, Emit
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.events import Compacted
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.commands import completions
-from ctxagent.agent.ui.conversation.services import ReplServices
 
 from ..support.sessions.conversation import Conversation
-from ..support.terminal.command_line import CommandLine
-
-
-class Desk:
-    """A person who gives commands in an open session."""
-
-    def __init__(self, talk: Conversation) -> None:
-        self.talk = talk
-        self.agent: Agent = talk.agent
-        self.cwd = talk.cwd
-        self.opened: list[dict[str, object]] = []
-        self.logs: list[Path] = [talk.agent.log.path]
-        self.model = ""
-        services = ReplServices(
-            open=self._open,
-            cwd=talk.cwd,
-            version="0",
-            sessions=lambda: self.logs,
-            everywhere=lambda: self.logs,
-            settings=lambda: [("model.id", "scripted", "-c")],
-            checks=lambda: [("FAIL", "credentials", "none")],
-            models=lambda: [("claude-sonnet-5-5", "1,000,000 tokens")],
-            set_model=self._set_model,
-        )
-        self.line = CommandLine(services)
-        self.screen = self.line.screen
-        asyncio.run(self.line.context.reopen())
-        self.opened.clear()
-
-    async def _open(self, emit: Emit, ask: Ask, **which: object) -> Agent:
-        self.opened.append({name: value for name, value in which.items() if value})
-        return self.agent
-
-    def _set_model(self, agent: Agent, id: str) -> None:
-        self.model = id
-
-    @property
-    def session(self) -> str:
-        return self.line.context.session
-
-    def run(self, words: str) -> str:
-        """What a command prints."""
-        return asyncio.run(self.line.run(words))
+from ..support.terminal.command_line import CommandDesk
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> CommandDesk:
     cwd = tmp_path / "project"
     cwd.mkdir()
     (cwd / "big.txt").write_text("word " * 3_000)
     steps = [Step(tools=[("Read", {"path": "big.txt"})]), Step(text="It is full of words.")]
     talk = Conversation(cwd, steps, mode="ask", allow=["Bash(make:*)"])
     talk.say("what is in big.txt?")
-    return Desk(talk)
+    return CommandDesk(talk)
 
 
 def test_words_are_told_from_commands() -> None:
@@ -107,14 +63,14 @@ def test_an_unknown_command_names_the_nearest(words: str, hint: str) -> None:
     assert hint in error.value.hint
 
 
-def test_help_names_every_command(desk: Desk) -> None:
+def test_help_names_every_command(desk: CommandDesk) -> None:
     shown = desk.run("/help")
     for command in commands.COMMANDS.values():
         assert f"/{command.name}" in shown
         assert command.help in shown
 
 
-def test_context_names_the_largest_item(desk: Desk) -> None:
+def test_context_names_the_largest_item(desk: CommandDesk) -> None:
     shown = desk.run("/context").split("\n")
     window = desk.agent.current_window()
     assert shown[0].startswith(f"{window.tokens:,} of 200,000 tokens")
@@ -125,14 +81,14 @@ def test_context_names_the_largest_item(desk: Desk) -> None:
     assert shown[heading + 2].endswith("call: Read big.txt")
 
 
-def test_cost(desk: Desk) -> None:
+def test_cost(desk: CommandDesk) -> None:
     shown = desk.run("/cost")
     assert "the model's price is not known" in shown
     assert f"{desk.agent.totals.all.usage.input:,}" in shown
     assert "2 of the model, 1 of tools" in shown
 
 
-def test_permissions(desk: Desk) -> None:
+def test_permissions(desk: CommandDesk) -> None:
     assert "Bash(make:*)" in desk.run("/permissions")
     assert "plan" in desk.run("/permissions plan")
     assert desk.agent.approval.mode == "plan"
@@ -152,7 +108,7 @@ def test_permissions(desk: Desk) -> None:
         desk.run("/permissions forget Bash(make:*)")
 
 
-def test_effort_and_model(desk: Desk) -> None:
+def test_effort_and_model(desk: CommandDesk) -> None:
     assert "high" in desk.run("/effort high")
     assert desk.agent.effort == "high"
     with pytest.raises(UsageError, match="no effort 'most'"):
@@ -161,7 +117,7 @@ def test_effort_and_model(desk: Desk) -> None:
     assert desk.model == "other"
 
 
-def test_a_model_that_is_not_known_is_told_and_used(desk: Desk) -> None:
+def test_a_model_that_is_not_known_is_told_and_used(desk: CommandDesk) -> None:
     told = " ".join(desk.run("/model claude-sonet-5-5").split())
     assert "claude-sonet-5-5 is not a model that is known here" in told
     assert "did you mean claude-sonnet-5-5?" in told
@@ -171,18 +127,18 @@ def test_a_model_that_is_not_known_is_told_and_used(desk: Desk) -> None:
         assert "known here" not in desk.run(f"/model {known}")
 
 
-def test_a_cd_by_hand_says_how_long_it_lasts(desk: Desk) -> None:
+def test_a_cd_by_hand_says_how_long_it_lasts(desk: CommandDesk) -> None:
     (desk.cwd / "src").mkdir()
     assert "a cd lasts for one command" in desk.run("!cd src")
     assert desk.run("!cd src && pwd") == ""
 
 
-def test_unpin_asks_which(desk: Desk) -> None:
+def test_unpin_asks_which(desk: CommandDesk) -> None:
     with pytest.raises(UsageError, match="say which: /unpin REF"):
         desk.run("/unpin")
 
 
-def test_todo_and_tools_and_config(desk: Desk) -> None:
+def test_todo_and_tools_and_config(desk: CommandDesk) -> None:
     assert "nothing on the list" in desk.run("/todo")
     desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
     assert "▸ write it" in desk.run("/todo")
@@ -191,14 +147,14 @@ def test_todo_and_tools_and_config(desk: Desk) -> None:
     assert desk.run("/config").split() == ["model.id", "scripted", "-c"]
 
 
-def test_the_log_in_lines(desk: Desk) -> None:
+def test_the_log_in_lines(desk: CommandDesk) -> None:
     lines = desk.run("/log").split("\n")
     assert lines[1].split()[:3] == ["#2", "user", "what"]
     assert "[Read]" in lines[2]
     assert str(desk.agent.log.path) in "".join(lines[6:])
 
 
-def test_export(desk: Desk) -> None:
+def test_export(desk: CommandDesk) -> None:
     shown = desk.run("/export out.md")
     assert str(desk.cwd / "out.md") in shown.replace("\n", "")
     assert "It is full of words." in (desk.cwd / "out.md").read_text()
@@ -206,13 +162,13 @@ def test_export(desk: Desk) -> None:
         desk.run("/export out.md")
     desk.run("/export out.json")
     desk.run("/export out.html")
-    assert "writing out.html" in desk.line.waited
+    assert "writing out.html" in desk.waited
     assert json.loads((desk.cwd / "out.json").read_text())[1]["kind"] == "user"
     with pytest.raises(CtxagentError, match="cannot write"):
         desk.run("/export missing/out.md")
 
 
-def test_going_to_other_sessions(desk: Desk, tmp_path: Path) -> None:
+def test_going_to_other_sessions(desk: CommandDesk, tmp_path: Path) -> None:
     shown = desk.run("/sessions")
     assert "what is in big.txt?" in shown
     assert "here" in shown
@@ -240,7 +196,7 @@ def test_going_to_other_sessions(desk: Desk, tmp_path: Path) -> None:
     ]
 
 
-def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
+def test_diff_runs_nothing_of_the_repository(desk: CommandDesk) -> None:
     with pytest.raises(CtxagentError, match="git diff"):
         desk.run("/diff")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -261,7 +217,7 @@ def test_diff_runs_nothing_of_the_repository(desk: Desk) -> None:
     assert not (desk.cwd.parent / "ran").exists()
 
 
-def test_diff_runs_no_filter_and_nothing_of_a_repository_inside(desk: Desk) -> None:
+def test_diff_runs_no_filter_and_nothing_of_a_repository_inside(desk: CommandDesk) -> None:
     def git(*arguments: str) -> None:
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-C"]
         subprocess.run(["git", *who, str(desk.cwd), *arguments], check=True, capture_output=True)
@@ -289,7 +245,7 @@ def test_diff_runs_no_filter_and_nothing_of_a_repository_inside(desk: Desk) -> N
     assert not mark.exists()
 
 
-def test_diff_shows_each_file_folded_and_one_whole(desk: Desk) -> None:
+def test_diff_shows_each_file_folded_and_one_whole(desk: CommandDesk) -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (desk.cwd / "other.txt").write_text("as it was\n")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
@@ -306,7 +262,7 @@ def test_diff_shows_each_file_folded_and_one_whole(desk: Desk) -> None:
     assert "nothing has changed" in desk.run("/diff none.txt")
 
 
-def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, Desk]:
+def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, CommandDesk]:
     """A conversation of two turns, of which all but the last words may go."""
     cwd = tmp_path / "project"
     cwd.mkdir()
@@ -321,7 +277,7 @@ def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, Desk]:
     talk = Conversation(cwd, steps, policy=policy)
     talk.say("what is in big.txt?")
     talk.say("how many?")
-    return talk, Desk(talk)
+    return talk, CommandDesk(talk)
 
 
 def record(intent: str) -> str:
@@ -365,7 +321,7 @@ def test_compact_steers_the_summary_and_nothing_after_it(tmp_path: Path) -> None
     assert "[Conversation compressed]" in sent
     assert "Know big.txt." in sent
     assert "drop the rest" not in sent
-    assert desk.line.waited[0] == "writing a summary"
+    assert desk.waited[0] == "writing a summary"
 
 
 def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
@@ -421,7 +377,7 @@ def test_a_draft_outlives_a_failed_edit(tmp_path: Path, edited: str, told: str) 
 
 
 @pytest.mark.parametrize("argument", ["--dry-run --show", "--apply", "--dryrun"])
-def test_compact_knows_its_options(desk: Desk, argument: str) -> None:
+def test_compact_knows_its_options(desk: CommandDesk, argument: str) -> None:
     with pytest.raises(UsageError, match="does not take"):
         desk.run(f"/compact {argument}")
 
@@ -462,13 +418,13 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
 
 
 def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> None:
-    desk = Desk(Conversation(tmp_path))
+    desk = CommandDesk(Conversation(tmp_path))
     assert "next compaction: there is nothing to summarise yet" in desk.run("/context")
     with pytest.raises(UsageError, match="does not take"):
         desk.run("/context all")
 
 
-def test_context_says_why_the_cache_was_missed_last(desk: Desk) -> None:
+def test_context_says_why_the_cache_was_missed_last(desk: CommandDesk) -> None:
     assert "last cache miss" not in desk.run("/context")
     for cached in (0, 100):
         usage = {"input": 0, "cache_read": cached, "cache_creation": 5_000, "output": 1}
@@ -498,14 +454,14 @@ def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["/pin #99", "/unpin 2", "/unpin", "/unpin some words"])
-def test_what_cannot_be_pinned_or_unpinned(desk: Desk, words: str) -> None:
+def test_what_cannot_be_pinned_or_unpinned(desk: CommandDesk, words: str) -> None:
     before = desk.agent.log.last_seq
     with pytest.raises(UsageError, match=r"no entry #99|is not pinned|say which"):
         desk.run(words)
     assert desk.agent.log.last_seq == before
 
 
-def test_pins_may_not_fill_the_window(desk: Desk) -> None:
+def test_pins_may_not_fill_the_window(desk: CommandDesk) -> None:
     def pin_on() -> None:
         for n in range(40):
             desk.run(f"/pin {n} " + "words to keep " * 250)
@@ -527,6 +483,6 @@ def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
     assert "nobody pinned" not in summary.text
 
 
-def test_quit(desk: Desk) -> None:
+def test_quit(desk: CommandDesk) -> None:
     desk.run("/quit")
     assert desk.screen.left

@@ -85,7 +85,7 @@ def test_a_long_fence_goes_out_while_it_is_written() -> None:
     for number in range(500):
         cutter.feed(f"line_{number} = {number}\n")
         waiting.append(sum(piece.text.count("\n") + 1 for piece in cutter.tail()))
-    assert max(waiting) <= markdown_stream.PART
+    assert max(waiting) <= markdown_stream.CODE_PART_LINES
 
 
 def test_code_has_the_same_colours_in_parts_as_in_one() -> None:

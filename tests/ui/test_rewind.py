@@ -535,9 +535,9 @@ def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
     assert found is not None
 
     async def cancelled() -> None:
-        running = asyncio.ensure_future(found[0].run(talk, found[1]))  # type: ignore[arg-type]
-        talk.answers = ["y"]
-        while talk.answers:  # noqa: ASYNC110 (nothing tells of it)
+        running = asyncio.ensure_future(found[0].run(talk.line.context, found[1]))
+        talk.screen.answers = ["y"]
+        while talk.screen.answers:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         running.cancel()

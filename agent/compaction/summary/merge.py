@@ -5,7 +5,7 @@ of files, and `document_from_ledger` makes a whole summary without a model.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...session.ledger import CommandFact, FileFact, Ledger
@@ -30,14 +30,12 @@ _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 
 
-def merge(
-    old: SummaryDocument, new: SummaryDocument, resolved: Iterable[str] = ()
-) -> SummaryDocument:
+def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
     The intent changes only when the scope did; files, decisions, facts and references are added or
     updated; the state and the next steps are the new ones alone. Errors are added, less those that
-    `resolved` or a new line "Resolved: …" names.
+    a new line "Resolved: …" names.
     """
     modified = {row.path: row for row in old.modified}
     for row in new.modified:
@@ -53,7 +51,7 @@ def merge(
         read=tuple(row for path, row in read.items() if path not in modified),
         decisions=_union(old.decisions, new.decisions),
         facts=_union(old.facts, new.facts),
-        errors=_open_errors(old.errors, new.errors, resolved),
+        errors=_open_errors(old.errors, new.errors),
         recovery=_union(old.recovery, new.recovery),
     )
 
@@ -158,15 +156,13 @@ def _pieces(change: str) -> list[str]:
     return [p for p in change.split("; ") if p and not is_line_count(p)]
 
 
-def _open_errors(
-    old: Sequence[str], new: Sequence[str], resolved: Iterable[str]
-) -> tuple[str, ...]:
-    newly_resolved = filter(None, map(resolved_error, new))
-    gone = [_key(text) for text in (*resolved, *newly_resolved) if text.strip()]
+def _open_errors(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    resolved = [_key(text) for text in map(resolved_error, new) if text]
     return tuple(
         error
         for error in _union(old, new)
-        if resolved_error(error) is None and not any(_same_error(_key(error), key) for key in gone)
+        if resolved_error(error) is None
+        and not any(_same_error(_key(error), key) for key in resolved)
     )
 
 

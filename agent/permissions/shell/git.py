@@ -1,5 +1,5 @@
-"""What a git command shows of files' contents, and what git would run or read elsewhere because a
-repository's own files say so.
+"""The reading of git commands and repositories: the file contents that a command shows, and the
+programs that git would run because a repository's own files say so.
 
 A command that only looks (`git status`) is harmless only if they name no programs: a configuration
 comes with a folder that somebody packed, and names filters, diff drivers and hooks.

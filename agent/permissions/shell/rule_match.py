@@ -1,8 +1,8 @@
-"""How the words of a command bear on a rule.
+"""The match of a command's words with a rule.
 
 A rule that allows a kind of command does not allow stray words, which make it do more. A rule that
-denies or asks means its options in any order: `rm -rf` is `rm -r -f x`, `rm x -fr` and
-`rm --recursive --force x` too.
+denies or asks means its options in any order: `rm -rf` is `rm -r -f x`, `rm x -fr` and `rm
+--recursive --force x` too.
 """
 
 import re

@@ -33,7 +33,7 @@ class InnerCommands:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """How a wrapper takes the command that it starts."""
+    """The way in which a wrapper takes the command that it starts."""
 
     valued: str = ""  # options whose value is the next word
     operands: int = 0  # words before the command

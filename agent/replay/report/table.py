@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ....tools.system.unicode import cell_width
-from ...export.html import clean
+from ...export.text import clean
 from ..results import Comparison
 from .measures import (
     COST_MEASURES,

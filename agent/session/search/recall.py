@@ -51,8 +51,8 @@ def search_sessions(
     of the project with this one first, or the id of a session."""
     index = SearchIndex(folder)
     if scope not in _SCOPES and not _inside(index.sessions, index.sessions / scope / LOG_NAME):
-        told = f"nothing: no session of this project has the id {scope[:_MAX_SHOWN_ID_CHARS]}"
-        return Findings(searched=told)
+        shown_id = scope[:_MAX_SHOWN_ID_CHARS]
+        return Findings(searched=f"nothing: no session of this project has the id {shown_id}")
     session = {"session": here, "project": None}.get(scope, scope)
     found = index.search(query, session=session, limit=limit, patience=patience)
     hits = found.hits

@@ -11,7 +11,7 @@ from .command_context import CommandContext
 from .registry import COMMANDS, command
 
 if TYPE_CHECKING:
-    from ...export import Format
+    from ...export import ExportFormat
 
 MAX_DIFF_FILES = 20
 _DIFF = (
@@ -19,7 +19,7 @@ _DIFF = (
     # A repository inside has settings of its own, and git would read them there.
     "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
-_FORMATS: dict[str, "Format"] = {".html": "html", ".htm": "html", ".json": "json"}
+_FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
 KEYS = (
     ("Enter", "send; while the agent works, the words wait for its answer"),
     ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
@@ -76,7 +76,7 @@ async def _todo(repl: CommandContext, argument: str) -> None:
 @command("write this session to a file: Markdown, .html or .json", argument="[FILE]")
 async def _export(repl: CommandContext, argument: str) -> None:
     from ...context.window import LEVELS
-    from ...export import Scale, export
+    from ...export import WindowScale, export
 
     log = repl.agent.log.path
     if not log.exists():
@@ -85,7 +85,7 @@ async def _export(repl: CommandContext, argument: str) -> None:
     format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
     repl.doing(f"writing {name}")
     if format == "html":
-        scale = Scale((await repl.agent.window()).size, LEVELS)
+        scale = WindowScale((await repl.agent.window()).size, LEVELS)
     redact = repl.agent.log.redact
     text = await asyncio.to_thread(export, log, format, scale=scale, redact=redact)
     path = await asyncio.to_thread(_write_new, repl.services.cwd, name, text)

@@ -1,8 +1,8 @@
 """Completion of what is typed: `/commands` with their help, their arguments, `#refs`, and `@paths`
 of the project.
 
-Typing never waits for it. Files are listed and matched in threads; a listing serves until the next
-one is made. A search is cancelled by the next key.
+Typing never waits: files are listed and matched in threads, a listing serves until the next one is
+made, and the next key cancels a search.
 """
 
 import asyncio
@@ -64,7 +64,9 @@ class WordsCompleter(Completer):
             for ref, what in _matching(await self._offered("#"), found[1]):
                 yield _completion(f"#{ref}", found[0], what)
         if found := _MENTION.search(typed):
-            name = _unquoted(found[1])
+            name = found[1]
+            if name.startswith('"'):
+                name = re.sub(r"\\(.)", r"\1", name[1:])
             async for path, what in self._find(name, search):
                 if path != name:
                     yield _completion(_mention(path), found[0], what, shown=path)
@@ -151,10 +153,6 @@ def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
         if cost is not None and (cost == 0 or len(typed) > 1):
             found.append((cost, offer))
     return [offer for _, offer in sorted(found, key=lambda pair: pair[0])][:MAX_COMPLETIONS]
-
-
-def _unquoted(typed: str) -> str:
-    return re.sub(r"\\(.)", r"\1", typed[1:]) if typed.startswith('"') else typed
 
 
 def _mention(path: str) -> str:

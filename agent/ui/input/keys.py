@@ -138,10 +138,10 @@ def _moving_keys(target: KeyTarget) -> KeyBindings:
 
         return act
 
-    up = move(target.host.earlier, words.auto_up)
+    up = move(lambda typed: target.host.earlier(typed), words.auto_up)
     keys.add("up", filter=moving & first)(up)
     keys.add("c-p", filter=moving & first & emacs_mode)(up)
-    down = move(target.host.later, words.auto_down)
+    down = move(lambda typed: target.host.later(typed), words.auto_down)
     keys.add("down", filter=moving & last)(down)
     keys.add("c-n", filter=moving & last & emacs_mode)(down)
     return keys

@@ -1,9 +1,9 @@
 """Finding the paths of a project that match what is typed, best first, among a hundred thousand
-while the person types: in small steps, and cancelled as soon as the result is not wanted.
+while the person types: in small steps, and cancelled once the result is not wanted.
 
-First come paths of which a part begins with what was typed, the name before its folders; then those
-that contain it, in the name before elsewhere; then those that have its letters in order, together
-or at the beginning of words before others. Upper and lower case are the same.
+First come paths with a part that begins with what was typed, the name before its folders; then
+those that contain it, in the name before elsewhere; then those that have its letters in order.
+Upper and lower case are the same.
 """
 
 import heapq
@@ -47,11 +47,12 @@ class Paths:
         if not wanted:
             return self._top[:limit]
         found: dict[str, Rank] = {}
-        for search in (_at_start, _containing, _scattered):
+        ways = ((_containing, f"/{wanted}"), (_containing, wanted), (_scattered, wanted))
+        for search, part in ways:
             for block in self._blocks:
                 if unwanted() or len(found) >= MAX_CANDIDATES:
                     break
-                for path, low in search(block, wanted):
+                for path, low in search(block, part):
                     if path not in found:
                         found[path] = (_cost(low, wanted), path.count("/"), len(path), path)
             if len(found) >= limit:
@@ -112,10 +113,6 @@ def _lower(text: str) -> str:
     """Return the text in lower case, or as it is if that has another length."""
     low = text.lower()
     return low if len(low) == len(text) else text
-
-
-def _at_start(block: _Block, wanted: str) -> Iterator[tuple[str, str]]:
-    return _containing(block, f"/{wanted}")
 
 
 def _containing(block: _Block, part: str) -> Iterator[tuple[str, str]]:

@@ -46,10 +46,7 @@ class Picker:
     """
 
     def __init__(
-        self,
-        size: Callable[[], Size],
-        changed: Callable[[], None],
-        closed: Callable[[str], None],
+        self, size: Callable[[], Size], changed: Callable[[], None], closed: Callable[[str], None]
     ) -> None:
         self.search = Buffer(multiline=False, on_text_changed=lambda _: self._searched())
         self._size = size

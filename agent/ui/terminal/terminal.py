@@ -197,11 +197,9 @@ class Terminal:
         self.touch()
 
     def paintable(self) -> bool:
-        """Return whether the terminal can be painted on now; if not, paint later.
-
-        It cannot before it has taken the last paint, nor while its size changes: what is painted
-        for one size and arrives in another takes an unknown number of rows.
-        """
+        """Return whether the terminal can be painted on now; if not, paint later. It cannot before
+        it has taken the last paint, nor while its size changes, when the rows of a paint are not
+        known."""
         size = self.output.get_size()
         if self._size not in (size, None):
             self._resized_at = time.monotonic()

@@ -1,7 +1,7 @@
 """Writing to a terminal or a pipe without waiting for the reader at the other end.
 
 A terminal that is held (by a slow line, by a person who selects text in it) takes nothing, and a
-write to it would block everything else. So the file behind the stream is opened a second time, for
+write to it would block everything else. So the file behind the stream is opened a second time for
 writes that never block: what is not taken at once goes out later, in order. Where that is not
 possible (a file on disk, a socket, a terminal of another user) writes do block.
 """

@@ -1,11 +1,14 @@
 """The real context of slash commands over a screen that answers as a test says."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.errors import CtxagentError
-from ctxagent.agent.events import Answer, Emit, Question
+from ctxagent.agent.events import Answer, Ask, Emit, Question
+from ctxagent.agent.loop.agent import Agent
 from ctxagent.agent.ui.commands import CommandContext, parse
 from ctxagent.agent.ui.conversation.open_session import Conversation
 from ctxagent.agent.ui.conversation.questions import Questions
@@ -14,6 +17,8 @@ from ctxagent.agent.ui.conversation.services import ReplServices
 from ctxagent.agent.ui.menu import Menu, Option
 from ctxagent.agent.ui.render import render
 from ctxagent.agent.ui.transcript import Transcript
+
+from ..sessions.conversation import Conversation as ScriptedConversation
 
 
 class ScriptedScreen:
@@ -120,6 +125,47 @@ class CommandLine:
         self.screen.printed = ""
         await found[0].run(self.context, found[1])
         return self.screen.printed
+
+
+class CommandDesk:
+    """A person who gives commands in the session of a conversation."""
+
+    def __init__(self, talk: ScriptedConversation) -> None:
+        self.agent: Agent = talk.agent
+        self.cwd = talk.cwd
+        self.opened: list[dict[str, object]] = []
+        self.logs: list[Path] = [talk.agent.log.path]
+        self.model = ""
+        services = ReplServices(
+            open=self._open,
+            cwd=talk.cwd,
+            version="0",
+            sessions=lambda: self.logs,
+            everywhere=lambda: self.logs,
+            settings=lambda: [("model.id", "scripted", "-c")],
+            checks=lambda: [("FAIL", "credentials", "none")],
+            models=lambda: [("claude-sonnet-5-5", "1,000,000 tokens")],
+            set_model=self._set_model,
+        )
+        self.line = CommandLine(services)
+        self.screen, self.waited = self.line.screen, self.line.waited
+        asyncio.run(self.line.context.reopen())
+        self.opened.clear()
+
+    async def _open(self, emit: Emit, ask: Ask, **which: object) -> Agent:
+        self.opened.append({name: value for name, value in which.items() if value})
+        return self.agent
+
+    def _set_model(self, agent: Agent, id: str) -> None:
+        self.model = id
+
+    @property
+    def session(self) -> str:
+        return self.line.context.session
+
+    def run(self, words: str) -> str:
+        """What a command prints."""
+        return asyncio.run(self.line.run(words))
 
 
 async def _refuse(question: Question) -> Answer:

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+from markupsafe import Markup, escape
+
 from ctxagent.agent.app import every_tool
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
-from ctxagent.agent.export.html import Html, element
+from ctxagent.agent.export.templates import render
 from ctxagent.agent.loop.prompt import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
@@ -69,7 +71,7 @@ PAGE = """
 class Key:
     """A line of a legend: a swatch, what it stands for, and a value."""
 
-    swatch: Html
+    swatch: Markup
     said: str
     value: str = ""
 
@@ -118,7 +120,7 @@ def context(title: str, runs: Sequence[ReplayRun], values: Iterable[str] = ()) -
     """The context over the calls, with what was done."""
     told = list(values) or [f"{measures.format_tokens(run.sums.peak)} at most" for run in runs]
     drawing = charts.context_drawing(runs, _places(runs))
-    shapes = [Key(_mark(kind), said) for kind, said in charts.happened(runs)]
+    shapes = [Key(_mark(kind), said) for kind, said in charts.mark_names(runs)]
     return picture(title, drawing, _lines(runs, told), shapes)
 
 
@@ -129,13 +131,13 @@ def cost(title: str, runs: Sequence[ReplayRun]) -> str:
 
 def filling(title: str, runs: Sequence[ReplayRun], which: int) -> str:
     """What fills the window under one of the policies, to the scale of all."""
-    drawing = charts.filling_drawings(runs)[which]
-    boxes = [Key(_box(group), group) for group in charts.filled([runs[which]])]
+    drawing = charts.fill_drawings(runs)[which]
+    boxes = [Key(_box(group), group) for group in charts.filled_groups([runs[which]])]
     return picture(title, drawing, [], boxes)
 
 
 def picture(
-    title: str, drawing: Html, lines: Sequence[Key], shapes: Sequence[Key] = (), across: int = 3
+    title: str, drawing: Markup, lines: Sequence[Key], shapes: Sequence[Key] = (), across: int = 3
 ) -> str:
     """A drawing with its title and legend as an SVG that stands alone. The lines have a row each,
     the shapes share theirs."""
@@ -144,47 +146,47 @@ def picture(
     below = top + high + ROW // 2
     rows = [*_rows(lines, below), *_cells(shapes, below + ROW * len(lines), across)]
     height = below + ROW * (len(lines) + -(-len(shapes) // across)) + EDGE // 2
-    inside = (
-        element("title", title),
-        element("style", Html(_style())),
-        element("rect", class_="paper", width=WIDTH, height=height, rx=8),
-        charts.symbols(),
-        element("text", title, class_="title", x=EDGE, y=2 * EDGE),
-        element("svg", drawing, x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, class_="whole"),
-        *rows,
-    )
-    drawn = element(
-        "svg",
-        element("g", *inside, class_="chart"),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height}",
-        width=WIDTH * 5 // 4,
-        height=height * 5 // 4,
-        role="img",
-    )
-    return f"{drawn}\n".replace("><", ">\n<")
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" \
+width="{WIDTH * 5 // 4}" height="{height * 5 // 4}" role="img">
+<g class="chart">
+<title>{escape(title)}</title>
+<style>{_style()}</style>
+<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>
+{render("replay/report/symbols.svg.j2")}
+<text class="title" x="{EDGE}" y="{2 * EDGE}">{escape(title)}</text>
+<svg x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" class="whole">
+{drawing}
+</svg>
+{"".join(rows)}</g>
+</svg>
+"""
 
 
-def _height(drawing: Html) -> int:
+def _height(drawing: Markup) -> int:
     found = re.search(r' height="(\d+)" width="100%" class="whole"', drawing)
     assert found
     return int(found[1])
 
 
-def _rows(keys: Sequence[Key], top: int) -> Iterator[Html]:
+def _rows(keys: Sequence[Key], top: int) -> Iterator[str]:
     for number, key in enumerate(keys):
         y = top + ROW * number
-        yield element("svg", key.swatch, x=EDGE, y=y, width=28, height=12)
-        yield element("text", key.said, class_="said", x=EDGE + 36, y=y + 11)
-        yield element("text", key.value, class_="value", x=WIDTH - RIGHT, y=y + 11)
+        yield f"""\
+<svg x="{EDGE}" y="{y}" width="28" height="12">{key.swatch}</svg>
+<text class="said" x="{EDGE + 36}" y="{y + 11}">{escape(key.said)}</text>
+<text class="value" x="{WIDTH - RIGHT}" y="{y + 11}">{escape(key.value)}</text>
+"""
 
 
-def _cells(keys: Sequence[Key], top: int, across: int) -> Iterator[Html]:
+def _cells(keys: Sequence[Key], top: int, across: int) -> Iterator[str]:
     for number, key in enumerate(keys):
         x = EDGE + number % across * ((WIDTH - 2 * EDGE) // across)
         y = top + ROW * (number // across)
-        yield element("svg", key.swatch, x=x, y=y - 2, width=16, height=16)
-        yield element("text", key.said, class_="said", x=x + 22, y=y + 11)
+        yield f"""\
+<svg x="{x}" y="{y - 2}" width="16" height="16">{key.swatch}</svg>
+<text class="said" x="{x + 22}" y="{y + 11}">{escape(key.said)}</text>
+"""
 
 
 def _lines(runs: Sequence[ReplayRun], values: Iterable[str]) -> list[Key]:
@@ -197,12 +199,12 @@ def _places(runs: Sequence[ReplayRun]) -> dict[str, int]:
     return {run.label: place for place, run in enumerate(runs)}
 
 
-def _mark(kind: str) -> Html:
-    return element("use", href=f"#m-{kind}", x="8", y="8")
+def _mark(kind: str) -> Markup:
+    return Markup(f'<use href="#m-{kind}" x="8" y="8"/>')
 
 
-def _box(group: str) -> Html:
-    return element("rect", class_=f"area {group}", x="2", y="2", width="12", height="12", rx="2")
+def _box(group: str) -> Markup:
+    return Markup(f'<rect class="area {group}" x="2" y="2" width="12" height="12" rx="2"/>')
 
 
 def _style() -> str:

@@ -26,7 +26,7 @@ class _Child(pexpect.spawn):
     """A program in a terminal."""
 
     def _spawnpty(self, args: list[str], **options: Any) -> ptyprocess.PtyProcess:
-        if args[0] == COMMAND and starter.starts(options["env"]):
+        if args[0] == COMMAND and starter.can_start(options["env"]):
             cwd, size = Path(options["cwd"]), options["dimensions"]
             return starter.in_terminal(args, cwd, options["env"], size)
         return super()._spawnpty(args, **options)

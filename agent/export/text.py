@@ -1,0 +1,34 @@
+"""Texts of a session, made safe and short enough to show."""
+
+import re
+
+from ...tools.system.unicode import clean_for_page
+
+MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, moves of the cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links and other strings
+    r"|\x1b[ -/]*[0-~]"
+)
+
+
+def clean(text: str) -> str:
+    """Remove escape sequences of terminals, and replace control characters, marks that turn the
+    direction of writing and lone surrogates. A carriage return begins a line."""
+    if text.isascii() and text.isprintable():  # as most short texts are: it saves time
+        return text
+    return clean_for_page(_ESCAPE_SEQUENCE.sub("", text))
+
+
+def cut_middle(text: str, where: str) -> str:
+    """Leave out the middle of a text that is longer than MAX_TEXT_CHARS; `where` has all of it."""
+    if len(text) <= MAX_TEXT_CHARS:
+        return text
+    head, tail = MAX_TEXT_CHARS * 3 // 4, MAX_TEXT_CHARS // 4
+    missing = len(text) - head - tail
+    return f"{text[:head]}\n\n[… {missing:,} characters are left out; {where} …]\n\n{text[-tail:]}"
+
+
+def line_count(text: str) -> str:
+    count = text.count("\n") + (not text.endswith("\n"))
+    return f"{count:,} line{'s' * (count != 1)}"
