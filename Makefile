@@ -29,13 +29,13 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/all.py --size $(SIZE)
 
 soak: $(STAMP)
-	$(BIN)/python -m ctxagent.tests.soak --kills 1000
+	$(BIN)/python -m ctxagent.tests.faults.soak --kills 1000
 
 screens: $(STAMP)
-	$(BIN)/python -m ctxagent.tests.support.scenes docs/screens
+	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens
 
 pictures: $(STAMP)
-	$(BIN)/python -m ctxagent.tests.support.pictures docs/pictures
+	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

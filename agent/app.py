@@ -74,14 +74,14 @@ def open_agent(
     model = launch.model or make_model(launch.settings, launch.environ)
     _check_price(launch, model)
     project = Project(launch.state, launch.cwd)
-    log, standing, resumption = _session(project, choice)
+    log, state, resume_cache = _session(project, choice)
     with log.closed_on_error():
         types, warnings = _types(launch, log.path)
-        folder, resumed = log.path.parent, standing.entries
+        folder, resumed = log.path.parent, state.entries
         parts = _Parts(
             log=log,
-            standing=standing,
-            resume_cache=resumption,
+            state=state,
+            resume_cache=resume_cache,
             model=model,
             tools=every_tool(types),
             approval=Approval(
@@ -90,7 +90,7 @@ def open_agent(
                 ask=permissions.ask,
                 deny=permissions.deny,
                 cwd=launch.cwd,
-                readable=(folder, *project.session_folders(standing.origins - {folder.name})),
+                readable=(folder, *project.session_folders(state.origins - {folder.name})),
                 own=agent_paths(launch),
             ),
             budget_meter=BudgetMeter(launch.budget),
@@ -100,12 +100,12 @@ def open_agent(
         agent = _put_together(launch, parts, emit, ask)
         agent.subagent_types = types
         agent.context.spawn = SubagentRunner(
-            agent, lambda order: _open_agent(launch, agent, order)
+            agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run
-        SearchIndex(locate_log(log.path)[0]).catch_up_in_background()  # in the background
+        SearchIndex(locate_log(log.path)[0]).catch_up_in_background()
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
-        for warning in [*log.warnings, *_moved(standing.began, launch.cwd), *warnings]:
+        for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
             emit(Notice("warning", warning))
     return agent
 
@@ -115,7 +115,7 @@ class _Parts:
     """What a conversation has of its own; a subagent's differ from its parent's."""
 
     log: Log
-    standing: SessionState
+    state: SessionState
     resume_cache: ResumeCache
     model: Model
     tools: Sequence[Tool[Any]]
@@ -127,28 +127,28 @@ class _Parts:
 
 
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
-    settings, log, standing = launch.settings, parts.log, parts.standing
+    settings, log, state = launch.settings, parts.log, parts.state
     folder = log.path.parent
-    context = _context(launch, log, standing)
+    context = _context(launch, log, state)
     worktree = _worktree(launch, folder, context)
-    checkpoints = Checkpoints(folder, worktree, standing.numbering)
-    left = missing_entries(folder, standing.untold, standing.ledger.agents.values())
+    checkpoints = Checkpoints(folder, worktree, state.numbering)
+    left = missing_entries(folder, state.untold, state.ledger.agents.values())
     for entry in left:  # what they have used counts before it is recorded
-        standing.totals.add(entry)
+        state.totals.add(entry)
     hooks = SessionHooks(
         settings=settings.hooks,
         log_path=log.path,
         cwd=launch.cwd,
         env=context.env,
-        resumed=standing.entries > 0,
+        resumed=state.entries > 0,
         emit=lambda event: agent.emit(event),
         redact=context.redact,
     )
     agent = Agent(
         log=log,
-        view=standing.view,
-        ledger=standing.ledger,
-        totals=standing.totals,
+        view=state.view,
+        ledger=state.ledger,
+        totals=state.totals,
         checkpoints=checkpoints,
         resume_cache=parts.resume_cache,
         model=parts.model,
@@ -164,8 +164,8 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
             worktree=worktree,
             system=parts.system,
             prior=parts.prior,
-            parent=_fork_origin(log, standing),
-            resumed=standing.entries > 0,
+            parent=_fork_origin(log, state),
+            resumed=state.entries > 0,
             unrecorded=left,
         ),
         hooks=hooks,
@@ -176,53 +176,53 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         effort=settings.model.effort,
     )
     attach_engine(agent)
-    agent.drift_monitor.resume(standing.summary, standing.ended)
+    agent.drift_monitor.resume(state.summary, state.ended)
     return agent
 
 
-def _open_agent(launch: LaunchOptions, parent: Agent, order: SubagentSpec) -> Agent:
+def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> Agent:
     """Open a subagent.
 
     Raises SessionError when it cannot be resumed, UsageError for a budget that cannot be kept with
     its model.
     """
-    log, standing, resumption = (
-        resume_session(order.log) if order.log.exists() else create_session(order.log)
+    log, state, resume_cache = (
+        resume_session(spec.log) if spec.log.exists() else create_session(spec.log)
     )
     with log.closed_on_error():
-        model = _model_of(launch, parent, order, standing.view.model)
+        model = _model_of(launch, parent, spec, state.view.model)
         agent = _put_together(
             launch,
             _Parts(
                 log=log,
-                standing=standing,
-                resume_cache=resumption,
+                state=state,
+                resume_cache=resume_cache,
                 model=model,
-                tools=order.type.of(parent.tools),
+                tools=spec.type.of(parent.tools),
                 approval=parent.approval.read_only_view()
-                if order.type.looks_only
+                if spec.type.looks_only
                 else parent.approval,
-                budget_meter=order.budget_meter,
-                system=prompt.system_prompt(launch.append_prompt, order.type.prompt),
-                prior=order.prior,
+                budget_meter=spec.budget_meter,
+                system=prompt.system_prompt(launch.append_prompt, spec.type.prompt),
+                prior=spec.prior,
                 edits=parent.change_tracker.edits if parent.change_tracker else [],
             ),
-            order.emit,
-            order.ask,
+            spec.emit,
+            spec.ask,
         )
     shared = model is parent.model
     agent.limits, agent.effort = (parent.limits, parent.effort) if shared else (None, None)
     for warning in log.warnings:
-        order.emit(Notice("warning", warning))
+        spec.emit(Notice("warning", warning))
     return agent
 
 
-def _model_of(launch: LaunchOptions, parent: Agent, order: SubagentSpec, before: str) -> Model:
+def _model_of(launch: LaunchOptions, parent: Agent, spec: SubagentSpec, before: str) -> Model:
     """Return the parent's model, or another one that the subagent is to have or had before.
 
     Another model has the window that is its own, not the one of the settings.
     """
-    wanted = order.model or before or parent.model.id
+    wanted = spec.model or before or parent.model.id
     if wanted == parent.model.id:
         return parent.model
     chosen = replace(launch.settings.model, id=wanted, context_window=None)
@@ -280,7 +280,7 @@ def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
         )
 
 
-def _context(launch: LaunchOptions, log: Log, standing: SessionState) -> Context:
+def _context(launch: LaunchOptions, log: Log, state: SessionState) -> Context:
     """Return what the tools are handed."""
     context = Context(
         cwd=launch.cwd,
@@ -293,8 +293,8 @@ def _context(launch: LaunchOptions, log: Log, standing: SessionState) -> Context
     context.sieve, context.redact = redaction.filtered_sink, redaction.clean_output
     log.redact = redaction.clean_entry
     enable_recall(context, locate_log(log.path)[0], log.path)
-    context.seen.digests |= standing.seen
-    context.todos[:] = standing.todos
+    context.seen.digests |= state.seen
+    context.todos[:] = state.todos
     return context
 
 
@@ -309,11 +309,11 @@ def _session(project: Project, choice: SessionChoice) -> tuple[Log, SessionState
     return resume_session(path, read_only=choice.read_only)
 
 
-def _fork_origin(log: Log, standing: SessionState) -> dict[str, Any] | None:
+def _fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
     """Return id and seq of the session that the entries come from, when this one is its fork."""
-    if standing.session in ("", log.path.parent.name):
+    if state.session in ("", log.path.parent.name):
         return None
-    return {"id": standing.session, "seq": standing.newest}
+    return {"id": state.session, "seq": state.newest}
 
 
 def _moved(began: str | None, cwd: Path) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 
 _CREDENTIALS = re.compile(r"(?<=//)\S*@|[^/\s\"'=]+:[^/\s\"']*@")
 
-_SHORTEST = 8  # characters of a key; less may be a word like any other
+_MIN_KEY_CHARS = 8  # characters of a key; less may be a word like any other
 
 
 class CtxagentError(Exception):
@@ -141,7 +141,7 @@ class ScriptExhausted(ModelError):
 def conceal(text: str, *keys: str | None) -> str:
     """Return the text without these keys, and without user name and password of an address."""
     for key in filter(None, keys):
-        if len(key.strip()) >= _SHORTEST:
+        if len(key.strip()) >= _MIN_KEY_CHARS:
             text = text.replace(key.strip(), "…")
     return _CREDENTIALS.sub("…@", text)
 

@@ -1,1 +1,1 @@
-"""The tools a model may call. They import nothing from `agent`."""
+"""The tools a model may call. Of `agent` they import its errors alone."""

@@ -126,7 +126,7 @@ class Confinement(Protocol):
     def set_aside(self) -> list[str]: ...
 
 
-async def _nobody(errand: SubagentTask) -> Output:
+async def _nobody(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
@@ -156,7 +156,7 @@ class Context:
     # takes out of an output what must not be kept
     redact: Callable[[Output], Output] = lambda output: output
     # Tells of an absolute path whether a rule keeps it from being read: searches leave it out.
-    kept: Callable[[str], bool] = lambda path: False
+    is_denied: Callable[[str], bool] = lambda path: False
 
     def resolve(self, path: str) -> Path:
         """Return an absolute path for what the model wrote: `~` and relative paths are allowed.
@@ -185,7 +185,7 @@ class Tool(ABC, Generic[P]):
     # none: only the agent's own state; calls with none or read may run side by side
     effect: ClassVar[Effect]
     # tokens of a result that the model gets at most; None for the usual
-    room: ClassVar[int | None] = None
+    max_result_tokens: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
 
     @abstractmethod
@@ -206,7 +206,7 @@ class Tool(ABC, Generic[P]):
         """
         return {}
 
-    def exception(self, params: P, context: Context) -> str:
+    def why_ask_anyway(self, params: P, context: Context) -> str:
         """Return why the call is asked about although the rules allow it; "" for no reason."""
         return ""
 

@@ -78,7 +78,7 @@ class BashTool(Tool[BashParams]):
         first, _, rest = params.command.strip().partition("\n")
         return f"{first} …" if rest else first
 
-    def exception(self, params: BashParams, context: Context) -> str:
+    def why_ask_anyway(self, params: BashParams, context: Context) -> str:
         sandbox = context.sandbox
         leaves = params.unsandboxed and sandbox is not None and not sandbox.absent
         return "it is to run outside of the sandbox" if leaves else ""

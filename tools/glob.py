@@ -57,7 +57,7 @@ class GlobTool(Tool[GlobParams]):
                 "Give a directory further down as path."
             ) from None
         matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
-        shown = [p for p in matching if not context.kept(f"{place.path}/{p}")]
+        shown = [p for p in matching if not context.is_denied(f"{place.path}/{p}")]
         newest = await asyncio.to_thread(_newest_first, place.path, shown)
         if newest:
             text = _page(place, newest)

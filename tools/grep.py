@@ -17,7 +17,7 @@ from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 from .file_access import Place, binary, locate, opened
 from .glob_patterns import compile_wildcard, tidy
-from .search_engines import Hit, Mode, Refused, Search, search_with_python, search_with_ripgrep
+from .search_engines import GrepHit, Mode, Refused, Search, search_with_python, search_with_ripgrep
 from .system.programs import program
 from .system.project_files import tell_left_out
 
@@ -79,7 +79,7 @@ class GrepTool(Tool[GrepParams]):
     async def run(self, params: GrepParams, context: Context) -> Output:
         place = locate(context, params.path)
         search = await asyncio.to_thread(_plan, params, context, place)
-        page = _Page(search, place.name, params.offset, params.limit, context.kept)
+        page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
                 await self._search(search, page, context)
@@ -125,7 +125,7 @@ class _Page:
     name: str  # of the root, or of the one file
     offset: int
     limit: int
-    kept: Callable[[str], bool]
+    is_denied: Callable[[str], bool]
     left_out: set[str] = field(default_factory=set)  # files that a rule keeps; never told of
     engine: Engine = "python"
     notes: list[str] = field(default_factory=list)  # on what was not searched
@@ -135,11 +135,11 @@ class _Page:
     files: set[str] = field(default_factory=set)
     lines: list[str] = field(default_factory=list)
     size: int = 0  # characters
-    last: Hit | None = None
+    last: GrepHit | None = None
     cut_lines: bool = False
     end: str = ""  # why there is no more on this page than there is
 
-    def take(self, hit: Hit) -> bool:
+    def take(self, hit: GrepHit) -> bool:
         """Add a hit; return False when there is no room for it."""
         if not self.search.only and self._is_kept(hit.path):
             return True
@@ -164,12 +164,12 @@ class _Page:
 
     def _is_kept(self, path: str) -> bool:
         if path not in self.left_out:
-            if not self.kept(f"{self.search.root}/{path}"):
+            if not self.is_denied(f"{self.search.root}/{path}"):
                 return False
             self.left_out.add(path)
         return True
 
-    def _line(self, hit: Hit) -> str:
+    def _line(self, hit: GrepHit) -> str:
         path = self._path(hit)
         if self.search.mode == "files":
             return path
@@ -179,18 +179,18 @@ class _Page:
         line = f"{path}{mark}{hit.number}{mark}{self._around(hit)}"
         return f"--\n{line}" if self._gap(hit) else line
 
-    def _path(self, hit: Hit) -> str:
+    def _path(self, hit: GrepHit) -> str:
         if self.search.only:
             return self.name
         return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
 
-    def _gap(self, hit: Hit) -> bool:
+    def _gap(self, hit: GrepHit) -> bool:
         """Tell whether lines are left out before this one, where context is shown."""
         if not self.last or not (self.search.before or self.search.after):
             return False
         return (self.last.path, self.last.number + 1) != (hit.path, hit.number)
 
-    def _around(self, hit: Hit) -> str:
+    def _around(self, hit: GrepHit) -> str:
         length = len(hit.text)
         if length <= MAX_LINE_CHARS:
             return hit.text

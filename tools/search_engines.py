@@ -2,7 +2,7 @@ r"""Two engines that search files for a regular expression: ripgrep, and `python
 child.
 
 Both take a `Search`, run in its root, respect ignore files, read hidden files but not `.git`, skip
-binary files and links, and hand over `Hit`s sorted by path. They differ in their regular
+binary files and links, and hand over `GrepHit`s sorted by path. They differ in their regular
 expressions alone: ripgrep takes those of Rust (and of PCRE2 where it was built with it),
 `python_grep.py` those of Python. Look-around and back-references are sure to work in the second
 only, `\p{…}` and `[[:alpha:]]` in the first only; and where matches span lines, a line end of CRLF
@@ -83,7 +83,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class GrepHit:
     """A line, or a file. `path` is relative to the root. `number` is the line's, or the count of
     matches in the file. `start` is where a match starts in `text`, None for a line of context."""
 
@@ -97,7 +97,7 @@ class Refused(Exception):
     """The engine does not take the pattern; the message says why."""
 
 
-Take = Callable[[Hit], bool]  # whether to go on
+Take = Callable[[GrepHit], bool]  # whether to go on
 
 
 async def search_with_ripgrep(program: str, search: Search, take: Take) -> list[str]:
@@ -208,22 +208,22 @@ def _ends(path: str) -> Iterator[int]:
     yield len(path)
 
 
-def _hit(piece: bytes, mode: Mode) -> Hit | None:
+def _hit(piece: bytes, mode: Mode) -> GrepHit | None:
     """Return the hit of a record; None for ripgrep's remarks, such as on binary files."""
     name, nul, rest = piece.partition(b"\0")
     path = name.removeprefix(b"./").decode("utf-8", "replace")
     if mode == "files":
-        return Hit(path)
+        return GrepHit(path)
     if not nul:
         return None
     if mode == "count":
-        return Hit(path, int(rest))
+        return GrepHit(path, int(rest))
     place = _PLACE.match(rest)
     if not place:
         return None
     raw, column = rest[place.end() :].removesuffix(b"\r"), place[2]
     text = raw.decode("utf-8", "replace")
     if column is None:
-        return Hit(path, int(place[1]), text)
+        return GrepHit(path, int(place[1]), text)
     start = len(raw[: int(column) - 1].decode("utf-8", "replace"))
-    return Hit(path, int(place[1]), text, start)
+    return GrepHit(path, int(place[1]), text, start)

@@ -41,7 +41,7 @@ class TaskTool(Tool[TaskParams]):
         "what a few calls of your own do."
     )
     effect = "none"  # what it does is judged and recorded call by call, where it happens
-    room = MAX_ANSWER_TOKENS
+    max_result_tokens = MAX_ANSWER_TOKENS
     Params = TaskParams
 
     def __init__(self, types: Sequence[tuple[str, str]] = ()) -> None:

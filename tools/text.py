@@ -117,7 +117,7 @@ def printable(text: str) -> str:
 
 
 def lone_surrogate(text: str) -> re.Match[str] | None:
-    """Find the first half of a character that JSON can carry and no file can."""
+    """Find the first lone surrogate, which JSON can carry and a file cannot."""
     return _SURROGATE.search(text)
 
 

@@ -15,7 +15,7 @@ from ..context.window import Window
 from ..session.entries import Block
 from . import preserve
 from .history import int_field
-from .summary import request as summary_request
+from .summary.request import PINNED_HEADING
 
 ContentKind = Literal[
     "system",
@@ -47,7 +47,7 @@ _SOURCES: dict[str, ContentKind] = {
 }
 _TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text
     "environment": (f"\n{preserve.PRESERVED_HEADING}", "preserved"),
-    "summary": (summary_request.PINNED_HEADING, "pinned"),
+    "summary": (PINNED_HEADING, "pinned"),
 }
 
 
@@ -75,7 +75,7 @@ class LargeItem:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """What fills a window."""
+    """The content of a window, by kind and by largest item."""
 
     window: Window
     reply: int  # tokens that the next reply may have

@@ -91,5 +91,5 @@ class EngineHost(Protocol):
     ) -> ModelAnswer:
         """Send a request of the engine's own to the model and record the reply with a purpose."""
 
-    async def run_hook(self, point: str, event: dict[str, Any]) -> str | None:
+    async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
         """Run the person's hook commands at a point; return the reason of a veto, or None."""

@@ -59,7 +59,7 @@ PROJECT_PATH = text_matching(
     "a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+"
 )
 VARIABLE_NAMES = list_of(text_matching("the name of a variable", _IDENTIFIER))
-TOOL_NAMES = list_of(text_matching("the name of a tool", _IDENTIFIER))
+TOOL_NAME_LIST = list_of(text_matching("the name of a tool", _IDENTIFIER))
 RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TEXT))
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
@@ -194,7 +194,7 @@ class MicrocompactSettings:
     )
     above: int | Preset = _by_preset(TOKENS, "Only results above this size are cleared.")
     tools: tuple[str, ...] | Preset = _by_preset(
-        TOOL_NAMES, "Only results of these tools are cleared."
+        TOOL_NAME_LIST, "Only results of these tools are cleared."
     )
 
 

@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const tools = document.querySelector(".tools");
   const search = document.getElementById("search");
@@ -107,18 +106,6 @@
   document.getElementById("unfold").addEventListener("click", () => all(true));
   document.getElementById("fold").addEventListener("click", () => all(false));
 
-  const themes = ["", "light", "dark"];
-  const root = document.documentElement;
-  const wear = (theme) => {
-    if (theme) root.dataset.theme = theme;
-    else delete root.dataset.theme;
-    document.getElementById("theme").textContent = theme || "auto";
-  };
-  document.getElementById("theme").addEventListener("click", () => {
-    wear(themes[(themes.indexOf(root.dataset.theme ?? "") + 1) % themes.length]);
-  });
-
-  wear("");
   tools.hidden = false;
   addEventListener("hashchange", arrive);
   if (location.hash) arrive();

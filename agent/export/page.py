@@ -1,23 +1,27 @@
 """A session as one page of HTML that needs no network: what it was and what it took, the context
 over time, and every entry in its order. Everything that came from the session is text."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
 from ...tools.system.shorten import cut_after
-from ..session.entries import Assistant, Entry, Session, User
-from ..session.log import LogContents, Redact
-from ..session.store import locate_log
+from ..errors import SessionError
+from ..session.entries import Assistant, Entry, Session, SubagentRun, User, shell_result
+from ..session.log import LOG_NAME, LogContents, Redact, read_log
+from ..session.store import AGENTS, locate_log
 from ..session.totals import Totals
-from . import chart
-from .page_entries import dollars, render_entries, text_of, thousands, time
+from . import chart, page_entries
+from .markdown_html import prose
 from .page_model import PageModel
 from .templates import render
 from .text import clean
 
 _MAX_TITLE_CHARS = 90
+_MAX_LOG_DEPTH = 3  # logs within logs
+_AGENT_ID = re.compile(r"[\w-]+")
 
 
 def page(log: Path, contents: LogContents, scale: chart.WindowScale | None, redact: Redact) -> str:
@@ -35,22 +39,44 @@ def page(log: Path, contents: LogContents, scale: chart.WindowScale | None, reda
         warnings=contents.warnings,
         chart=chart.SessionChart(entries, scale, model.find) if has_calls else None,
         turns=[(model.find(seq), line or f"#{seq}") for seq, line in turns],
-        entries=render_entries(model),
-        thousands=thousands,
-        top=chart.TOP,
-        bottom=chart.BOTTOM,
-        prompt_tokens=chart.prompt_tokens,
-        axis_numbers=chart.axis_numbers,
-        short_tokens=chart.short_tokens,
+        entries=_render_entries(model),
+        geometry=chart,
     )
     return str(html)
+
+
+def _render_entries(model: PageModel) -> Markup:
+    """Render every entry of a log, and the logs of its subagents within."""
+    return render(
+        "export/entries.html.j2",
+        model=model,
+        page=page_entries,
+        prose=prose,
+        shell_result=shell_result,
+        transcript_of=_transcript_of,
+    )
+
+
+def _transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[int | None, str]:
+    """Return the number of entries in a subagent's log and the rendered log, or None and the reason
+    why it is not in the page."""
+    if model.depth >= _MAX_LOG_DEPTH or not _AGENT_ID.fullmatch(agent.id):
+        return None, "Its log is not in this page"
+    folder = model.folder / AGENTS / agent.id
+    try:
+        entries = [model.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
+    except SessionError:
+        return None, "Its log is gone"
+    prefix = f"{model.prefix}a{number}-"
+    inner = PageModel(folder, entries, model.budget, prefix, model.depth + 1, model.redact)
+    return len(entries), _render_entries(inner)
 
 
 def _turns(entries: Sequence[Entry]) -> Iterator[tuple[int, str]]:
     """Yield what the person said: the entry's number, and the beginning in one line."""
     for entry in entries:
         if isinstance(entry, User) and entry.source == "person":
-            line = " ".join(clean(text_of(entry.content)).split())
+            line = " ".join(clean(page_entries.text_of(entry.content)).split())
             yield entry.seq, cut_after(line, _MAX_TITLE_CHARS)
 
 
@@ -73,7 +99,7 @@ def _facts(name: str, entries: Sequence[Entry]) -> dict[str, str]:
         "Turns": f"{totals.turns:,}",
         "Calls": f"{whole.calls:,} of the model, {whole.tool_calls:,} of tools",
         "Tokens": f"{usage.prompt:,} in{cached}, {usage.output:,} out" if usage.total else "",
-        "Cost": dollars(whole.cost_usd) if whole.calls else "",
+        "Cost": page_entries.dollars(whole.cost_usd) if whole.calls else "",
         "Subagents": f"{agents:,}, with {in_subagents:,} of the calls" if agents else "",
         "Compaction": _compaction(totals),
     }
@@ -95,4 +121,5 @@ def _span(entries: Sequence[Entry]) -> str:
     times = [entry.at for entry in entries if entry.at]
     if not times:
         return ""
-    return Markup("{} to {} UTC").format(time(times[0]), time(times[-1], times[0]))
+    first = page_entries.time(times[0])
+    return Markup("{} to {} UTC").format(first, page_entries.time(times[-1], times[0]))

@@ -1,4 +1,4 @@
-"""The entries of a log as pieces of a page: what the template `entries.html.j2` shows of each."""
+"""The texts and facts of entries, as the template `entries.html.j2` shows them."""
 
 import json
 import re
@@ -10,7 +10,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from ...tools.system.shorten import cut_after
-from ..errors import SessionError
 from ..session.entries import (
     Assistant,
     Content,
@@ -20,59 +19,32 @@ from ..session.entries import (
     ToolResult,
     Usage,
     User,
-    shell_result,
 )
-from ..session.log import LOG_NAME, read_log
-from ..session.store import AGENTS, content_text
-from .markdown_html import prose
-from .page_model import PageModel
-from .templates import render
-from .text import cut_middle, line_count
+from ..session.store import content_text
+from .text import cut_middle
 
-MAX_LOG_DEPTH = 3  # logs within logs
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
-_MAX_OPEN_DIFF_LINES = 60
+MAX_OPEN_DIFF_LINES = 60
 _MAX_TEASER_CHARS = 200
 _MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _OFFLOADED_WORDS = re.compile(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
-_AGENT_ID = re.compile(r"[\w-]+")
 _DIFF_FILE_LINE = re.compile(r"(?:---|\+\+\+) ")
 _DIFF_CLASSES = {"+": "plus", "-": "minus", "@": "hunk"}
-_SOURCE_TITLES = {
+SOURCE_TITLES = {
     "environment": "Environment",
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
 }
-_ASIDE_TITLES = {
+ASIDE_TITLES = {
     "summary": "Call for a summary",
     "verify": "Call that checks a summary",
     "attempt": "Call that broke off",
 }
-_EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
-
-
-def render_entries(model: PageModel) -> Markup:
-    """Render every entry of a log, and the logs of its subagents within."""
-    return render("export/entries.html.j2", model=model, **_HELPERS)
-
-
-def transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[int | None, str]:
-    """Return the number of entries in a subagent's log and the rendered log, or None and the reason
-    why it is not in the page."""
-    if model.depth >= MAX_LOG_DEPTH or not _AGENT_ID.fullmatch(agent.id):
-        return None, "Its log is not in this page"
-    folder = model.folder / AGENTS / agent.id
-    try:
-        entries = [model.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
-    except SessionError:
-        return None, "Its log is gone"
-    prefix = f"{model.prefix}a{number}-"
-    inner = PageModel(folder, entries, model.budget, prefix, model.depth + 1, model.redact)
-    return len(entries), render_entries(inner)
+EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
 
 
 def time(at: str, since: str = "") -> str:
@@ -222,23 +194,3 @@ def attachments(content: Content) -> Iterator[tuple[str, str]]:
         label = f"{kind}, {size:,} bytes" if data else kind
         shown = kind in _IMAGE_TYPES and 0 < size <= _MAX_IMAGE_BYTES and _BASE64.fullmatch(data)
         yield label, f"data:{kind};base64,{data}" if shown else ""
-
-
-def thousands(number: int) -> str:
-    return f"{number:,}"
-
-
-_HELPERS: dict[str, Any] = {
-    "string": str,
-    "source_titles": _SOURCE_TITLES,
-    "aside_titles": _ASIDE_TITLES,
-    "expected_stops": _EXPECTED_STOPS,
-    "max_open_diff": _MAX_OPEN_DIFF_LINES,
-} | {
-    helper.__name__: helper
-    for helper in (
-        attachments, cut_middle, diff_class, first_line, is_short, json_text, line_count, log_place,
-        offloaded_path, other_arguments, outcome, prose, shell_result, spoken_text, subagent_facts,
-        subject, teaser, text_of, thousands, time, told_text, tool_names, transcript_of, usage_text,
-    )
-}  # fmt: skip

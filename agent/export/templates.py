@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from .text import clean
+from .text import clean, cut_middle, line_count
 
 _ROOT = Path(__file__).parents[1]  # the names of templates and sources are paths within it
 
@@ -34,7 +34,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["source"] = _source
+    environment.globals |= {
+        "source": _source,
+        "cut_middle": cut_middle,
+        "line_count": line_count,
+        "thousands": "{:,}".format,
+    }
     environment.filters["csp_hash"] = _csp_hash
     return environment
 
@@ -44,9 +49,9 @@ def _cleaned(value: Any) -> Any:
     return value if isinstance(value, Markup | int) else clean(str(value))
 
 
-def _source(name: str) -> Markup:
-    """Return a style or script of the program's own, as it is."""
-    return Markup((_ROOT / name).read_text("utf-8"))
+def _source(*names: str) -> Markup:
+    """Return styles or scripts of the program's own, as they are."""
+    return Markup("".join((_ROOT / name).read_text("utf-8") for name in names))
 
 
 def _csp_hash(text: str) -> str:

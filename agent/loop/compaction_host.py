@@ -39,25 +39,13 @@ class CompactionHost:
     def view(self) -> View:
         return self._agent.view
 
-    @view.setter
-    def view(self, view: View) -> None:
-        self._agent.view = view
-
     @property
     def ledger(self) -> Ledger:
         return self._agent.ledger
 
-    @ledger.setter
-    def ledger(self, ledger: Ledger) -> None:
-        self._agent.ledger = ledger
-
     @property
     def effort(self) -> str | None:
         return self._agent.effort
-
-    @effort.setter
-    def effort(self, effort: str | None) -> None:
-        self._agent.effort = effort
 
     @property
     def emit(self) -> Emit:
@@ -74,8 +62,8 @@ class CompactionHost:
     def cache_prices(self) -> tuple[float, float]:
         return cache_prices(self.model_id)
 
-    def call_cost_usd(self, read: int, written: int) -> float | None:
-        return cost(self.model_id, Usage(cache_read=read, output=written))
+    def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
+        return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
     def cache_is_cold(self) -> bool:
         asked_at = self._agent.last_call_at or self._agent.totals.replied_at

@@ -14,8 +14,8 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "plan": "change nothing; look around, then present a plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
-# In a notice of ours, or in what stands after a summary (`prompt.renewal`).
-_NAMED = re.compile(
+# In a notice of ours, or in what stands after a summary (`prompt.entries_after_summary`).
+_MODE_NOTICE = re.compile(
     r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
     re.MULTILINE | re.DOTALL,
 )
@@ -42,6 +42,6 @@ def announced_mode(view: "View") -> str | None:
     """Return the mode that the view names last, None when it names none."""
     for item in reversed(view.items):
         for block in item.blocks if item.role == "user" else ():
-            if found := _NAMED.match(str(block.get("text", ""))):
+            if found := _MODE_NOTICE.match(str(block.get("text", ""))):
                 return found[1]
     return None

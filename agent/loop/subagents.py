@@ -112,7 +112,7 @@ class SubagentRunner:
         self._taken.add(id)
         try:
             async with self._place(id) as stopped:
-                async with self._start:  # in the order of their calls
+                async with self._start:  # in the spec of their calls
                     if self._changes(kind):
                         await self._parent.snapshot()
                 if stopped.is_set():
@@ -248,7 +248,7 @@ class SubagentRunner:
 
     def _open(self, id: str, kind: AgentType, task: SubagentTask, progress: "_Progress") -> Agent:
         parent = self._parent
-        order = SubagentSpec(
+        spec = SubagentSpec(
             id=id,
             type=kind,
             log=subagent_log(parent.folder, id),
@@ -262,10 +262,10 @@ class SubagentRunner:
                 hint="Task with resume goes on.",
             ),
         )
-        if task.resume is not None and not order.log.is_file():
-            raise ToolError(f"The log of {id} is gone: {order.log}. Start a new subagent.")
+        if task.resume is not None and not spec.log.is_file():
+            raise ToolError(f"The log of {id} is gone: {spec.log}. Start a new subagent.")
         try:
-            progress.child = self._opener(order)
+            progress.child = self._opener(spec)
         except CtxagentError as error:
             raise ToolError(f"No subagent could be started: {error}") from error
         return progress.child

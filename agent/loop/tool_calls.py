@@ -165,7 +165,7 @@ class ToolRunner:
 
         try:
             context = replace(self.context, progress=tell, env=self._env(id))
-            return await tool.run(params, replace(context, kept=self.approval.denies_reading))
+            return await tool.run(params, replace(context, is_denied=self.approval.denies_reading))
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
         except Interrupted:
@@ -206,7 +206,7 @@ class ToolRunner:
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
             raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
-        await self._heard(tool, title, given, verdict)
+        await self._run_before_hook(tool, title, given, verdict)
         if verdict.action == "allow":
             return
         if self.ask is None:
@@ -230,13 +230,13 @@ class ToolRunner:
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
         verdict = self.approval.judge(tool, params)
-        why = tool.exception(params, self.context)
+        why = tool.why_ask_anyway(params, self.context)
         if not why or verdict.action == "deny" or self.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
         return Verdict("ask", reason, verdict.rule)
 
-    async def _heard(
+    async def _run_before_hook(
         self, tool: Tool[Any], title: str, given: dict[str, Any], verdict: Verdict
     ) -> None:
         """Let the person's own hooks veto the call, before the person is asked."""
@@ -279,7 +279,7 @@ class ToolRunner:
             verdict.reason,
             await self._diff(tool, params),
             offers=()
-            if tool.exception(params, self.context)
+            if tool.why_ask_anyway(params, self.context)
             else suggestions.suggest(self.approval, tool, params, verdict.rule, self.context.cwd),
             check=lambda rule: suggestions.check_for_call(
                 self.approval, rule, tool, params, self.context.cwd
@@ -310,9 +310,9 @@ class ToolRunner:
 
     def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
         """Record that a call which was asked about is allowed."""
-        given = "always" if answer.where else "not needed" if answer.reason else "yes"
+        kind = "always" if answer.where else "not needed" if answer.reason else "yes"
         data = {
-            "answer": given, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
+            "answer": kind, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
         }  # fmt: skip
         self.record(Note(topic="permission", text=f"allowed: {tool.name} {title}", data=data))
 
@@ -358,7 +358,7 @@ class ToolRunner:
         folder = self.context.session_dir
         if folder is None:
             return text, None
-        room = self.tools[tool].room if tool in self.tools else None
+        room = self.tools[tool].max_result_tokens if tool in self.tools else None
         try:
             found = demote_to_file(
                 text,

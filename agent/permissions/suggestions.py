@@ -203,7 +203,7 @@ def _why_command_is_wide(rule: Rule) -> str:
 
 
 def _why_input_decides(command: str) -> str:
-    """Return why a program that is given no words is wide: its input decides what it does."""
+    """Return why a rule for a program without arguments is wide: stdin decides what it does."""
     script = parse(unescape_command(command))
     part = script.parts[0] if len(script.parts) == 1 else None
     if part is None or len(part.words) > 1 or narrowest_subject(part, script).endswith(":*"):

@@ -10,7 +10,7 @@ No prefix is too short to be stored. (Anthropic, "Prompt caching".)
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from operator import add
 from typing import Any
@@ -135,12 +135,6 @@ class PromptCache:
                 end += tokens.estimate_block(block)
                 blocks.append(_Block(place, block, prefix, end))
         return blocks, breakpoints
-
-
-def price_requests(requests: Iterable[RequestBody]) -> CacheBill:
-    """Return the bill of several request bodies, sent one after another."""
-    cache = PromptCache()
-    return sum((cache.charge(body) for body in requests), CacheBill())
 
 
 def _sections(body: RequestBody) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:

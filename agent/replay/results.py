@@ -3,7 +3,6 @@
 Tokens are estimated (`context.tokens`), dollars follow the prices of the model that is played for.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -112,6 +111,11 @@ class Sums:
         """The share of all prompts that was read from the cache."""
         return Share(self.read, self.sent).value
 
+    @property
+    def missed_share(self) -> float:
+        """The share of all results that was missed."""
+        return self.missed / max(1, self.recovered.whole)
+
     def __add__(self, other: "Sums") -> "Sums":
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return Sums(**sums | {"peak": max(self.peak, other.peak)})
@@ -170,8 +174,5 @@ class Comparison:
 
     def total(self, label: str) -> Sums:
         """Return the sums over all recordings under one setting."""
-        return add_up(run.sums for row in self.runs for run in row if run.label == label)
-
-
-def add_up(sums: Iterable[Sums]) -> Sums:
-    return sum(sums, Sums())
+        runs = (run for row in self.runs for run in row if run.label == label)
+        return sum((run.sums for run in runs), Sums())

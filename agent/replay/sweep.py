@@ -39,7 +39,7 @@ class Trial:
     @property
     def missed(self) -> float:
         """The share of all results that were needed after they had left the context."""
-        return _missed(self.sums)
+        return self.sums.missed_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def sweep(
             on_trial(values)
             sums = evaluate(values)
             now = next((each.sums for each in trials.values()), sums)
-            max_missed = _missed(now) if bound is None else bound
-            within = sums.stopped <= now.stopped and _missed(sums) <= max_missed
+            max_missed = now.missed_share if bound is None else bound
+            within = sums.stopped <= now.stopped and sums.missed_share <= max_missed
             trials[key] = Trial(tuple(sorted(values.items())), sums, within)
         return trials[key]
 
@@ -125,10 +125,6 @@ def sweep(
         if best is before:
             break
     return SweepResult(now, best if best.within else None, tuple(trials.values()))
-
-
-def _missed(sums: Sums) -> float:
-    return sums.missed / max(1, sums.recovered.whole)
 
 
 def _is_better(candidate: Trial, best: Trial) -> bool:

@@ -103,7 +103,7 @@ class Sandbox:
         return self._bubblewrap.absent
 
     def describe(self) -> str:
-        """Return one line for homes about what holds for commands."""
+        """Return one line for people about how commands are confined."""
         if self.absent:
             held = "no command runs" if self.required else "commands run without one"
             return f"{held}: {self.absent}"

@@ -104,8 +104,8 @@ def missing_entries(
 ) -> list[Entry]:
     """Return the entries that must be recorded when a session goes on after a kill. For each
     subagent whose own log has more than the session's, they say how it stands by that. For the
-    model there is one notice of those whose results never came (`unheard_ids`), with the answers of the
-    ones that had finished."""
+    model there is one notice of those whose results never came (`unheard_ids`), with the answers of
+    the ones that had finished."""
     found, unheard = list[Entry](), list[SubagentRun]()
     for agent in agents:
         log = subagent_log(folder, agent.id)

@@ -14,7 +14,7 @@ from ctxagent.agent.compaction.breakdown import (
     break_down,
     copy_of_view,
 )
-from ctxagent.agent.compaction.summary import request as summary_request
+from ctxagent.agent.compaction.summary import request
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.view import View, fold, shown_blocks
 from ctxagent.agent.context.window import Window, measure
@@ -91,7 +91,7 @@ def played(story: list[tuple[Any, ...]]) -> History:
             target = {"seq": given_[0], "tool_use_id": f"c{given_[0] - 1}", "input": {"path": "a"}}
             history.mask("truncate", [target])
         elif what == "summary":
-            text = f"[Conversation compressed]\n{words(20)}{summary_request.PINNED_HEADING}\n#1: go"
+            text = f"[Conversation compressed]\n{words(20)}{request.PINNED_HEADING}\n#1: go"
             history.add(Summary, document={}, text=text, covers=[1, 2], keep_from=seq - given_[0])
         elif what == "session":
             history.add(Session, id="s", cwd="/", version="1", model=MODEL, tools=TOOLS)
@@ -229,7 +229,7 @@ def test_what_went_to_a_file_before_it_was_masked_is_saved_too() -> None:
 def test_what_is_pinned_and_preserved_stands_apart() -> None:
     history = History()
     history.say("go")
-    pins = summary_request.pinned_section({1: words(60)})
+    pins = request.pinned_section({1: words(60)})
     history.add(
         Summary, document={}, text=f"{words(200)}{pins}", covers=[1, 2], keep_from=9, files=[]
     )

@@ -99,7 +99,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         seat.say("/clear")
         await seat.until(leaving.is_set)
         seat.press(CTRL_C)
-        await seat.until(lambda: bool(seat.repl._work._task and seat.repl._work._task.cancelling()))
+        await seat.until(lambda: bool(seat.repl._task._task and seat.repl._task._task.cancelling()))
         go_on.set()
         await seat.idle()
         await seat.until("handed over:")

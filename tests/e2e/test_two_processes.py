@@ -208,7 +208,7 @@ def test_a_person_reads_waits_or_forks(tmp_path: Path) -> None:
             seat.say(f"/resume {name}")
             await seat.until(lambda: bool(seat.repl.screen.instant))  # type: ignore[attr-defined]
             seat.press("w")
-            await seat.until(lambda: seat.repl._work.running)
+            await seat.until(lambda: seat.repl._task.running)
             other.end()
         await seat.until("from the other")
         seat.say("and on")

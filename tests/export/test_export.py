@@ -482,7 +482,7 @@ def test_the_page_of_a_long_session_grows_as_the_session_does(tmp_path: Path) ->
 def test_values_are_escaped_and_cleaned_unless_they_are_markup() -> None:
     def base(title: object) -> str:
         found = re.search("<title>(.*)</title>", render(
-            "export/base.html.j2", styles=[], script="export/page.js", title=title,
+            "export/base.html.j2", styles=[], scripts=[], title=title,
         ))  # fmt: skip
         assert found
         return found[1]

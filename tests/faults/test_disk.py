@@ -610,7 +610,7 @@ def test_a_project_that_is_moved_under_the_person(tmp_path: Path) -> None:
             "!ls": "does not exist any more",
             "/diff": "git could not be run",
             "/export kept.md": "cannot write",
-            "/checkpoint": "no checkpoint was taken",
+            "/checkpoint": "without the files",
             "/context": "next compaction",
             "/sessions": "go on",
         }.items():

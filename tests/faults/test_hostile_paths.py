@@ -205,7 +205,8 @@ def test_a_session_does_not_write_its_own_settings(tmp_path: Path) -> None:
 def test_grep_does_not_find_what_is_kept(project: Path, engine: Any) -> None:
     """Not by text, name or number; and no answer tells whether there is something."""
     approval = Approval(cwd=project, mode="bypass", deny=DENY)
-    context = Context(cwd=project, env={"PATH": os.environ["PATH"]}, kept=approval.denies_reading)
+    env = {"PATH": os.environ["PATH"]}
+    context = Context(cwd=project, env=env, is_denied=approval.denies_reading)
     for mode in ("content", "files", "count"):
         for path in (".", "src", "src/../"):
             params = GrepParams(pattern="KEY=", path=path, output_mode=mode, glob=None)
@@ -221,7 +222,8 @@ def test_grep_does_not_find_what_is_kept(project: Path, engine: Any) -> None:
 
 def test_glob_does_not_list_what_is_kept(project: Path) -> None:
     approval = Approval(cwd=project, mode="bypass", deny=DENY)
-    context = Context(cwd=project, env={"PATH": os.environ["PATH"]}, kept=approval.denies_reading)
+    env = {"PATH": os.environ["PATH"]}
+    context = Context(cwd=project, env=env, is_denied=approval.denies_reading)
     for pattern in ("**", "**/.env", "*.pem", "src/*", "secret/**", "**/key"):
         listed = asyncio.run(GlobTool().run(GlobParams(pattern=pattern), context)).text.split("\n")
         found = {line for line in listed if not line.startswith(("[", "No files"))}

@@ -86,3 +86,8 @@ def test_the_readme_is_short_and_begins_with_what_matters() -> None:
     start = "\n".join(lines[:40])
     for part in ("![", "pip install", "ctxagent demo", "make bench"):
         assert part in start, part
+
+
+def test_the_modules_that_the_makefile_runs_are_there() -> None:
+    for module in re.findall(r"-m ctxagent\.([\w.]+)", (ROOT / "Makefile").read_text()):
+        assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module

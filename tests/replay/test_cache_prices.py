@@ -1,12 +1,13 @@
 """The cache that requests are priced with: each number here can be checked by hand."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache, price_requests
+from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 
@@ -22,6 +23,12 @@ def marked(count: int, word: str = "a") -> dict[str, Any]:
 
 def body(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": list(blocks)}], **more}
+
+
+def price_requests(bodies: Iterable[dict[str, Any]]) -> CacheBill:
+    """Return the bill of several request bodies, sent one after another."""
+    cache = PromptCache()
+    return sum(map(cache.charge, bodies), CacheBill())
 
 
 def test_without_breakpoints_all_is_plain_each_time() -> None:

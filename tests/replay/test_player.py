@@ -20,7 +20,7 @@ from ctxagent.agent.replay.recording import (
     RecordedWords,
     Recording,
 )
-from ctxagent.agent.replay.results import ReplayRun, Share, add_up
+from ctxagent.agent.replay.results import ReplayRun, Share, Sums
 from ctxagent.agent.replay.tool_names import translate
 from ctxagent.agent.session.entries import Usage
 
@@ -189,7 +189,7 @@ def test_recordings_side_by_side_come_back_in_their_order() -> None:
     assert shares[-1] == 1.0
     alone = [play(each, columns[0]) for each in played]
     assert [row[0] for row in found.runs] == alone
-    assert found.total("alone") == add_up(run.sums for run in alone)
+    assert found.total("alone") == sum((run.sums for run in alone), Sums())
 
 
 # What was needed after it was gone

@@ -497,7 +497,7 @@ def test_where_it_is_absent(place: Field) -> None:
     context.sandbox._bubblewrap = Bubblewrap(absent="bwrap is not installed. Install it.")
     params = BashParams(command="cat $HOME/.ssh/id")
     assert asyncio.run(BashTool().run(params, context)).text == SECRET
-    assert BashTool().exception(BashParams(command="x", unsandboxed=True), context) == ""
+    assert BashTool().why_ask_anyway(BashParams(command="x", unsandboxed=True), context) == ""
     context.sandbox.required = True
     for given in (params, BashParams(command="echo", unsandboxed=True)):
         with pytest.raises(ToolError, match=r"bwrap is not installed\. Install it\."):

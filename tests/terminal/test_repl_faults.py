@@ -47,7 +47,7 @@ def test_words_that_are_out_are_dropped_by_ctrl_c(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until(lambda: seat.repl._work.running)
+        await seat.until(lambda: seat.repl._task.running)
         seat.say("first")
         seat.say("second")
         await seat.until("❯ second")

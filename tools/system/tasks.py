@@ -1,4 +1,4 @@
-"""Work that must not be left half done."""
+"""Finish awaited work despite cancellation."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -394,8 +394,8 @@ def _union(texts: Iterable[str]) -> set[str]:
 
 
 def _unclear(asked: Sequence[str]) -> bool:
-    """Return whether what was asked does not tell what is unrelated to it. Too little was asked, or
-    in a script whose words paths and commands do not share."""
+    """Return whether the words do not show what is unrelated to them: they are too few, or in a
+    script (such as Cyrillic) that shares no words with paths and commands."""
     letters = [c for c in "".join(asked)[:MAX_CLARITY_CHARS] if c.isalpha()]
     foreign = sum(not c.isascii() for c in letters) * 4 > len(letters)
     return foreign or len(_union(text[:MAX_CLARITY_CHARS] for text in asked[:6])) < MIN_TASK_TERMS

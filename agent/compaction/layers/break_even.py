@@ -20,7 +20,7 @@ REWRITE_COST_SHARE = 0.5  # of a rewrite's price: what reading must have cost be
 
 @dataclass(frozen=True, slots=True)
 class DueMask:
-    """A result or an input that may go."""
+    """A result or an input that may be masked now, with what that saves."""
 
     layer: Literal["microcompact", "truncate"]
     target: Mapping[str, Any]  # of the mask

@@ -107,7 +107,7 @@ def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
 
 
 def _permitted(result: ViewResult, fate: "_Fate | None", policy: Policy) -> bool:
-    """Return whether the rules let a result go that is due: one of their categories fits it."""
+    """Return whether the preserve rules allow clearing a due result."""
     categories = {"tool_results"}
     if "intermediate_outputs" in _TOOL_CATEGORIES.get(result.call.name, ()):
         categories.add("intermediate_outputs")  # a result that is due is not among the newest
@@ -200,7 +200,7 @@ class _LaterCalls:
     read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line read from line 1
 
     def superseded_by(self, result: ViewResult) -> int | None:
-        """Return the later entry that tells what this result told, or made it untrue."""
+        """Return the later entry that repeats this result or makes it stale."""
         found = [self.calls.get(_signature(result))]
         if result.call.name == "Read":
             path, lines = _path(result), _lines(result)

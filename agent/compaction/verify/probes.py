@@ -31,8 +31,10 @@ IGNORED_FACT_ENDS = " .,;:"
 MAX_RECENT_MESSAGES = 100  # of the person's, beside the first
 
 _REFERENCE = re.compile(r"&#(\d{1,6});")
-_LISTED = re.compile(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
-_ONE_WORD = re.compile(r"[\w\0/.@+~-]+")  # a path of plain characters, its blanks as in `_LISTED`
+_LISTED_PATH = re.compile(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
+_ONE_WORD = re.compile(
+    r"[\w\0/.@+~-]+"
+)  # a path of plain characters, its blanks as in `_LISTED_PATH`
 _EXIT = re.compile(r"\bexit(?:ed|s)?(?: with)?(?: code| status)?[ :=]*(?=\d)", re.IGNORECASE)
 _MARKS = str.maketrans("“”‘’", "\"\"''", "`*")
 _DECORATION = re.compile(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
@@ -323,7 +325,7 @@ def _is_named(path: str, text: str) -> bool:
 def _paths(text: str) -> frozenset[str]:
     """Return the parts of a text that may be paths: words, without a full stop after one or `./`
     before it, and what it lists in backticks."""
-    cells = (_REFERENCE.sub(_character, found[2]) for found in _LISTED.finditer(text))
+    cells = (_REFERENCE.sub(_character, found[2]) for found in _LISTED_PATH.finditer(text))
     listed = {" ".join(cell.replace("\\|", "|").split()) for cell in cells}
     words = {word.removeprefix("./") for word in _ONE_WORD.findall(_with_paths(text))}
     ended = {word.rstrip(".") for word in words}
@@ -350,7 +352,7 @@ def _decoded(text: str) -> str:
 @lru_cache(maxsize=8)
 def _with_paths(text: str) -> str:
     """Return the text with NULs for the blanks of paths that it lists in backticks."""
-    listed = _LISTED.sub(lambda m: f"{m[1]}`{chr(0).join(m[2].split())}`", text)
+    listed = _LISTED_PATH.sub(lambda m: f"{m[1]}`{chr(0).join(m[2].split())}`", text)
     listed = _REFERENCE.sub(_character, listed).replace("\\|", "|")
     return " ".join(listed.split())
 

@@ -17,7 +17,7 @@ from ..recording import (
     RecordedWords,
     Recording,
 )
-from .fields import as_list
+from .fields import JsonObject, as_list, as_object, as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RecordedResult:
 class _Call:
     id: str
     name: str
-    input: dict[str, Any]
+    input: JsonObject
     result: RecordedResult | None
 
 
@@ -81,7 +81,7 @@ class TranscriptBuilder:
         self._open.clear()
         self.add_words(summary, at)
 
-    def objects(self, value: Any) -> list[dict[str, Any]]:
+    def objects(self, value: Any) -> list[JsonObject]:
         """Return the objects of a list; count its other items as skipped."""
         found = [item for item in as_list(value) if isinstance(item, dict)]
         self.skipped += len(as_list(value)) - len(found)
@@ -106,7 +106,7 @@ class TranscriptBuilder:
         draft: RecordedReplyDraft,
         id: Any,
         name: Any,
-        given: dict[str, Any],
+        given: JsonObject,
         result: RecordedResult | None = None,
     ) -> None:
         """Add a call to a reply, with its `result` where the file has both in one place; then the
@@ -116,6 +116,13 @@ class TranscriptBuilder:
             draft.calls.append(_Call(own or "call", name, given, result))
         else:
             self.skipped += 1
+
+    def add_block(self, draft: RecordedReplyDraft, block: JsonObject) -> None:
+        """Add a text or a call, as the Messages API has them."""
+        if block.get("type") == "text":
+            draft.add_text(as_text(block.get("text")))
+        elif block.get("type") == "tool_use":
+            self.add_call(draft, block.get("id"), block.get("name"), as_object(block.get("input")))
 
     def add_result(self, id: Any, result: RecordedResult) -> None:
         """Add the result of a call, which may stand before or after it."""

@@ -62,11 +62,7 @@ def _add_reply(transcript: TranscriptBuilder, row: JsonObject) -> None:
     draft = transcript.draft_reply(key, as_seconds(row.get("timestamp")), message.get("model"))
     _count(draft, message)
     for block in _blocks(transcript, message.get("content")):
-        if block.get("type") == "text":
-            draft.add_text(as_text(block.get("text")))
-        elif block.get("type") == "tool_use":
-            given = as_object(block.get("input"))
-            transcript.add_call(draft, block.get("id"), block.get("name"), given)
+        transcript.add_block(draft, block)
 
 
 def _count(draft: RecordedReplyDraft, message: JsonObject) -> None:

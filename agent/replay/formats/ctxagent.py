@@ -25,7 +25,7 @@ from ...session.entries import (
 )
 from ...session.store import content_text, read_kept_text
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_object, as_seconds, as_text
+from .fields import JsonObject, as_seconds
 
 _OFFLOADED = re.compile(r"offloaded/[^/\0]+")  # a log from elsewhere may name anything
 
@@ -81,11 +81,7 @@ class _LogReading:
         usage = Usage.from_json(entry.usage)
         draft.prompt, draft.output = usage.prompt, usage.output
         for block in entry.content:
-            if block.get("type") == "text":
-                draft.add_text(as_text(block.get("text")))
-            elif block.get("type") == "tool_use":
-                given = as_object(block.get("input"))
-                self.transcript.add_call(draft, block.get("id"), block.get("name"), given)
+            self.transcript.add_block(draft, block)
 
     def _user_text(self, entry: User) -> str:
         whole = self._offloaded_text(entry)

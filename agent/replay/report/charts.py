@@ -176,31 +176,20 @@ def filled_groups(runs: Iterable[ReplayRun]) -> list[str]:
     return [group for group in CONTENT_GROUPS if any(fill[group] for fill in fills)]
 
 
-def _draw(
-    frame: Frame,
-    label: str,
-    *,
-    lines: Sequence[Mapping[str, Any]] = (),
-    areas: Sequence[Mapping[str, Any]] = (),
-    window: int = 0,
-    lanes: Sequence[Mapping[str, Any]] = (),
-    below: int = 0,
-) -> Markup:
-    """Render a drawing; `label` says in words what it shows, `below` is the height of the lanes."""
+def _draw(frame: Frame, label: str, **parts: Any) -> Markup:
+    """Render a drawing; `label` says in words what it shows. The parts are `lines`, `areas`, the
+    `window`, and `lanes` with the height that they take `below` the axis."""
     return render(
         "replay/report/drawing.svg.j2",
         frame=frame,
         label=label,
-        lines=lines,
-        areas=areas,
-        window=window,
-        lanes=lanes,
         top=TOP,
         bottom=BOTTOM,
-        height=BOTTOM + AXIS_HEIGHT + below,
+        height=BOTTOM + AXIS_HEIGHT + parts.pop("below", 0),
         axis_numbers=axis_numbers,
         line_class=line_class,
         short_tokens=short_tokens,
+        **parts,
     )
 
 

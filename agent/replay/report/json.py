@@ -18,10 +18,10 @@ objects, with the fields of `results.ReplayAct` and `results.Need`.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from typing import Any
 
-from ..results import Comparison, Fill, PricedCall, ReplayRun, Share
+from ..results import Comparison, Fill, PricedCall, ReplayRun
 from .measures import Figures, figures_by_setting, headline, price_sentence, total_figures
 
 VERSION = 1
@@ -77,10 +77,10 @@ def _sums(each: Figures) -> _Object:
         "asked_again": each.asked,
         "used": each.used,
         "missed_usd": _rounded(sums.missed_usd),
-        "paths": _pair(sums.paths),
-        "errors": _pair(sums.errors),
-        "recovered": _pair(sums.recovered),
-        "stopped": each.sums.stopped,
+        "paths": [*astuple(sums.paths)],
+        "errors": [*astuple(sums.errors)],
+        "recovered": [*astuple(sums.recovered)],
+        "stopped": sums.stopped,
     }
 
 
@@ -115,7 +115,3 @@ def _fills(fills: Sequence[Fill]) -> _Object:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, _DECIMALS)
-
-
-def _pair(share: Share) -> list[int]:
-    return [share.part, share.whole]

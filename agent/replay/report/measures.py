@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..results import Comparison, ReplayRun, Sums, add_up
+from ..results import Comparison, ReplayRun, Sums
 
 
 def anonymized(comparison: Comparison) -> Comparison:
@@ -52,7 +52,7 @@ class Measure:
 def figures_by_setting(labels: Sequence[str], runs: Sequence[ReplayRun]) -> list[Figures]:
     """Return the figures of each setting that any of the runs is under, in the order of labels."""
     found = {label: [run for run in runs if run.label == label] for label in labels}
-    sums = {label: add_up(run.sums for run in under) for label, under in found.items()}
+    sums = {label: sum((run.sums for run in under), Sums()) for label, under in found.items()}
     first = sums[labels[0]].dollars if labels else 0.0
     return [
         Figures(
@@ -105,75 +105,47 @@ def count_of(number: int, noun: str) -> str:
 
 
 COST_MEASURES = (
-    Measure(
-        "calls", "Calls of the model", "Those that write a summary are among them.",
-        lambda f: f"{f.sums.calls:,}{'!' if f.sums.stopped else ''}",
-    ),
-    Measure(
-        "peak", "Largest context", "Tokens of the largest prompt.",
-        lambda f: format_tokens(f.sums.peak),
-    ),
-    Measure(
-        "mean", "Mean context", "Tokens of a prompt, over all calls.",
-        lambda f: format_tokens(f.sums.mean),
-    ),
-    Measure(
-        "sent", "Tokens sent", "All prompts together.",
-        lambda f: format_tokens(f.sums.sent),
-    ),
-    Measure(
-        "cached", "Read from the cache", "The share of the tokens sent that the cache had.",
-        lambda f: format_percent(f.sums.cached),
-    ),
-    Measure(
-        "dollars", "Cost in dollars",
-        "At the model's prices, cache included, with what was missed and had to be read again.",
-        lambda f: format_dollars(f.sums.dollars),
-    ),
-    Measure(
-        "x", "Relative cost", "Dollars relative to the first setting.",
-        lambda f: format_ratio(f.ratio),
-    ),
+    Measure("calls", "Calls of the model", "The calls that write a summary are included.",
+            lambda f: f"{f.sums.calls:,}{'!' if f.sums.stopped else ''}"),
+    Measure("peak", "Largest context", "Tokens of the largest prompt.",
+            lambda f: format_tokens(f.sums.peak)),
+    Measure("mean", "Mean context", "Tokens of a prompt, over all calls.",
+            lambda f: format_tokens(f.sums.mean)),
+    Measure("sent", "Tokens sent", "All prompts together.",
+            lambda f: format_tokens(f.sums.sent)),
+    Measure("cached", "Read from the cache", "The share of the tokens sent that came from it.",
+            lambda f: format_percent(f.sums.cached)),
+    Measure("dollars", "Cost in dollars",
+            "At the model's prices, cache included, with what was missed and had to be read again.",
+            lambda f: format_dollars(f.sums.dollars)),
+    Measure("x", "Relative cost", "Dollars relative to the first setting.",
+            lambda f: format_ratio(f.ratio)),
 )  # fmt: skip
 KEPT_MEASURES = (
-    Measure(
-        "edits", "Edits of history", "Times that older results or inputs were replaced by stubs.",
-        lambda f: f"{f.sums.edits:,}",
-    ),
-    Measure(
-        "stubs", "Stubs", "Results and inputs that were replaced.",
-        lambda f: f"{f.sums.stubs:,}",
-    ),
-    Measure(
-        "summ", "Summaries", "Times that a summary took the place of what was before.",
-        lambda f: f"{f.sums.summaries:,}",
-    ),
-    Measure(
-        "asked", "Asked for again", "Results that were gone, and that the session asked for again.",
-        lambda f: f"{f.asked:,}",
-    ),
-    Measure(
-        "used", "Used when gone", "Results that were gone when the session used their text.",
-        lambda f: f"{f.used:,}",
-    ),
-    Measure(
-        "cost", "Cost of those", "Dollars for asking again, among the cost above.",
-        lambda f: format_dollars(f.sums.missed_usd),
-    ),
-    Measure(
-        "paths", "Paths kept", "The share of the session's paths that the last context still has.",
-        lambda f: format_percent(f.sums.paths.value),
-    ),
-    Measure(
-        "errs", "Error lines kept",
-        "The share of the session's error lines that the last context still has.",
-        lambda f: format_percent(f.sums.errors.value),
-    ),
-    Measure(
-        "exact", "Recovered exactly",
-        "The share of all results whose text comes back by its ref, byte for byte.",
-        lambda f: format_percent(f.sums.recovered.value),
-    ),
+    Measure("edits", "Edits of history",
+            "Times that older results or inputs were replaced by stubs.",
+            lambda f: f"{f.sums.edits:,}"),
+    Measure("stubs", "Stubs", "Results and inputs that were replaced.",
+            lambda f: f"{f.sums.stubs:,}"),
+    Measure("summ", "Summaries", "Times that a summary took the place of what was before.",
+            lambda f: f"{f.sums.summaries:,}"),
+    Measure("asked", "Asked for again",
+            "Results that the session asked for again after they had left the context.",
+            lambda f: f"{f.asked:,}"),
+    Measure("used", "Used when gone",
+            "Results whose text the session used after it had left the context.",
+            lambda f: f"{f.used:,}"),
+    Measure("cost", "Cost of those", "Dollars for asking again, included in the cost above.",
+            lambda f: format_dollars(f.sums.missed_usd)),
+    Measure("paths", "Paths kept",
+            "The share of the session's paths that the last context still has.",
+            lambda f: format_percent(f.sums.paths.value)),
+    Measure("errs", "Error lines kept",
+            "The share of the session's error lines that the last context still has.",
+            lambda f: format_percent(f.sums.errors.value)),
+    Measure("exact", "Recovered exactly",
+            "The share of all results whose text comes back by its ref, byte for byte.",
+            lambda f: format_percent(f.sums.recovered.value)),
 )  # fmt: skip
 
 

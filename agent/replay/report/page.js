@@ -1,6 +1,4 @@
-"use strict";
 (() => {
-  const root = document.documentElement;
   const tools = document.querySelector(".tools");
   const sections = [...document.querySelectorAll("main > section")];
   const hidden = new Set(); // settings, by their place
@@ -142,16 +140,5 @@
   };
   for (const figure of document.querySelectorAll("figure.chart")) pointed(figure);
 
-  const themes = ["", "light", "dark"];
-  const theme = document.getElementById("theme");
-  const wear = (name) => {
-    if (name) root.dataset.theme = name;
-    else delete root.dataset.theme;
-    theme.textContent = name || "auto";
-  };
-  theme.addEventListener("click", () => {
-    wear(themes[(themes.indexOf(root.dataset.theme ?? "") + 1) % themes.length]);
-  });
-  wear("");
   tools.hidden = false;
 })();

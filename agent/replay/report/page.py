@@ -6,7 +6,6 @@ read without scripts; with them recordings and settings can be chosen and values
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from ....tools.system.shorten import cut_after
 from ...export.templates import render
@@ -31,13 +30,10 @@ def page(comparison: Comparison) -> str:
         totals=totals,
         recordings=list(_recordings(comparison)),
         several=len(comparison.runs) > 1,
-        cost_measures=measures.COST_MEASURES,
-        kept_measures=measures.KEPT_MEASURES,
+        charts=charts,
+        measures=measures,
         bar_width=lambda each: f"{100 * each.sums.dollars / max_dollars:.4g}%",
         cut=lambda text: cut_after(text, _MAX_WORDS_CHARS),
-        thousands=lambda number: f"{number:,}",
-        layer_names=charts.MARK_NAMES,
-        **{each.__name__: each for each in _FUNCTIONS},
     )
     return str(html)
 
@@ -88,11 +84,3 @@ def _scope(comparison: Comparison) -> str:
         "tokens are estimates",
     ]
     return " · ".join(filter(None, parts))
-
-
-_FUNCTIONS: tuple[Any, ...] = (
-    charts.context_drawing, charts.context_values, charts.cost_drawing, charts.cost_values,
-    charts.fill_drawings, charts.fill_peak, charts.filled_groups, charts.line_class,
-    charts.mark_names, charts.swatch, count_of, format_tokens, measures.format_dollars,
-    measures.format_ratio,
-)  # fmt: skip

@@ -115,8 +115,7 @@ async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
 
 
 def _first_word(answer: str) -> str:
-    first, _, _ = answer.strip().lower().partition(" ")
-    return first.rstrip(",.:;!")
+    return answer.strip().lower().partition(" ")[0].rstrip(",.:;!")
 
 
 @command("take back the last compaction")
@@ -191,10 +190,9 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
 def _largest_items(filled: "Breakdown") -> "list[RenderableType]":
     from ..render import render
 
-    if not filled.largest:
-        return []
     rows = [(f"#{each.item.seq}", f"{each.tokens:,}", _describe(each)) for each in filled.largest]
-    return ["", render.table(rows, head=("largest", "tokens", ""), wrap=False)]
+    head = ("largest", "tokens", "")
+    return ["", render.table(rows, head=head, wrap=False)] if rows else []
 
 
 def _describe(large: "LargeItem") -> str:

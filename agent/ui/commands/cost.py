@@ -61,17 +61,14 @@ def _rows(found: "SessionBill") -> list[tuple[str, ...]]:
     """Return a row for each purpose, for the dearest subagents, for the others, and for the sum."""
     from ...session.totals import Counts
 
-    agents = sorted((line for line in found.lines if line.agent), key=_weight, reverse=True)
+    agents = [line for line in found.lines if line.agent]
+    agents.sort(key=lambda line: (-(line.counts.cost_usd or 0.0), -line.counts.usage.total))
     rows = [_row(_what(line), line.counts) for line in found.lines if line.agent is None]
     rows += [_row(_what(line), line.counts) for line in agents[:MAX_SUBAGENT_ROWS]]
     if rest := agents[MAX_SUBAGENT_ROWS:]:
         counts = sum((line.counts for line in rest), Counts())
         rows.append(_row(f"{len(rest):,} more subagents", counts))
     return [*rows, _row("all", found.totals.all)]
-
-
-def _weight(line: "BillLine") -> tuple[float, int]:
-    return line.counts.cost_usd or 0.0, line.counts.usage.total
 
 
 def _what(line: "BillLine") -> str:

@@ -11,7 +11,6 @@ from .registry import command
 
 if TYPE_CHECKING:
     from ...compaction.phases import PhaseForm
-    from ...loop.agent import Agent
 
 COMPRESSING = "compressing the work of the phase"
 _NAME = re.compile(r"\w[\w -]{0,39}")
@@ -55,7 +54,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
     of the summary takes that back.
     """
     from ...compaction import phases
-    from ...session.entries import Note
+    from ...session.entries import Note, User
 
     agent = repl.agent
     if old:
@@ -71,14 +70,8 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
         except asyncio.CancelledError:
             agent.record(Note(topic=phases.PHASE_TOPIC, text=old, data={"from": new}))
             raise
-    _tell_model(agent, phases.phase_form(new))
-
-
-def _tell_model(agent: "Agent", form: "PhaseForm") -> None:
-    """Tell the model which phase it is, if the conversation has begun."""
-    from ...session.entries import User
-
-    if agent.view.items:
+    if agent.view.items:  # the model is told once there is a conversation
+        form = phases.phase_form(new)
         text = f"The phase of the work is now {form.name}. It ends with a record of {form.asks}."
         agent.record(User(content=text, source="notice"))
 

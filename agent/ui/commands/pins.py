@@ -43,10 +43,15 @@ async def _pin(repl: CommandContext, argument: str) -> None:
     from ...session.entries import Pin
     from ...session.store import full_text
 
-    if not argument:
-        _list(repl)
-        return
     agent = repl.agent
+    if not argument:
+        pins = agent.ledger.pins.items()
+        rows = [(f"#{ref}", one_line(text, MAX_SHOWN_CHARS)) for ref, text in pins]
+        if rows:
+            repl.show_table(rows, wrap=False)
+        else:
+            repl.say("nothing is pinned: /pin REF, or #WORDS")
+        return
     if found := _REF.fullmatch(argument):
         ref = int(found[1])
         text = full_text(agent.log.path, ref)
@@ -86,12 +91,3 @@ def _check_room(agent: "Agent", text: str) -> None:
             f"pins may hold {room:,} tokens together, a tenth of the window",
             hint="/unpin one first; /pin lists them.",
         )
-
-
-def _list(repl: CommandContext) -> None:
-    pins = repl.agent.ledger.pins.items()
-    rows = [(f"#{ref}", one_line(text, MAX_SHOWN_CHARS)) for ref, text in pins]
-    if rows:
-        repl.show_table(rows, wrap=False)
-    else:
-        repl.say("nothing is pinned: /pin REF, or #WORDS")

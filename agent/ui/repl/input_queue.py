@@ -32,9 +32,9 @@ class InputQueue:
         self._changed.set()
 
     def earlier(self, edited: str) -> str | None:
-        """Take out the newest words, or, when some are out, put these back as edited and take out
-        those before them; the first stay out. None when nothing waits, and when `edited` was typed
-        and not taken out."""
+        """Take out the newest words. When some are out already, put them back as edited and take
+        out the words before them, if there are any. Returns None when nothing waits, and when
+        `edited` was typed and not taken out."""
         if self._out is None:
             free = self._words and not edited.strip()
             return self._take(len(self._words) - 1) if free else None
