@@ -113,7 +113,6 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
     from ..replay.parallel import compare
     from ..replay.report.json import document
     from ..replay.report.measures import anonymized
-    from ..replay.report.page import page
 
     out, hidden = given["report"], given["unnamed"]
     fills = BREAKDOWN_POINTS if out or given["as_json"] else 0
@@ -127,6 +126,8 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         comparison = anonymized(comparison)
     try:
         if out is not None:
+            from ..replay.report.page import page  # it loads jinja2
+
             _write_report(out, page(comparison))
     finally:  # the comparison is printed even if the report cannot be written
         if given["as_json"]:

@@ -4,7 +4,7 @@ letters keep their size on a phone and on a wall."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
 
@@ -38,7 +38,6 @@ class SessionChart:
     entries: Sequence[Entry]
     scale: WindowScale | None
     find: Callable[[int], str | None]  # the address of an entry in the page
-    calls: list[Assistant] = field(init=False)
 
     def __post_init__(self) -> None:
         self.calls = [entry for entry in self.entries if isinstance(entry, Assistant)]

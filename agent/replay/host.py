@@ -115,7 +115,7 @@ class ReplayHost:
         bill = self.cache.charge(body(request), self.clock)
         if self.writer is None:
             return self._from_ledger(bill)
-        reply = await _reply(self.writer, request)
+        reply = await _whole_reply(self.writer, request)
         self.engine_calls.append((bill, reply.usage))
         texts = (str(b.get("text", "")) for b in reply.content if b.get("type") == "text")
         return ModelAnswer("".join(texts), reply.stop_reason, cost(reply.model, reply.usage))
@@ -130,7 +130,7 @@ class ReplayHost:
         return ModelAnswer(text, "end_turn", cost(self.model_id, usage))
 
 
-async def _reply(model: Model, request: Request) -> Reply:
+async def _whole_reply(model: Model, request: Request) -> Reply:
     async with aclosing(model.stream(request)) as stream:
         async for delta in stream:
             if isinstance(delta, Reply):

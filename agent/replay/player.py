@@ -31,11 +31,12 @@ from ..models.base import Model
 from ..models.catalog import cost
 from ..models.request_body import body
 from ..session.entries import Assistant, Session, ToolResult, Usage, User
+from ..session.log import LOG_NAME
 from ..session.store import content_text
 from .cache_prices import CacheBill
 from .host import ReplayHost
 from .misses import NeedDetector
-from .recording import RecordedCall, RecordedCompaction, RecordedReply, RecordedWords, Recording
+from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
 from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
 from .tool_names import TranslatedCall, translate
 
@@ -110,12 +111,11 @@ class Player:
 
     def __post_init__(self) -> None:
         terms = self.terms
-        path = self.folder / "session" / "log.jsonl"
+        path = self.folder / "session" / LOG_NAME
         self.host = ReplayHost(path, terms.model, terms.window, terms.writer)
         self.engine = CompactionEngine(self.host, terms.policy)
-        self._calls_per_fill = (
-            ceil(max(1, self.recording.replies) / terms.fills) if terms.fills else 0
-        )
+        replies = max(1, self.recording.replies)
+        self._calls_per_fill = ceil(replies / terms.fills) if terms.fills else 0
 
     async def run(self) -> ReplayRun:
         """Play the recording. Raises ModelError from the model that writes the summaries."""
@@ -158,7 +158,7 @@ class Player:
 
     async def _play_steps(self) -> None:
         start = True
-        for step in self.recording.steps:
+        for step in self.recording.steps:  # recorded compactions count for nothing here
             if isinstance(step, RecordedWords):
                 self._advance_clock(step.at)
                 start = True
@@ -166,8 +166,6 @@ class Player:
             elif isinstance(step, RecordedReply):
                 await self._play_reply(step, start=start)
                 start = False
-            else:
-                assert isinstance(step, RecordedCompaction)  # our engine decides anew
 
     def _advance_clock(self, at: float | None) -> None:
         if at is not None:
@@ -250,11 +248,9 @@ class Player:
         self._advance_clock(call.at)
         self._results[recorded.seq] = text
         if offloaded:
-            after = host.current_window().tokens
-            number = len(self._priced) + 1
-            self._acts.append(
-                ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + plan.saved, after)
-            )
+            after, number = host.current_window().tokens, len(self._priced) + 1
+            act = ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + plan.saved, after)
+            self._acts.append(act)
         if ours.is_error:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
             lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]

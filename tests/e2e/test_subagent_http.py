@@ -121,11 +121,11 @@ def test_three_at_once_each_through_ten_windows(place: Place) -> None:
     assert grown < 7_000
     assert {agent.status for agent in newest(read_log(log).entries).values()} == {"done"}
     sums = summed(log, *logs)
-    assert result["usage"] == sums.usage.to_json()
-    assert result["calls"] == sums.calls
-    assert result["tool_calls"] == sums.tool_calls == 3 * ROUNDS + 3
-    assert result["compaction"] == sums.compaction
-    assert result["cost_usd"] == pytest.approx(sums.cost_usd)
+    assert result["usage"] == sums.all.usage.to_json()
+    assert result["calls"] == sums.all.calls
+    assert result["tool_calls"] == sums.all.tool_calls == 3 * ROUNDS + 3
+    assert result["compaction"] == sums.all.compaction
+    assert result["cost_usd"] == pytest.approx(sums.all.cost_usd)
     id = logs[0].parent.name
     name = f"{log.parent.name}/agents/{id}"
     for command in ("sessions show", "sessions export", "recover 2 --session", "doctor", "log"):
@@ -185,9 +185,9 @@ def test_killed_in_the_middle_and_gone_on_with(place: Place) -> None:
                  if isinstance(e, User) and e.source == "person"]  # fmt: skip
         assert len(words) == 1 + (path.parent.name in left)
     sums = summed(log, *agent_logs(place))
-    assert result["usage"] == sums.usage.to_json()
-    assert result["calls"] == sums.calls
-    assert result["cost_usd"] == pytest.approx(sums.cost_usd)
+    assert result["usage"] == sums.all.usage.to_json()
+    assert result["calls"] == sums.all.calls
+    assert result["cost_usd"] == pytest.approx(sums.all.cost_usd)
 
 
 def test_ctrl_c_ends_all(place: Place) -> None:
@@ -231,7 +231,7 @@ def test_ctrl_c_ends_all(place: Place) -> None:
     for path in agent_logs(place):
         assert read_log(path).warnings == []
         assert read_log(path).entries[-1].kind == "end"
-    assert ended[-1]["usage"] == summed(log, *agent_logs(place)).usage.to_json()
+    assert ended[-1]["usage"] == summed(log, *agent_logs(place)).all.usage.to_json()
 
 
 def test_headless_denials_of_a_subagent_are_the_runs(place: Place) -> None:

@@ -36,6 +36,8 @@ LIBRARY_USERS = {
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
     "tiktoken": ("agent.context.tokens",),
     "click": ("agent.cli",),
+    "jinja2": ("agent.export.templates",),
+    "markupsafe": ("agent.export", "agent.replay.report"),
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(
@@ -159,7 +161,10 @@ def loaded_by(*command: str) -> set[str]:
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_nothing_heavy(option: str) -> None:
-    heavy = {"anthropic", "rich", "prompt_toolkit", "git", "pydantic", "tiktoken", "tree_sitter"}
+    heavy = {
+        "anthropic", "git", "jinja2", "prompt_toolkit", "pydantic", "rich", "tiktoken",
+        "tree_sitter",
+    }  # fmt: skip
     loaded = loaded_by(option)
     assert "click" in loaded
     assert loaded & heavy == set()
@@ -173,4 +178,4 @@ def test_importing_the_repl_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "prompt_toolkit" in loaded
-    assert loaded & {"anthropic", "git", "pydantic", "tiktoken", "rich"} == set()
+    assert loaded & {"anthropic", "git", "jinja2", "pydantic", "tiktoken", "rich"} == set()

@@ -42,7 +42,8 @@ def load_recording(path: Path) -> Recording:
     unknown = _UnknownRows()
     for rows in (source.lines(), source.document()):
         for row in rows:
-            if format := _format(row):
+            format = next((name for name, each in _READERS.items() if each.recognizes(row)), "")
+            if format:
                 return _read(source, format, chain([row], rows))
             unknown.add(row)
     raise UsageError(
@@ -50,11 +51,6 @@ def load_recording(path: Path) -> Recording:
         hint=f"Give a file that one of these agents wrote itself, plain or gzip, and no export to "
         f"Markdown or HTML: {', '.join(FORMATS)}.",
     )
-
-
-def _format(row: JsonObject) -> str:
-    """Return the format whose reader recognizes a row, "" for none."""
-    return next((format for format, reader in _READERS.items() if reader.recognizes(row)), "")
 
 
 def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject]) -> Recording:

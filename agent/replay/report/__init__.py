@@ -1,3 +1,1 @@
-"""Reports of a comparison: a table and curves for a terminal, a document for programs, and one page
-of HTML. Each is a pure function of `results.Comparison`.
-"""
+"""Reports of a comparison for terminals, programs and browsers, each a pure function of it."""

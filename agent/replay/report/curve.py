@@ -1,6 +1,5 @@
 """Curves for a terminal: the context over the calls of one recording, one curve for each setting,
-all to the same scale. Letters beneath a curve mark what happened there.
-"""
+all to the same scale. Letters beneath a curve mark what happened there."""
 
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,6 @@
 """The comparison as one page of HTML that needs no network: the sentence that matters and the sums,
 then each recording with its charts. Whatever stood in a session is text here. Everything can be
-read without scripts; with them recordings and settings can be chosen and values pointed at.
-"""
+read without scripts; with them recordings and settings can be chosen and values pointed at."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

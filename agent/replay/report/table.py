@@ -34,23 +34,21 @@ TableRow = tuple[str, Figures]  # the name is "" where it is that of the row abo
 
 def comparison_table(comparison: Comparison, width: int = 80) -> str:
     """Return the whole text, no line of it wider than `width` cells (80 or more)."""
-    rows, total = _rows(comparison), [("SUM", each) for each in total_figures(comparison)]
-    total = [(name if n == 0 else "", each) for n, (name, each) in enumerate(total)]
+    rows, totals = _rows(comparison), total_figures(comparison)
     summary = f"{headline(comparison)} {price_sentence(comparison)} {model_sentence(comparison)}"
     lines = textwrap.wrap(one_line(summary), width)
-    if not total:
+    if not totals:
         return "\n".join(lines)
     labels = {label: one_line(label) for label in comparison.labels}
     if _label_room(labels) > width // 4:
         lines += _key(labels, width)
         labels = {label: f"[{n}]" for n, label in enumerate(comparison.labels, 1)}
+    total = _titled("SUM", totals)
     if len(comparison.runs) == 1:  # its rows are the sum
-        rows, total = [], [(rows[0][0] if n == 0 else "", e) for n, (_, e) in enumerate(total)]
+        rows, total = [], _titled(rows[0][0], totals)
     together = (*COST_MEASURES, *KEPT_MEASURES)
-    fits = (
-        _figures_room(together, rows + total, _NARROW_GAP) + _label_room(labels) + _MIN_NAME_CELLS
-        <= width
-    )
+    needed = _figures_room(together, rows + total, _NARROW_GAP) + _label_room(labels)
+    fits = needed + _MIN_NAME_CELLS <= width
     for measures in [together] if fits else [COST_MEASURES, KEPT_MEASURES]:
         lines += ["", *_grid(measures, rows, total, labels, width)]
     lines += _stopped(comparison, width)
@@ -86,23 +84,23 @@ def _head(text: str, room: int) -> str:
 
 
 def _rows(comparison: Comparison) -> list[TableRow]:
-    return [
-        ((_FILE_EXTENSION.sub("", one_line(row[0].name)) or "(no name)") if n == 0 else "", each)
-        for row in comparison.runs
-        if row
-        for n, each in enumerate(figures_by_setting(comparison.labels, row))
-    ]
+    rows: list[TableRow] = []
+    for runs in filter(None, comparison.runs):
+        name = _FILE_EXTENSION.sub("", one_line(runs[0].name)) or "(no name)"
+        rows += _titled(name, figures_by_setting(comparison.labels, runs))
+    return rows
+
+
+def _titled(title: str, figures: Sequence[Figures]) -> list[TableRow]:
+    return [(title if n == 0 else "", each) for n, each in enumerate(figures)]
 
 
 def _label_room(labels: dict[str, str]) -> int:
-    return len(_GAP) + max(text_width(label) for label in labels.values())
+    return len(_GAP) + max(map(text_width, labels.values()))
 
 
 def _widths(measures: Sequence[Measure], rows: Sequence[TableRow]) -> list[int]:
-    return [
-        max(len(measure.head), *(len(measure.value(each)) for _, each in rows))
-        for measure in measures
-    ]
+    return [max(len(m.head), *(len(m.value(each)) for _, each in rows)) for m in measures]
 
 
 def _figures_room(measures: Sequence[Measure], rows: Sequence[TableRow], gap: str = _GAP) -> int:

@@ -68,7 +68,7 @@ def play(
     terms = Terms("strict", policy, "claude-sonnet-5", window, "", (), writer=writer)
     player = Strict(recording, terms, folder)
     run = asyncio.run(player.run())
-    return Played(run, player.stage.path, player.context())
+    return Played(run, player.host.path, player.context())
 
 
 def made(calls: int = 120) -> Recording:
