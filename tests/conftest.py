@@ -17,9 +17,11 @@ settings.load_profile("same")
 # Each worker imports all tests: whoever is first compiles them for the others and the next run.
 sys.dont_write_bytecode = False
 
-# A shell starts what it runs in the background with interrupts ignored, and children inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what runs in the background with interrupts ignored, nohup what shall outlive a
+# terminal with hang-ups; children would inherit that.
+for each, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(each) is signal.SIG_IGN:
+        signal.signal(each, usual)
 
 
 @pytest.fixture(autouse=True)
