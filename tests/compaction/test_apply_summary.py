@@ -115,6 +115,7 @@ def stood(talk: Conversation) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [0, 4_000, 14_000, 20_000])
 def test_what_is_said_again_counts(project: Path, again: int) -> None:
     talk = talking(project, again=again)
@@ -205,6 +206,7 @@ def test_the_end_of_the_ladder_says_why(project: Path) -> None:
     assert "The largest items: #" in told
 
 
+@pytest.mark.slow
 def test_the_end_of_the_ladder_names_a_veto(project: Path) -> None:
     talk = talking(project, words=200)
     talk.hooks.veto = "the tests are red"

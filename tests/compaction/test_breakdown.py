@@ -101,6 +101,7 @@ def played(story: list[tuple[Any, ...]]) -> History:
     return history
 
 
+@pytest.mark.slow
 @given(st.lists(events, max_size=25), st.floats(0.5, 2.0))
 @settings(max_examples=200, deadline=None)
 def test_the_parts_add_up_to_the_window(story: list[tuple[Any, ...]], short: float) -> None:

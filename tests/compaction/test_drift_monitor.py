@@ -84,6 +84,7 @@ def drifts(talk: Conversation) -> list[str]:
     return [note.data["indicator"] for note in talk.of(Note) if note.topic == "drift"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indicator", DRIFTS)
 def test_each_way_to_drift_is_caught_and_put_right(
     compacted: Callable[..., Conversation], indicator: str
@@ -113,6 +114,7 @@ def test_what_the_archive_has_on_it_is_put_in_front(compacted: Callable[..., Con
     assert "From the archive:" in put.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [sqlite3.DatabaseError("a log is gone"), OSError(28, "full")])
 def test_an_archive_that_cannot_be_searched_is_no_obstacle(
     compacted: Callable[..., Conversation], error: Exception

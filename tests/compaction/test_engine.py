@@ -116,6 +116,7 @@ def test_each_preset_acts_at_its_numbers(project: Path, name: str) -> None:
         assert first.trigger == "level"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_without_microcompact_each_preset_summarises_at_its_number(
     project: Path, name: str

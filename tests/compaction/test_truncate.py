@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -303,6 +304,7 @@ def structure(history: History) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=9), st.sampled_from([DEFAULT, ALL]))
 def test_truncating_before_every_call(session: list[tuple[str, str, str]], policy: Any) -> None:

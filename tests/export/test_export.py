@@ -456,6 +456,7 @@ def test_numbers_that_come_twice_stay_apart(log: Path) -> None:
     assert {address[1:] for address in page.addresses() if address[0] == "#"} <= {*page.ids}
 
 
+@pytest.mark.slow
 def test_the_page_of_a_long_session_grows_as_the_session_does(tmp_path: Path) -> None:
     def of(turns: int) -> Page:
         entries: list[Entry] = [opened()]
@@ -565,6 +566,7 @@ def test_markdown_and_json(log: Path) -> None:
     assert len(json.loads(export(log, "json"))) == log.read_text().count("\n")
 
 
+@pytest.mark.slow
 def test_the_command_writes_each_format(tmp_path: Path) -> None:
     place = Place(tmp_path)
     (tmp_path / "script.json").write_text('{"steps": [{"text": "it is *done*"}]}')

@@ -119,6 +119,7 @@ for path in pathlib.Path("src").glob("*.py"):
 PY"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True], ids=["repository", "folder"])
 @pytest.mark.parametrize(
     ("command", "changes"),
@@ -157,6 +158,7 @@ def test_what_a_command_changed(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "command", "changes", "head"),
     [
@@ -354,6 +356,7 @@ def test_a_command_that_has_ended_keeps_its_output_when_the_look_is_interrupted(
     assert not bench.newest().is_error
 
 
+@pytest.mark.slow
 def test_many_changes_are_cut_and_counted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     result = bench.bash("mkdir many && cd many && for n in $(seq 2100); do : > $n; done")

@@ -353,6 +353,7 @@ EDITS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", EDITS.values(), ids=list(EDITS))
 def test_a_log_that_was_changed_is_read_again(log: Path, change: Callable[[bytes], bytes]) -> None:
     leave(log)
@@ -400,6 +401,7 @@ def signed(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "harm",
     [
@@ -433,6 +435,7 @@ def test_a_file_that_is_broken_does_not_count(log: Path, harm: Callable[[bytes],
     assert path.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
     for name in (CACHE_NAME, LOG_STATE_NAME):
         log.with_name(f"{name}.part").mkdir(parents=True)  # where it would be written first
@@ -448,6 +451,7 @@ def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
     assert {each.name for each in log.parent.iterdir()} == {"log.jsonl"}
 
 
+@pytest.mark.slow
 def test_a_revert_behind_what_is_kept(log: Path) -> None:
     """All of the log is read for it once, and not when the session is left."""
     leave(log)
@@ -464,6 +468,7 @@ def test_a_revert_behind_what_is_kept(log: Path) -> None:
     assert covered(log) == log.stat().st_size
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
     """It is kept anew behind the back of the one who appends."""
     held, _, resumption = resume_session(log)
@@ -507,6 +512,7 @@ def measured(log: Path) -> tuple[int, int, int]:
     return entries, seen, most
 
 
+@pytest.mark.slow
 def test_a_long_log_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
     short, long = tmp_path / "short" / "log.jsonl", tmp_path / "long" / "log.jsonl"
     filled(short, MIN_UNCACHED_LOG_BYTES)

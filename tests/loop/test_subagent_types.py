@@ -92,6 +92,7 @@ def test_a_file_of_the_project_cannot_keep_the_program_from_starting(
     assert "Traceback" not in trusting.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/dev/zero", "a pipe", "without end"])
 def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
     """In a process of its own, that a reader that waits is seen."""

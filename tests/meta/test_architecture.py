@@ -83,6 +83,7 @@ def test_imports_are_relative_and_libraries_have_their_users(path: Path) -> None
             assert within(name, LIBRARY_USERS[top]), f"{name} imports {other}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_sizes(path: Path) -> None:
     source = path.read_text()

@@ -77,6 +77,7 @@ def made_up(folder: Path, changes: dict[str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_real_sdk_is_imported_in_part_and_every_name_is_the_plain_one() -> None:
     names, differing, loaded, whole = run(REAL).split()
     assert int(names) > 1000

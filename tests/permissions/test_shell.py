@@ -193,6 +193,7 @@ def test_characters_that_crash_the_grammar() -> None:
         assert parse(f"{{{letter} echo ${{{letter}").text
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_parse_takes_any_text(text: str) -> None:

@@ -549,6 +549,7 @@ def sound(recording: Recording) -> None:
     json.dumps(asdict(recording), ensure_ascii=False).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=50, derandomize=True, deadline=None)
 @given(changes=_CHANGES, cut=st.none() | st.integers(0, 4_000))

@@ -89,6 +89,7 @@ def test_the_default_costs_less_than_summaries_alone_and_loses_nothing() -> None
     assert alone.recovered == default.recovered == Share(80, 80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_request_of_every_preset_is_acceptable(name: str, tmp_path: Path) -> None:
     player = strictly(working(40, 2_000), terms(PRESETS[name], window=40_000), tmp_path)

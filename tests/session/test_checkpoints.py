@@ -364,6 +364,7 @@ BROKEN: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "why"), BROKEN)
 def test_a_broken_checkpoint_names_itself_and_blocks_nothing(
     session: Place, text: Any, why: str

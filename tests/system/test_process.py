@@ -277,6 +277,7 @@ def test_cleaning(raw: str, cleaned: str) -> None:
     assert clean(raw) == cleaned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["\r", "a\b", "\x1b]", "\x1bP", "\x1b[", "\rx", "\x1b[K"])
 def test_cleaning_takes_time_in_proportion(piece: str) -> None:
     assert clean("y" * 300_000 + piece * 300_000 + "\nz")[-1] == "z"  # else it would take minutes

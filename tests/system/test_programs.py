@@ -103,6 +103,7 @@ def test_what_commands_may_write_to(tmp_path: Path) -> None:
     assert "/" not in writable_folders("/", environ)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
     """Also from a folder in it; and in a home, from folders that are only made later."""

@@ -66,6 +66,7 @@ def test_no_letter_is_lost_at_any_width(text: str, width: int) -> None:
     assert not Counter(letter.findall(said)) - Counter(letter.findall(shown(text, width)))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(TEXTS, st.integers(1, 30))
 def test_the_tail_is_what_comes_next(text: str, size: int) -> None:

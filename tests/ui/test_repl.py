@@ -621,6 +621,7 @@ def test_a_script_tells_of_a_failure(tmp_path: Path) -> None:
         assert asyncio.run(play(keys)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(40, 12), (20, 6), (200, 60)])
 def test_any_size_of_terminal(tmp_path: Path, columns: int, rows: int) -> None:
     text = "A long paragraph of words. " * 10 + "\n\n| a | b |\n|---|---|\n| 1 | 漢字 |\n\nThe end."
@@ -877,6 +878,7 @@ def test_an_interrupt_ends_a_script_that_is_being_typed(tmp_path: Path, key: str
     assert desk.said() == ["talk"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_the_systems_wish_to_end_in_plain_lines(tmp_path: Path, number: signal.Signals) -> None:
     desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)

@@ -306,6 +306,7 @@ def test_only_the_conversation_goes_back_and_the_model_is_told(desk: Opened) -> 
     assert "a.txt" in told
 
 
+@pytest.mark.slow
 def test_a_copy_knows_the_files_of_the_turns_it_has(desk: Opened) -> None:
     talk = three_turns(desk, write("c.txt", "c\n"), OK)
     talk.run("/rewind 3", "c")
@@ -356,6 +357,7 @@ def test_a_checkpoint_keeps_the_turns_before_it(desk: Opened) -> None:
     assert talk.of(Checkpoint)[-1].number == 6  # turns and checkpoints, counted on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["n", "no", "", "what?", "both please"])
 def test_what_is_not_a_yes_changes_nothing(desk: Opened, answer: str) -> None:
     talk = three_turns(desk)
@@ -528,6 +530,7 @@ def test_numbers_go_on_over_a_resume(desk: Opened) -> None:
     assert not (talk.cwd / "b.txt").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
     """The command ends with all of it done, whenever it is cancelled after the answer."""
     talk = three_turns(desk)
@@ -549,6 +552,7 @@ def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
     assert not (talk.cwd / "b.txt").exists()
 
 
+@pytest.mark.slow
 def test_the_persons_repository_is_left_alone(desk: Opened) -> None:
     talk = desk(*THREE)
     env = {"PATH": os.environ["PATH"], "HOME": str(talk.cwd.parent)}

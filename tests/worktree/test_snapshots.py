@@ -386,6 +386,7 @@ def test_a_large_file_is_noticed_but_not_kept(tmp_path: Path) -> None:
     assert changed(tree, third) == {"large": ("deleted", 0, 1), "a.txt": ("deleted", 0, 0)}
 
 
+@pytest.mark.slow
 def test_what_is_kept_nowhere_else_is_kept_before_it_is_overwritten(tmp_path: Path) -> None:
     """A file that was kept, is large or ignored by now, and would be lost by a restore."""
     project = repository(tmp_path / "p")
