@@ -440,7 +440,8 @@ def instructions(folder: Path, size: int) -> Figures:
     (folder / "AGENTS.md").write_text("Be good to everybody.\n" * (size * MB // 22))
     entries = timed(lambda: {"entries": first_entries(folder, folder / "home", {"PATH": ""})})
     words = [e.content for e in entries["entries"] if e.source == "instructions"]
-    return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": words[0][-80:]}
+    notice = words[0].splitlines()[-1]
+    return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": notice}
 
 
 @case("MB of a log with a line torn in the middle")
