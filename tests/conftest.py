@@ -1,8 +1,11 @@
 """What holds for all tests: the same run finds the same, so that a failure can be found again, and
 how busy the machine is, how pytest was started and which test came before makes no difference."""
 
+import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +25,19 @@ sys.dont_write_bytecode = False
 for each, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(each) is signal.SIG_IGN:
         signal.signal(each, usual)
+
+
+MAX_FOLDER_CHARS = 24  # of the folder for temporary files; sockets and lines on screens need room
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the tests a short folder of their own where that for temporary files is long."""
+    if hasattr(config, "workerinput") or len(tempfile.gettempdir()) <= MAX_FOLDER_CHARS:
+        return
+    folder = tempfile.mkdtemp(prefix="t", dir="/tmp")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder  # also for the workers
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(autouse=True)

@@ -230,6 +230,7 @@ def test_stopped_from_outside(place: Place) -> None:
     given_back(terminal)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the agent's /proc is closed to ordinary users")
 def test_modes_that_a_command_has_changed(place: Place) -> None:
     # What it has changed may be mended before it could be looked at.
     mess = ("Bash", {"command": "stty sane -F /proc/$PPID/fd/0 && echo it is changed"})
