@@ -72,14 +72,14 @@ def main(contexts: Sequence[int], logs: Sequence[int], calls: int) -> Iterator[m
     with answering() as url:
         rows = {}
         for tokens in contexts:
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                 loop = opened(folder, url)
                 fill(loop, tokens)
                 rows[f"{tokens:,} tokens"] = asyncio.run(per_call(loop, calls))
         yield measure.Table("one call, by size of the context", rows)
         rows = {}
         for length in logs:
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                 loop = opened(folder, url)
                 for n in range(length):
                     loop.record(Note(topic="decision", text=f"note {n}"))
