@@ -15,7 +15,7 @@ test: $(STAMP)
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
 ALL_ROOMS := tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/terminal
 quick: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow' $(if $(ROOM),tests/$(ROOM),$(ALL_ROOMS))
+	$(BIN)/pytest -m 'not slow' $(if $(ROOM),tests/$(ROOM),-n 2 --dist worksteal $(ALL_ROOMS))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

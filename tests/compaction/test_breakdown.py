@@ -114,6 +114,7 @@ def test_the_parts_add_up_to_the_window(story: list[tuple[Any, ...]], short: flo
     assert filling.free + 1_000 + window.tokens == window.size
 
 
+@pytest.mark.slow
 @given(st.lists(events, max_size=25))
 @settings(max_examples=200, deadline=None)
 def test_every_token_is_counted_once(story: list[tuple[Any, ...]]) -> None:

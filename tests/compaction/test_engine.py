@@ -170,6 +170,7 @@ def test_off_and_remind(project: Path) -> None:
     assert second.of(Summary) == []
 
 
+@pytest.mark.slow
 def test_the_summary_stands_in_a_user_message_and_the_system_prompt_stays(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     talk = play(project, Player(40, 2_500), policy, window=100_000)
@@ -222,6 +223,7 @@ def test_the_transcript_is_on_disk_before_the_summary(project: Path) -> None:
     assert (folder / "conversation.md").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", truncate_at=None)
     player = Player(30, 2_500)
@@ -374,6 +376,7 @@ def test_words_larger_than_the_window_go_to_a_file(project: Path) -> None:
     assert file.read_text() == words
 
 
+@pytest.mark.slow
 def test_a_prompt_the_server_finds_too_long_is_made_smaller_once(project: Path) -> None:
     sizes: list[int] = []
 
@@ -402,6 +405,7 @@ def test_a_server_that_always_finds_it_too_long_is_a_clear_end(project: Path) ->
     assert len(talk.model.requests) <= 4  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_second_summary_within_three_calls_is_not_tried(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None, demote_above=None)
     player = Player(12, 11_000)

@@ -264,6 +264,7 @@ def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
     assert "more)" in text
 
 
+@pytest.mark.slow
 def test_a_broken_line_is_told_and_does_not_stop_it(place: Place) -> None:
     path = recorded(place, worked().entries)
     lines = path.read_text().splitlines(keepends=True)

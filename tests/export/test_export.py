@@ -222,6 +222,7 @@ def log(tmp_path: Path) -> Path:
     return everything(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_entry_is_in_the_page_once(log: Path) -> None:
     page = shown(log)
     counted = Counter(id for id in page.ids if re.fullmatch(r"e\d+(-\d+)?", id))

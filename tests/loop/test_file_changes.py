@@ -272,6 +272,7 @@ def interrupt(bench: Bench, command: str, when: Callable[[Event], bool]) -> Tool
     return bench.newest()
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_and_one_that_timed_out_did_what_they_did(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.tool_runner.change_tracker
@@ -291,6 +292,7 @@ def test_an_interrupted_command_and_one_that_timed_out_did_what_they_did(tmp_pat
     assert changes == {"a.txt": ("modified", 1, 1)}
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
     """What the command did is then told in the next result."""
     bench = Bench(tmp_path)

@@ -97,6 +97,7 @@ def test_only_the_first_lines_are_told_however_much_there_is(tmp_path: Path) -> 
     assert reason == "x" * 4_096
 
 
+@pytest.mark.slow
 def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     mark = f"1.{secrets.randbelow(10**9)}"
     reason, (warning,) = run(tmp_path, f"trap '' TERM; while :; do sleep {mark}; done", seconds=0.5)

@@ -206,6 +206,7 @@ SILENT = {name for name in RETRIED if "silence" in name or "no answer" in name}
 SHORT = Timeouts(first_byte=1.0, between=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RETRIED)
 def test_a_fault_is_retried_from_the_start(name: str) -> None:
     seen = served(RETRIED[name], Say("Whole."), timeouts=SHORT if name in SILENT else None)
@@ -216,6 +217,7 @@ def test_a_fault_is_retried_from_the_start(name: str) -> None:
     assert seen[-1].content[0]["text"] == "Whole."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cut", "end", "silence"])
 @pytest.mark.parametrize("after", [7, 8])
 def test_a_fault_after_the_reason_to_stop_costs_nothing(fault: Any, after: int) -> None:
@@ -224,6 +226,7 @@ def test_a_fault_after_the_reason_to_stop_costs_nothing(fault: Any, after: int) 
     assert seen[-1].content[0]["text"] == "Whole."
 
 
+@pytest.mark.slow
 def test_a_stream_left_open_after_its_end_holds_nothing_up() -> None:
     with Server([Say("Whole.", fault="silence", after=8)]) as server:
 

@@ -214,6 +214,7 @@ eval "$COMMAND"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=2, max_size=10))
 @settings(

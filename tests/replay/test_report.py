@@ -388,6 +388,7 @@ def sound(view: View) -> None:
     assert view.evaluate("performance.getEntriesByType('resource').length") == 0
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_browser_tells_of_requests_and_of_errors(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "bad.html"
@@ -397,6 +398,7 @@ def test_the_browser_tells_of_requests_and_of_errors(browser: Browser, tmp_path:
     assert len(view.troubles) == 2
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("size", [PHONE, WALL], ids=["phone", "wall"])
 def test_the_page_fits_screens_and_eyes(
@@ -417,6 +419,7 @@ def test_the_page_fits_screens_and_eyes(
     assert brightness[1] < 70
 
 
+@pytest.mark.slow
 @needs_browser
 def test_lines_and_areas_are_drawn_in_their_colours(browser: Browser, written: Path) -> None:
     view = browser.open(written, width=360, height=800, dark=True)

@@ -390,6 +390,7 @@ def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
     assert check_log(log).total == RequestCounts(equal=4)
 
 
+@pytest.mark.slow
 def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
     script = tomllib.loads(
         resources.files("ctxagent.agent.cli").joinpath("demo.toml").read_text("utf-8")

@@ -196,6 +196,7 @@ ATTEMPTS = {
 }
 
 
+@pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_no_way_out(place: Field, who: str) -> None:
@@ -277,6 +278,7 @@ def gone(mark: str) -> bool:
     return comes(lambda: not running(mark))
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_nothing_outlives_its_call(place: Field) -> None:
     mark = f"61.{secrets.randbelow(10**9)}"
@@ -291,6 +293,7 @@ def test_nothing_outlives_its_call(place: Field) -> None:
     assert gone(mark)
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_a_request_to_end_gives_a_moment(place: Field) -> None:
     command = "trap 'echo tidied; exit' TERM; echo on; while :; do sleep 0.1; done"
@@ -582,6 +585,7 @@ def test_the_status_says_that_there_is_none() -> None:
     assert "no sandbox" in "".join(text for _, text in status.fit_line(now, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
 def test_the_agents_memory_is_closed(place: Field) -> None:
     """A process of the same user reads neither environment nor memory of one that has closed it,

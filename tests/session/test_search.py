@@ -455,6 +455,7 @@ def test_processes_that_begin_at_once(archive: Archive) -> None:
     assert rows == entries
 
 
+@pytest.mark.slow
 def test_while_another_process_writes_it_searches_what_there_is(archive: Archive) -> None:
     log = archive.log()
     archive.result(log, "a heron")

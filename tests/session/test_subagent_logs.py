@@ -90,6 +90,7 @@ def test_only_refs_are_taken_for_refs(tmp_path: Path) -> None:
     assert qualify_refs(qualify_refs("#8", log, 8), log, 8) == "s/agents/a#8"
 
 
+@pytest.mark.slow
 def test_another_model_is_asked_for_no_more_than_it_gives(tmp_path: Path) -> None:
     place = Place(tmp_path)
     given = {"description": "d", "prompt": "ask: red", "type": "explore", "model": "tiny-1"}

@@ -73,6 +73,7 @@ def test_read_gives_what_is_new(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_wait_gives_up_after_its_timeout(tmp_path: Path) -> None:
     async def scene(context: Context) -> None:
         await start_job("sleep 1000", context)

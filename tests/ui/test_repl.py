@@ -58,6 +58,7 @@ def test_words_are_answered_and_printed_once(tmp_path: Path) -> None:
     assert "\x1b[2J" not in glass.raw
 
 
+@pytest.mark.slow
 def test_a_command_is_shown_whole_and_approved(tmp_path: Path) -> None:
     command = "echo " + " ".join(f"word{n}" for n in range(60)) + " && touch made"
     desk = Desk(tmp_path, Step(tools=[("Bash", {"command": command})]), Step(text="Ran it."))
@@ -79,6 +80,7 @@ def test_a_command_is_shown_whole_and_approved(tmp_path: Path) -> None:
     assert "[y]es" not in seen  # the choices were live, not printed
 
 
+@pytest.mark.slow
 def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
     step = Step(tools=[("Bash", {"command": "echo x >> /dev/null; mktemp -d -p ."})])
     desk = Desk(tmp_path, step, step, Step(text="Both ran."))
@@ -154,6 +156,7 @@ def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -
     assert (desk.cwd / "made").exists()
 
 
+@pytest.mark.slow
 def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
     new = "".join(f"line {n}\n" for n in range(60))
     desk = Desk(
@@ -372,6 +375,7 @@ def test_a_compaction_is_interrupted(tmp_path: Path, key: str) -> None:
     assert "word word" in str(desk.model.requests[-1].messages)
 
 
+@pytest.mark.slow
 def test_a_summary_is_asked_about_with_one_key(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD))
 
@@ -637,6 +641,7 @@ def test_any_size_of_terminal(tmp_path: Path, columns: int, rows: int) -> None:
     assert "漢字" in glass.all().replace("漢 字", "漢字")
 
 
+@pytest.mark.slow
 def test_resizing_while_text_streams(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="word " * 300 + "\n\nThe end."), pace=0.001)
     glass = Glass()
@@ -741,6 +746,7 @@ def test_an_interrupt_signal_in_plain_lines(tmp_path: Path) -> None:
     assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
 
 
+@pytest.mark.slow
 def test_vi_keys(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Ran."))
 
