@@ -197,6 +197,7 @@ def steps_between(talk: Conversation) -> list[int]:
 # Why it could not be made
 
 
+@pytest.mark.slow
 def test_the_end_of_the_ladder_says_why(project: Path) -> None:
     strict = replace(BARE, rules=replace(BARE.rules, strict=True))
     finished = talking(project, strict, words=200).say("Go.")

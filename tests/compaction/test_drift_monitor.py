@@ -105,6 +105,7 @@ def test_each_way_to_drift_is_caught_and_put_right(
     assert "[Goal check]" not in requests[-1 - len(DRIFTS[indicator])]
 
 
+@pytest.mark.slow
 def test_what_the_archive_has_on_it_is_put_in_front(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(DRIFTS["contradiction"][0], ON)
     talk.say("continue")

@@ -151,6 +151,7 @@ def test_the_stress_setting_triggers_everything_at_a_quarter(project: Path) -> N
     assert max(prompts(talk)) < 0.5 * 40_000
 
 
+@pytest.mark.slow
 def test_off_and_remind(project: Path) -> None:
     off = replace(DEFAULT, mode="off")
     talk = Conversation(project, Player(40, 2_500), policy=off, window=40_000)
@@ -187,6 +188,7 @@ def test_the_summary_stands_in_a_user_message_and_the_system_prompt_stays(projec
     assert "The total so far is 4711." in sent
 
 
+@pytest.mark.slow
 def test_the_summary_call_reuses_the_prefix(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     talk = play(project, Player(40, 2_500), policy, window=100_000)
@@ -202,6 +204,7 @@ def bare(request: Request) -> str:
     return text.replace(', "cache_control": {"type": "ephemeral"}', "")
 
 
+@pytest.mark.slow
 def test_the_transcript_is_on_disk_before_the_summary(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     talk = Conversation(project, Player(30, 2_500), policy=policy, window=60_000)
@@ -421,6 +424,7 @@ def test_a_second_summary_within_three_calls_is_not_tried(project: Path) -> None
         assert len(calls) >= 3
 
 
+@pytest.mark.slow
 def test_by_hand_with_instructions_that_do_not_leak(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     summary = asyncio.run(talk.agent.engine.compact("keep the database schema"))
@@ -533,6 +537,7 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
     assert talk.of(ToolResult)[-1].content == result.content
 
 
+@pytest.mark.slow
 def test_what_was_taken_back_is_not_done_again(project: Path) -> None:
     talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
     cleared = {t["seq"] for m in talk.of(Mask) for t in m.targets}
@@ -668,6 +673,7 @@ def test_a_fault_while_preparing_does_not_keep_the_log_open(project: Path) -> No
     reopened.close()
 
 
+@pytest.mark.slow
 def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
     talk, _ = prepared(project, lambda request: Step(text=RECORD, delay=0.2))
 

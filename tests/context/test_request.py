@@ -312,6 +312,7 @@ def test_what_a_damaged_log_still_gives_is_accepted(
     request(log[: data.draw(st.integers(0, len(log)))])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(honest())
 def test_a_log_read_back_gives_the_same_bytes(case: tuple[list[Entry], list[int]]) -> None:

@@ -307,6 +307,7 @@ def covered(log: Path) -> int:
     return resumption.reached
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
     leave(log)
     size = log.stat().st_size
@@ -322,6 +323,7 @@ def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
     assert folds(ResumeCache(log).read()) == folds(whole(log))
 
 
+@pytest.mark.slow
 def test_it_is_made_again(log: Path) -> None:
     leave(log)
     before = log.with_name(CACHE_NAME).read_bytes()

@@ -190,6 +190,7 @@ def test_the_name_of_a_file_does_not_act_on_the_terminal(tmp_path: Path) -> None
     assert not {"\x1b", "\x07", "\u202e"} & {*done.stderr}
 
 
+@pytest.mark.slow
 def test_after_a_fork_an_id_means_the_subagent_that_changed_last(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,

@@ -212,6 +212,7 @@ def test_what_a_subagent_is_told_and_given(tmp_path: Path) -> None:
         assert name in listed
 
 
+@pytest.mark.slow
 def test_four_at_once_and_the_rest_wait(tmp_path: Path) -> None:
     running = most = 0
 
@@ -430,6 +431,7 @@ def test_files_that_subagents_change_are_in_the_parents_ledger(tmp_path: Path) -
     assert point.snapshot is not None or point.changed
 
 
+@pytest.mark.slow
 def test_cancelling_ends_all_and_keeps_what_they_had(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:

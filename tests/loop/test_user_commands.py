@@ -255,6 +255,7 @@ def test_a_command_runs_live_without_a_question(tmp_path: Path) -> None:
     assert asked.index("echo begun") < asked.index("60\\n[exit 4]") < asked.index("what does it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="Well."))

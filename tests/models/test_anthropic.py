@@ -83,6 +83,7 @@ def fails(error: type[Exception], *steps: Step, **options: Any) -> tuple[Any, in
 # Replies
 
 
+@pytest.mark.slow
 def test_a_reply_is_streamed_and_gathered() -> None:
     tools = [("Bash", {"command": "ls ä"}), ("Read", {})]
     hidden = {"type": "redacted_thinking", "data": "b64=="}

@@ -432,6 +432,7 @@ def test_lines_and_areas_are_drawn_in_their_colours(browser: Browser, written: P
     assert below.count(tuple(filled)) > len(below) / 10
 
 
+@pytest.mark.slow
 @needs_browser
 def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "hostile.html"

@@ -305,6 +305,7 @@ def test_a_request_to_end_gives_a_moment(place: Field) -> None:
     assert "tidied\n[timed out" in output.text
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_jobs_last_and_are_reached(place: Field) -> None:
     """A job, also one that goes on behind its shell, lives on over calls; a later one reaches its

@@ -249,6 +249,7 @@ def test_a_finished_one_hands_over_no_next_steps(tmp_path: Path) -> None:
     assert "The port is 48231." in done, rest
 
 
+@pytest.mark.slow
 def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
     stopped: list[str] = []
 

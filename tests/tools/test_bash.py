@@ -104,6 +104,7 @@ def test_a_timeout_kills_the_tree_and_keeps_the_output(tmp_path: Path) -> None:
     assert output.details["timed_out"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interruption_keeps_the_output_and_leaves_no_child(times: int, tmp_path: Path) -> None:
     async def scene() -> Output:
@@ -129,6 +130,7 @@ def test_an_interruption_keeps_the_output_and_leaves_no_child(times: int, tmp_pa
     assert output.is_error
 
 
+@pytest.mark.slow
 def test_what_still_holds_the_output_becomes_a_job(tmp_path: Path) -> None:
     async def scene() -> tuple[Output, Output]:
         os.mkfifo(tmp_path / "go")
@@ -148,6 +150,7 @@ def test_what_still_holds_the_output_becomes_a_job(tmp_path: Path) -> None:
     assert later.text == "later\n[job-1: exit 4]"
 
 
+@pytest.mark.slow
 def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None:
     async def scene() -> list[str]:
         shown: list[str] = []
@@ -159,6 +162,7 @@ def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None
     assert asyncio.run(scene()) == ["2%"]
 
 
+@pytest.mark.slow
 def test_what_cannot_become_a_job_is_ended(tmp_path: Path) -> None:
     (tmp_path / ".session").write_text("a file where the folder should be")
     with pytest.raises(ToolError, match="No file for the job's output"):

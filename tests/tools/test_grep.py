@@ -375,6 +375,7 @@ def test_what_was_found_in_time_is_kept(tmp_path: Path) -> None:
     assert out.details["truncated"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_child_left")
 def test_cancelling_ends_the_child(tmp_path: Path) -> None:
     write(tmp_path, {"b.txt": HANGING})

@@ -172,6 +172,7 @@ def test_files_of_the_session_come_first(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_commands_and_what_they_take(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."), Step(text="Two."))
 

@@ -222,6 +222,7 @@ def test_keys_of_a_text_of_several_lines(tmp_path: Path) -> None:
     assert desk.said() == ["- one;\ntwo!\n> three\nfour"]
 
 
+@pytest.mark.slow
 def test_history_and_a_draft(tmp_path: Path) -> None:
     desk = Desk(tmp_path, *(Step(text=f"Answer {n}.") for n in range(4)))
 
@@ -307,6 +308,7 @@ def test_a_short_paste_never_sends(tmp_path: Path) -> None:
     assert desk.said() == ["one\ntwo\nthree\nfour"]
 
 
+@pytest.mark.slow
 def test_words_that_wait_are_edited_in_their_place(tmp_path: Path) -> None:
     until = {"command": "echo going on; until [ -e go ]; do sleep 0.02; done"}
     steps = [Step(tools=[("Bash", until)]), *(Step(text=f"Answer {n}.") for n in range(3))]

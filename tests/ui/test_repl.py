@@ -195,6 +195,7 @@ def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
     assert "word word" in glass.all()  # what had been said is kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_a_running_tool_is_interrupted(tmp_path: Path, key: str) -> None:
     command = "echo started; sleep 60; touch made"
@@ -227,6 +228,7 @@ def test_a_question_is_interrupted(tmp_path: Path, key: str) -> None:
     assert desk.said() == ["go", "again"]
 
 
+@pytest.mark.slow
 def test_words_typed_ahead_wait_their_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="one " * 40), Step(text="Second answer."), pace=0.005)
 
@@ -243,6 +245,7 @@ def test_words_typed_ahead_wait_their_turn(tmp_path: Path) -> None:
     assert glass.all().count("❯ second") == 1
 
 
+@pytest.mark.slow
 def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="one " * 4_000), pace=0.005)
 
@@ -339,6 +342,7 @@ RECORD = (
 LONG = "word " * 2_000
 
 
+@pytest.mark.slow
 def test_a_compaction_leaves_a_receipt(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=0.3))
 
@@ -355,6 +359,7 @@ def test_a_compaction_leaves_a_receipt(tmp_path: Path) -> None:
     assert desk.said() == ["one", "two"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_a_compaction_is_interrupted(tmp_path: Path, key: str) -> None:
     steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD, delay=60), Step(text="Fresh.")]
@@ -535,6 +540,7 @@ def test_the_status_line(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_commands_that_change_the_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."), Step(text="Two."), Step(text="Three."))
 

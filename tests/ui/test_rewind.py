@@ -279,6 +279,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert (talk.cwd / "a.txt").read_text() == "two\n"
 
 
+@pytest.mark.slow
 def test_only_files_go_back_and_the_model_is_told(desk: Opened) -> None:
     edit = ("Edit", {"path": "a.txt", "old": "one", "new": "three"})
     talk = three_turns(desk, Step(tools=[edit]), Step(text="I must read it."))
@@ -333,6 +334,7 @@ def test_an_ignored_file_that_gives_way_can_be_had_back(desk: Opened) -> None:
     assert (talk.cwd / "a.txt").read_text() == "mine\n"
 
 
+@pytest.mark.slow
 def test_back_to_the_first_words(desk: Opened) -> None:
     talk = three_turns(desk, OK)
     talk.run("/rewind 1", "b")
@@ -342,6 +344,7 @@ def test_back_to_the_first_words(desk: Opened) -> None:
     assert "1" in talk.run("/rewind")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_keeps_the_turns_before_it(desk: Opened) -> None:
     talk = three_turns(desk, write("c.txt", "c\n"), OK, OK)
     talk.run("/checkpoint good")
@@ -492,6 +495,7 @@ def test_what_git_has_cleaned_up_meanwhile_is_kept_before_it_is_overwritten(desk
     assert (talk.cwd / "f").read_text() == "v1\n"
 
 
+@pytest.mark.slow
 def test_private_files_come_back_private(desk: Opened) -> None:
     talk = desk(
         bash("mkdir -m 700 priv; echo k > priv/k; chmod 600 priv/k"), OK, bash("rm -r priv"), OK
@@ -511,6 +515,7 @@ def test_jobs_in_the_background_are_warned_of(desk: Opened) -> None:
     assert "still runs: it may write to files" in shown
 
 
+@pytest.mark.slow
 def test_a_broken_checkpoint_does_not_stop_the_way_back(desk: Opened) -> None:
     talk = three_turns(desk, write("c.txt", "c\n"), OK)
     talk.run("/checkpoint")
@@ -520,6 +525,7 @@ def test_a_broken_checkpoint_does_not_stop_the_way_back(desk: Opened) -> None:
     assert not (talk.cwd / "c.txt").exists()
 
 
+@pytest.mark.slow
 def test_numbers_go_on_over_a_resume(desk: Opened) -> None:
     talk = three_turns(desk)
     talk.run("/checkpoint")
@@ -582,6 +588,7 @@ def test_the_persons_repository_is_left_alone(desk: Opened) -> None:
     assert git("status", "--short") == b""
 
 
+@pytest.mark.slow
 def test_what_went_back_is_told_and_recorded(desk: Opened) -> None:
     talk = three_turns(desk)
     talk.run("/rewind 1 files", "y")

@@ -120,6 +120,7 @@ def test_what_is_gone_from_under_the_newest_tree_is_taken_in_again(tmp_path: Pat
     assert (project / "a.txt").read_text() == "precious\n"
 
 
+@pytest.mark.slow
 def test_nothing_is_touched_where_the_files_cannot_be_kept(tmp_path: Path) -> None:
     """What stood for a file is gone, and there is no room to keep it again."""
     project = repository(tmp_path / "p")
@@ -388,6 +389,7 @@ def test_what_another_session_needs_is_never_cleared(tmp_path: Path) -> None:
     assert (project / "a.txt").read_text() == "of one alone\n"
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_lost_an_object_does_not_stop_the_clearing(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
