@@ -44,7 +44,7 @@ class Disk:
         (self.path / name).unlink()
 
     def remount(self, how: str) -> None:
-        """Make it read-only ("ro") or writable again ("rw"); an ordinary user may not everywhere."""
+        """Make it read-only ("ro") or writable again ("rw"). Skips where a user may not."""
         command = ["mount", "-o", f"remount,{how}", str(self.folder)]
         done = subprocess.run(self.inside(command, Path("/")), check=os.geteuid() == 0)
         if done.returncode:
