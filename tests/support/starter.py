@@ -1,9 +1,9 @@
-"""Quick starts of the command, which do not import its libraries again.
+"""Quick starts of the command, which import nothing again.
 
-Each worker has one process that has imported the libraries of the command and nothing of the
-program. To start the command that process forks. The child takes over the arguments, environment,
-folder and standard streams, imports the program's own modules and runs its `main`. It is a child of
-the worker, like any process that the worker starts.
+Each worker has one process that has imported the command's libraries and modules, of which none
+reads its environment while it is imported. To start the command that process forks. The child takes
+over the arguments, environment, folder and standard streams, and runs the program's `main`. It is a
+child of the worker, like any process that the worker starts.
 
 `can_start` says for which environments this is the same as a whole start. Tests that start
 `COMMAND` themselves, in tmux, in a shell or by `subprocess`, have whole starts.
@@ -12,9 +12,11 @@ the worker, like any process that the worker starts.
 import atexit
 import ctypes
 import fcntl
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import platform
 import signal
 import socket
@@ -126,7 +128,7 @@ def _channel() -> socket.socket:
 
 def _serve(number: int) -> None:
     """Fork for each request and answer with the child's process id; the child runs the command."""
-    _import_libraries()
+    _import_all()
     with socket.socket(fileno=number) as channel:
         while True:
             message, streams, _, _ = socket.recv_fds(channel, 1 << 20, 3)
@@ -145,14 +147,17 @@ def _serve(number: int) -> None:
     main()
 
 
-def _import_libraries() -> None:
+def _import_all() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
+    for part in (f"{PROGRAM}.agent", f"{PROGRAM}.tools"):
+        package = importlib.import_module(part)
+        for module in pkgutil.walk_packages(package.__path__, f"{part}."):
+            importlib.import_module(module.name)
     from ctxagent.agent.models import lazy_sdk
 
     lazy_sdk.load()
-    for name in [name for name in sys.modules if name.partition(".")[0] == PROGRAM]:
-        del sys.modules[name]
+    gc.freeze()  # what is shared by all children is not looked through in each
 
 
 def _fork_sibling() -> int:

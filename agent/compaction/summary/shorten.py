@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Any
 
 from ...context.tokens import estimate
@@ -51,8 +52,11 @@ def shortened_to(
     where all that is not enough do more of them go, and changed files are listed by folder.
     """
 
+    line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines stay from try to try
+
     def fits(candidate: SummaryDocument) -> bool:
-        return estimate(render(candidate)) <= cap_tokens
+        lines = render(candidate).split("\n")
+        return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # before the first is no newline
 
     def must_stay(fact: str) -> bool:
         return _RULED.match(fact) is not None or is_probed(fact)
@@ -243,6 +247,7 @@ def row_tokens(rows: Iterable[FileRow]) -> int:
     return sum(map(_row_tokens, rows))
 
 
+@lru_cache(maxsize=4096)  # the same rows are tried in many shares of a summary
 def _row_tokens(row: FileRow) -> int:
     return estimate(row_line(row if stands_for_many(row) else replace(row, change=""))) + 1
 
