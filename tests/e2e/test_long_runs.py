@@ -56,10 +56,11 @@ class Charging:
         self._sizes: dict[str, int] = {}
 
     def _size(self, block: Block) -> int:
-        text = json.dumps(block)
-        if text not in self._sizes:  # counting is most of the work of a long session
-            self._sizes[text] = tokens.estimate_block(block)
-        return self._sizes[text]
+        said = block.get("text", block.get("content"))
+        key = said if isinstance(said, str) else json.dumps(block)
+        if key not in self._sizes:  # counting is most of the work of a long session
+            self._sizes[key] = tokens.estimate_block(block)
+        return self._sizes[key]
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         sent = body(request)

@@ -106,11 +106,12 @@ def _check_text(node: Any, where: str) -> None:
 
 
 def _check_fields(node: Any, where: str, must: set[str], may: set[str]) -> None:
-    _check(isinstance(node, dict), f"{where}: Input should be an object")
-    for name in sorted(must - set(node)):
-        raise Invalid(f"{where}.{name}: Field required")
-    for name in sorted(set(node) - must - may):
-        raise Invalid(f"{where}.{name}: Extra inputs are not permitted")
+    if not isinstance(node, dict):
+        raise Invalid(f"{where}: Input should be an object")
+    if missing := must - node.keys():
+        raise Invalid(f"{where}.{min(missing)}: Field required")
+    if extra := node.keys() - must - may:
+        raise Invalid(f"{where}.{min(extra)}: Extra inputs are not permitted")
 
 
 def _check_top(request: dict[str, Any]) -> None:
@@ -194,11 +195,11 @@ def _check_blocks(
 ) -> None:
     for place, block in enumerate(blocks):
         kind = block.get("type") if isinstance(block, dict) else None
-        _check(
-            isinstance(kind, str) and kind in known,
-            f"{where}.{place}: Input tag {kind!r} does not match any of the expected tags "
-            f"{sorted(known)}",
-        )
+        if not (isinstance(kind, str) and kind in known):
+            raise Invalid(
+                f"{where}.{place}: Input tag {kind!r} does not match any of the expected tags "
+                f"{sorted(known)}"
+            )
         _check_fields(block, f"{where}.{place}", *known[kind])
         _check_block(block, f"{where}.{place}")
 
