@@ -53,8 +53,8 @@ class Place:
     ) -> "subprocess.CompletedProcess[str]":
         """Run the command to its end. Without `stdin` there is none to read from."""
         env = self.environ() if env is None else env
-        if stdin is None and starter.can_start(env):
-            return starter.run([COMMAND, *arguments], self.project, env, PATIENCE)
+        if starter.can_start(env):
+            return starter.run([COMMAND, *arguments], self.project, env, PATIENCE, stdin)
         return subprocess.run(
             [COMMAND, *arguments],
             cwd=self.project,

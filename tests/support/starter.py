@@ -22,10 +22,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -42,7 +44,10 @@ LIBRARIES = (
 )  # fmt: skip
 BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read by the interpreter and at imports
 # What is read later than that, besides the program's own variables.
-LATER = ("HOME", "TERM", "COLORTERM", "EDITOR", "VISUAL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+LATER = (
+    "HOME", "TMPDIR", "TERM", "COLORTERM", "EDITOR", "VISUAL", "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+)  # fmt: skip
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 _LOCK = threading.Lock()  # held from a request to its answer
@@ -73,24 +78,32 @@ def start(
 
 
 def run(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], patience: float
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], patience: float, stdin: str | None
 ) -> "subprocess.CompletedProcess[str]":
-    """Do what `subprocess.run` does, with the output captured and nothing to read from."""
-    out, err, null = os.pipe(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
-    pid = start(command, cwd, env, [null, out[1], err[1]])
-    for each in (null, out[1], err[1]):
+    """Do what `subprocess.run` does, with the output captured; None is nothing to read from."""
+    out, err = os.pipe(), os.pipe()
+    source, sink = (os.open(os.devnull, os.O_RDONLY), None) if stdin is None else os.pipe()
+    pid = start(command, cwd, env, [source, out[1], err[1]])
+    for each in (source, out[1], err[1]):
         os.close(each)
     bound = threading.Timer(patience, os.kill, (pid, signal.SIGKILL))
     bound.start()
     try:
-        with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(1) as beside:  # noqa: PTH123
+        with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(2) as beside:  # noqa: PTH123
             told = beside.submit(errors.read)
+            if sink is not None:
+                beside.submit(_write, sink, stdin or "")
             said = output.read()
             _, status = os.waitpid(pid, 0)
     finally:
         bound.cancel()
     code = os.waitstatus_to_exitcode(status)
     return subprocess.CompletedProcess(list(command), code, said, told.result())
+
+
+def _write(number: int, text: str) -> None:
+    with suppress(BrokenPipeError), open(number, "w") as file:
+        file.write(text)
 
 
 def in_terminal(
@@ -184,6 +197,7 @@ def _take_over(asked: dict, streams: Sequence[int]) -> None:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
+    tempfile.tempdir = None  # the folder is looked for again
     sys.argv = asked["command"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -26,6 +26,7 @@ from pathlib import Path
 from ctxagent.agent.session.entries import Note
 from ctxagent.agent.session.log import Log
 
+from .. import starter
 from ..command import COMMAND, Place
 from ..server.loopback import Body, Server, Step
 from ..terminal.screen import Terminal
@@ -95,21 +96,24 @@ class Victim:
     something to show."""
 
     def __init__(
-        self, place: Place, arguments: Sequence[str], env: dict[str, str], terminal: bool
+        self, place: Place, arguments: Sequence[str], env: dict[str, str], aim: Aim
     ) -> None:
         self.terminal: Terminal | None = None
-        if terminal:
+        if aim.terminal:
             self.terminal = Terminal(*arguments, cwd=place.project, env=env)
             self.terminal.see("❯")
             self.terminal.type("go on\r")
             self.pid = self.terminal.child.pid
         else:
-            with (place.root / "stderr").open("ab") as errors:
-                self._process = subprocess.Popen(
-                    [COMMAND, "-p", "go on", *arguments], cwd=place.project, env=env,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-                )  # fmt: skip
-            self.pid = self._process.pid
+            command = [COMMAND, "-p", "go on", *arguments]
+            with (place.root / "stderr").open("ab") as errors, open(os.devnull, "r+b") as null:  # noqa: PTH123
+                if aim.on != "start" and starter.can_start(env):
+                    streams = [null.fileno(), null.fileno(), errors.fileno()]
+                    self.pid = starter.start(command, place.project, env, streams)
+                else:  # the imports too are what is killed
+                    self.pid = subprocess.Popen(
+                        command, cwd=place.project, env=env, stdin=null, stdout=null, stderr=errors
+                    ).pid
         self._handle = os.pidfd_open(self.pid)
         self.fds = [self._handle]
         if self.terminal is not None:
@@ -128,7 +132,7 @@ class Victim:
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
         if self.terminal is None:
-            return self._process.wait()
+            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.terminal.child.wait()
         self.terminal.child.close()
         return self.terminal.child.exitstatus or -(self.terminal.child.signalstatus or 0)
@@ -177,7 +181,7 @@ class Chain:
         asked, before = len(self.server.requests), self.inquest.log()
         arguments = ("--permission-mode", "bypass", "--context-window", str(WINDOW), *aim.options)
         resumed = ("--resume", before.parent.name) if before else ()
-        victim = Victim(self.place, [*arguments, *resumed], self.env, aim.terminal)
+        victim = Victim(self.place, [*arguments, *resumed], self.env, aim)
         self.figures.counts["resumes"] += before is not None
         reached = self._until(victim, aim)
         if reached:
