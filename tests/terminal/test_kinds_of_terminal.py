@@ -97,7 +97,7 @@ def test_an_answer_to_somebody_who_leaves(place: Place) -> None:
 def test_who_is_not_asked(place: Place, environ: dict[str, str]) -> None:
     env = place.server("http://127.0.0.1:9") | environ
     terminal = Terminal(cwd=place.project, env=env)
-    terminal.see("/help")
+    terminal.see("GREEN")
     terminal.type("/quit\r")
     assert terminal.leave() == 0
     assert ASKED not in terminal.raw

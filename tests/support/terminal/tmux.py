@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..command import COMMAND
@@ -78,8 +78,22 @@ class Pane:
                 return text
 
     def rest(self) -> None:
-        """Wait until nothing that was painted is on its way, as far as that can be seen."""
-        self._unchanged(0.3)
+        """Wait until nothing that was painted is on its way: the program waits too, and not only
+        for its turn on a busy machine."""
+        while True:
+            text = self._unchanged(0.3)
+            if not self._is_at_work() and self.text() == text:
+                return
+
+    def _is_at_work(self) -> bool:
+        """Return whether a thread of the program could go on if it had a processor."""
+        shell = self.tell("pane_pid")
+        for child in Path(f"/proc/{shell}/task/{shell}/children").read_text().split():
+            for thread in Path(f"/proc/{child}/task").glob("*/stat"):
+                with suppress(OSError):  # it has ended meanwhile
+                    if thread.read_text().rpartition(")")[2].split()[0] in "RD":
+                        return True
+        return False
 
     def _unchanged(self, seconds: float = 1.0) -> str:
         text, since = self.text(), time.monotonic()
