@@ -108,8 +108,8 @@ def test_resizing_where_lines_stay_as_they_are(place: Place) -> None:
         terminal.see("GREEN")
         terminal.type("talk\r")
         for n, size in enumerate([(60, 24), (80, 12), (50, 30), (100, 8), (80, 40), (40, 16)]):
-            terminal.see(f"Paragraph {n * 8:02d},")
-            with server.flow:  # nothing is on its way that was painted for the old size
+            # Nothing is on its way that was painted for the old size.
+            with server.halted_after(f"Paragraph {n * 8:02d},"):
                 *_, said, _ = ["", *server.said.split("\n\n")]
                 terminal.see(said)
                 terminal.rest()

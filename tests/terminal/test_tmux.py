@@ -95,8 +95,8 @@ def test_resizing_while_text_streams(place: Place) -> None:
         seen.type("talk\r")
         sizes = itertools.cycle(SIZES)
         for n in (3, 8, 14, 20, 26, 33, 40, 47):
-            seen.see(f"Paragraph {n:03d}.")
-            with server.flow:  # nothing is on its way that was painted for the old size
+            # Nothing is on its way that was painted for the old size, and what is live is short.
+            with server.halted_after(f"Paragraph {n:03d}."):
                 said = flat(server.said)[-30:]
                 seen.see(lambda text, said=said: said in flat(text))  # type: ignore[misc]
                 seen.rest()

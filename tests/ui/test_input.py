@@ -263,7 +263,7 @@ def test_search_backwards_and_forwards(tmp_path: Path) -> None:
         seat.press(CTRL_S)
         await seat.until("❯ run the linter")
         seat.press(CTRL_R + ENTER)
-        await seat.until(lambda: typed(seat) == "run the tests")
+        await seat.until(lambda: typed(seat) == "run the tests" and bool(desk.loops))
         assert not desk.loops[0].log.path.exists()  # found, and not sent
         seat.press(ENTER)
         await seat.until("Done.")

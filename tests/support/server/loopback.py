@@ -10,8 +10,7 @@ Each request is held against `validator`; one that breaks a rule is answered 400
 `rejected`. Steps are played in order, one a request, or chosen by a function of the request's
 body. A request beyond the last step counts as rejected. `Say` answers, well or with a fault in the
 stream; `Fail` answers with an error status. The first request sets `asked`, a client that hangs up
-in the middle sets `hung_up`; `said` is the text that was streamed, and stays as it is for whoever
-has `flow`.
+in the middle sets `hung_up`; `said` is the text that was streamed, `halted_after` a text of choice.
 """
 
 import hashlib
@@ -22,7 +21,9 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -140,7 +141,7 @@ class Server:
         self.asked = threading.Event()
         self.hung_up = threading.Event()
         self.stopping = threading.Event()
-        self.flow = threading.Lock()  # who has it halts all streams
+        self._flow = threading.Lock()  # who has it halts all streams
         self.said = ""  # the text that has been streamed so far
         self._steps = steps if callable(steps) else list(steps)
         self._lock = threading.Lock()
@@ -164,6 +165,16 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join(5)
+
+    @contextmanager
+    def halted_after(self, text: str) -> Iterator[None]:
+        """Halt all streams once this text has been streamed, and hardly more."""
+        while True:
+            with self._flow:
+                if text in self.said:
+                    yield
+                    return
+            time.sleep(0.001)
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
         """What to answer: the step, its message id, and the usage of the prompt."""
@@ -446,7 +457,7 @@ class _Exchange(BaseHTTPRequestHandler):
             if say.noise:
                 self._write(": a comment\r\n\r\n", say.pieces)
             kind_of = event.get("type") if isinstance(event, dict) else "raw"
-            with self.server.owner.flow:
+            with self.server.owner._flow:
                 self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
                 if isinstance(event, dict):
                     self.server.owner.said += event.get("delta", {}).get("text", "")
