@@ -123,6 +123,7 @@ class SummaryApplier:
                     "recovery": self._count_recalled(cut),
                 },
                 files=files,
+                replaces_earlier=True,
             )
         )
         assert isinstance(recorded, Summary)

@@ -214,7 +214,12 @@ class View:
     def _add_summary(self, entry: Summary) -> None:
         self.summary = entry
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
-        tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
+        tail = [
+            item
+            for item in self.items
+            if (item.seq in kept or item.seq >= entry.keep_from)
+            and not (entry.replaces_earlier and item.source == SUMMARY_SOURCE)
+        ]
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
         self._append(

@@ -163,8 +163,9 @@ class Mask(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Entry):
-    """A summary stands for the entries `covers[0]..covers[1]`. In the view it is a user message
-    with `text`, then the items whose seq is in `keep`, then everything from `keep_from` on."""
+    """A summary is the first to stand for the entries `covers[0]..covers[1]`. In the view it is a
+    user message with `text`, then the items whose seq is in `keep`, then everything from
+    `keep_from` on."""
 
     kind: ClassVar[str] = "summary"
     document: dict[str, Any]  # the summary by section
@@ -177,6 +178,9 @@ class Summary(Entry):
     trigger: str = ""
     probes: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    # No earlier summary stays, whatever its seq. In logs where this is not said one may have
+    # stayed, and been sent, because its seq is larger than that of the items behind it.
+    replaces_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +308,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "parent": (dict, _NONE),
     "ref": (int, _NONE),
     "cost_usd": (int, float, _NONE),
-    "is_error": (bool,),
+    **dict.fromkeys(("is_error", "replaces_earlier"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
     **dict.fromkeys(("content", "tools", "targets"), (dict,)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...context import tokens
 from ...context.request import Request, build_request, with_question, without_surrogates
-from ...context.view import Item, View, shown_blocks
+from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
 from ...context.window import Window
 from ...prompts import prompt_text
 from ...session.entries import Block
@@ -47,8 +47,9 @@ class Cut:
 
     @property
     def covers(self) -> list[int]:
-        """The seqs of the first and the last evicted item."""
-        return [self.evicted[0].seq, self.evicted[-1].seq]
+        """The seqs of the first and the last item that no earlier summary stands for."""
+        new = [item.seq for item in self.evicted if item.source != SUMMARY_SOURCE]
+        return [new[0], new[-1]]
 
 
 def find_cut(
@@ -79,7 +80,8 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
     """Return the index of the first item of the tail that stays: at least so many messages, and
     more while they fit into `max_size`, at a place where no call is parted from its result."""
     size, count, start, kept, role = 0, 0, len(items), 0, ""
-    for index in range(len(items) - 1, 0, -1):
+    summaries = sum(item.source == SUMMARY_SOURCE for item in items)  # which stand first
+    for index in range(len(items) - 1, max(summaries, 1) - 1, -1):
         item = items[index]
         size += item.size
         if kept >= messages and size > max_size:
