@@ -1,10 +1,11 @@
 """Apply a summary: make it fit, check it against the facts, archive it and record it.
 
 The document gets the facts of the ledger as it is now, is cut to its limit, and what the probes
-miss is added, until it makes the context smaller. What it stands for goes to the archive and to
-disk before the summary is recorded. What must stand beside it (environment, instructions, preserved
-sections) counts too, and is recorded right after it. The results of the checks are in the summary's
-entry. A summary that would make nothing smaller changes nothing.
+miss is added, until it makes the context smaller. What it stands for is in the log and in
+`conversation.md`; both are forced to disk before the summary is recorded. What must stand beside it
+(environment, instructions, preserved sections) counts too, and is recorded right after it. The
+results of the checks are in the summary's entry. A summary that would make nothing smaller changes
+nothing.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from ..context.view import ViewResult
 from ..context.window import Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
-from ..session.archive import FILES_NAME, SUMMARY_NAME, append_conversation, write_archive_file
+from ..session.archive import FILES_NAME, SUMMARY_NAME, write_archive_file
+from ..session.conversation import CONVERSATION_NAME
 from ..session.entries import Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
@@ -34,7 +36,6 @@ from .summary.request import (
     max_tokens_after,
     summary_text,
     tokens_after_summary,
-    transcript,
 )
 from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
@@ -100,8 +101,7 @@ class SummaryApplier:
         """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller."""
         fitted = await self.fit(cut, draft, before)
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
-        append_conversation(self.host.folder, transcript(cut.evicted))
-        files = ["conversation.md", "summary.md"]
+        files = [CONVERSATION_NAME, SUMMARY_NAME]
         if any(map(stands_for_many, document.modified)):
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)

@@ -66,7 +66,7 @@ class EngineHost(Protocol):
         """Fold the view again from the whole log."""
 
     def sync(self) -> None:
-        """Force the log to disk."""
+        """Force the log and `conversation.md` to disk. Raises RecordError."""
 
     def reinserted(self) -> Sequence[Entry]:
         """Return what must be said again after a summary: instructions, todo list, mode, jobs."""

@@ -124,9 +124,7 @@ def build_messages(items: list[Item]) -> list[dict[str, Any]]:
     return _messages(items, None)[0]
 
 
-def _messages(
-    items: list[Item], place: int | None
-) -> tuple[list[dict[str, Any]], int | None]:
+def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]], int | None]:
     """Return the messages, and the index of the last one that is whole before the item at
     `place`."""
     draft, stable_end = _Draft(), None

@@ -33,7 +33,7 @@ class CompactionHost:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.record, self.rebuild_view = agent.record, agent.rebuild_view
-        self.current_window, self.sync = agent.current_window, agent.log.sync
+        self.current_window, self.sync = agent.current_window, agent.log.sync_all
 
     @property
     def view(self) -> View:

@@ -199,7 +199,9 @@ def _request(view: View, recipe: Mapping[str, Any]) -> Request:
             view, str(asked), keep_from=keep_from, keep=keep, span=span
         )
         return Request("", [], [], messages, 0)
-    request = build_request(view, model="", max_tokens=0, stable_before=_stable_before(view, recipe))
+    request = build_request(
+        view, model="", max_tokens=0, stable_before=_stable_before(view, recipe)
+    )
     return request if asked is None else with_question(request, asked)
 
 

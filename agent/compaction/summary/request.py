@@ -6,9 +6,8 @@ text, tools and messages), so the call reads the prompt cache; where that prefix
 the span is summarised in chunks of plain text. Nothing here changes anything.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ...context.request import Request, build_request, with_question, without_su
 from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
 from ...context.window import Window
 from ...prompts import prompt_text
+from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
@@ -160,7 +160,7 @@ def chunk_requests(
     """Return requests over the evicted span as plain text, each at most half of the window. `upto`
     is the newest entry of the view that was cut."""
     max_tokens = max(max_tokens_after(window) - tokens.estimate(question), 1_000)
-    text = transcript(cut.evicted, shown_blocks)
+    text = transcript(cut.evicted)
     origin = {"upto": upto, "asked": question, "keep_from": cut.keep_from, "keep": list(cut.keep)}
     return [
         Request(
@@ -182,7 +182,7 @@ def rebuild_chunk_messages(
     """Return the messages of one of `chunk_requests`, from the view and its recorded origin."""
     items = view.items[: view.position(keep_from)]
     begin, end = span
-    text = transcript([i for i in items if i.seq not in keep], shown_blocks)
+    text = transcript([i for i in items if i.seq not in keep])
     return _chunk_messages(text[begin:end], question)
 
 
@@ -218,33 +218,14 @@ def _pieces(text: str, max_tokens: int) -> Iterator[str]:
             yield line[start : start + max_tokens]
 
 
-def transcript(
-    items: Sequence[Item], blocks: Callable[[Item], list[Block]] = lambda item: item.blocks
-) -> str:
-    """Return items as text: whole for people (`conversation.md`); with the stubs of the context
-    for a summary in chunks, so that its price is bounded."""
-    texts = (_block_text(item, block) for item in items for block in blocks(item))
+def transcript(items: Sequence[Item]) -> str:
+    """Return items as text, with the stubs of the context, so that its price is bounded."""
+    texts = (_block_text(item, block) for item in items for block in shown_blocks(item))
     return "\n\n".join(filter(None, texts))
 
 
-def _block_text(item: Item, block: dict[str, Any]) -> str:
-    kind = block.get("type")
-    if kind == "text":
-        speaker = "User" if item.role == "user" else "Assistant"
-        return f"## {speaker} · #{item.seq}\n\n{block.get('text', '')}"
-    if kind == "tool_use":
-        arguments = json.dumps(block.get("input"), ensure_ascii=False)
-        return f"## {block.get('name')} · #{item.seq}\n\n{arguments}"
-    if kind == "tool_result":
-        content = block.get("content")
-        text = content if isinstance(content, str) else _text_of_blocks(content)
-        return f"### Result · #{item.seq}\n\n{text}"
-    return f"[{kind}]" if kind in ("image", "document") else ""
-
-
-def _text_of_blocks(content: Any) -> str:
-    blocks = content if isinstance(content, list) else []
-    return "\n".join(str(b.get("text", f"[{b.get('type')}]")) for b in blocks)
+def _block_text(item: Item, block: Block) -> str:
+    return block_text(block, "User" if item.role == "user" else "Assistant", item.seq)
 
 
 def headline(item: Item) -> str:
@@ -263,7 +244,7 @@ def summary_text(document: SummaryDocument, folder: Path, pins: Mapping[int, str
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the person asked. "
         "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
-        f"the whole conversation is also in {folder / 'conversation.md'}.\n\n"
+        f"the whole conversation is also in {folder / CONVERSATION_NAME}.\n\n"
         f"{render(document)}{pinned_section(pins)}"
     )
 
