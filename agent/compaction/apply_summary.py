@@ -28,6 +28,7 @@ from . import drift, verify
 from .document import SummaryDocument
 from .host import EngineHost
 from .preserve import missing_sections, sections_not_in_context
+from .recovery import recover_after
 from .summary.merge import with_ledger_facts
 from .summary.request import (
     Cut,
@@ -106,29 +107,30 @@ class SummaryApplier:
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)
         self.host.sync()
-        recorded = self.host.record(
-            Summary(
-                document=document.to_json(),
-                text=text,
-                covers=cut.covers,
-                keep_from=cut.keep_from,
-                keep=list(cut.keep),
-                tokens_before=before.tokens,
-                tokens_after=after,
-                trigger=trigger,
-                probes={
-                    **_gate_results(document, before, after),
-                    "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
-                    "sections": self._count_preserved(fitted.reinserted),
-                    "recovery": self._count_recalled(cut),
-                },
-                files=files,
-                replaces_earlier=True,
-            )
+        recall, lost = self._count_recalled(cut)
+        summary = Summary(
+            document=document.to_json(),
+            text=text,
+            covers=cut.covers,
+            keep_from=cut.keep_from,
+            keep=list(cut.keep),
+            tokens_before=before.tokens,
+            tokens_after=after,
+            trigger=trigger,
+            probes={
+                **_gate_results(document, before, after),
+                "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
+                "sections": self._count_preserved(fitted.reinserted),
+                "recovery": recall,
+            },
+            files=files,
+            replaces_earlier=True,
         )
+        recovered = recover_after(self.host.ledger, summary, lost)
+        recorded = self.host.record(summary)
         assert isinstance(recorded, Summary)
         self.probes = fitted.probes
-        for entry in fitted.reinserted:
+        for entry in (*fitted.reinserted, *recovered):
             self.host.record(entry)
         try:
             write_archive_file(self.host.folder / SUMMARY_NAME, text)
@@ -223,13 +225,14 @@ class SummaryApplier:
         gone = len(missing_sections(sections)) + len(sections_not_in_context(text, sections))
         return {"critical": critical, "kept": critical - gone}
 
-    def _count_recalled(self, cut: Cut) -> dict[str, int]:
-        """Count how many results, of a sample over the whole span, can be read back whole."""
+    def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
+        """Count how many results, of a sample over the whole span, can be read back whole; return
+        the seqs of the others too."""
         span = {item.seq for item in cut.evicted}
         results = [r for r in self.host.view.results() if r.item.seq in span]
         sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
-        whole = [_is_whole(self.host.recall(result.item.seq), result) for result in sample]
-        return {"asked": len(whole), "ok": sum(whole)}
+        lost = [r.item.seq for r in sample if not _is_whole(self.host.recall(r.item.seq), r)]
+        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
 
 def _changed_files_text(ledger: Ledger) -> str:

@@ -219,9 +219,8 @@ class Note(Entry):
     """Something worth keeping that the model does not see."""
 
     kind: ClassVar[str] = "note"
-    topic: (
-        str  # intent, decision, drift, phase, permission, quality, rewind, agent, killed, warning
-    )
+    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, warning
+    topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
 

@@ -181,7 +181,7 @@ def test_a_turn_whose_disk_fills_up_stops_before_the_next_effect(disk: Disk) -> 
     assert not (project / "second").exists()
     kept = talk.agent.log.path.read_bytes()
     with pytest.raises(RecordError):
-        talk.say("x" * 5_000)  # and again, as long as there is no room
+        talk.say("x" * 50_000)  # and again, as long as there is no room
     assert len(talk.model.requests) == 2  # type: ignore[attr-defined]
     asyncio.run(talk.agent.close())
     assert talk.agent.log.path.read_bytes() == kept

@@ -1,4 +1,4 @@
-"""`conversation.md` is the conversation of the log, once and in order, whatever was done to either."""
+"""`conversation.md` is the conversation of the log, once and in order, whatever is done to both."""
 
 import asyncio
 import os
