@@ -5,6 +5,7 @@ that another process has open.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -65,6 +66,10 @@ def _record_failure(path: Path, why: str) -> str:
     from ..compaction.recovery import failure_note
     from ..session.log import Log
 
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":  # which opening would cut off: it is for doctor to look at
+            return " (not recorded: the last line of the log is torn)"
     try:
         log = Log.open(path)
     except CtxagentError as error:  # another process has it

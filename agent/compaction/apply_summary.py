@@ -161,8 +161,7 @@ class SummaryApplier:
                 time.monotonic() - started,
                 draft.cost_usd,
                 last - first + 1,
-                f"#{first} to #{last} summarised by the {draft.author}{how} · "
-                f"{_check_summary(summary)}",
+                f"{summary.span} summarised by the {draft.author}{how} · {_check_summary(summary)}",
             )
         )
         if sections["kept"] < sections["critical"]:

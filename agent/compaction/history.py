@@ -151,8 +151,7 @@ def describe(*done: Mask | Summary) -> str:
 def _described(act: Mask | Summary) -> str:
     if isinstance(act, Mask):
         return f"{act.layer} of {len(act.targets):,} ({act.trigger})"
-    first, last = act.covers
-    return f"summary of #{first} to #{last} ({act.trigger})"
+    return f"summary of {act.span} ({act.trigger})"
 
 
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import private_opener, replacing
-from ..errors import RecordError
+from ..errors import RecordError, SessionError
 from .entries import Assistant, Block, Entry, ToolResult, User
 
 CONVERSATION_NAME = "conversation.md"
@@ -64,21 +64,21 @@ class ConversationFile:
     def __init__(self, folder: Path, entries: Reversible[Entry], size: int) -> None:
         self.path = folder / CONVERSATION_NAME
         self._entries, self._size = entries, size
-        with suppress(OSError):
+        with suppress(OSError, SessionError):
             self._complete()
 
     def add(self, entry: Entry) -> None:
         """Add the newest entry of the log. Where that fails, it is done with the next one."""
         if text := conversation_text(entry):
             before, self._size = self._size, self._size + len(text)
-            with suppress(OSError):
+            with suppress(OSError, SessionError):
                 if _size(self.path) == before:
                     _append(self.path, before, [text])
                 else:
                     self._complete()
 
     def sync(self) -> None:
-        """Put the whole conversation on the medium. Raises RecordError."""
+        """Put the whole conversation on the medium. Raises RecordError and SessionError."""
         try:
             self._complete()
             if not self._size:
@@ -91,7 +91,7 @@ class ConversationFile:
             ) from error
 
     def _complete(self) -> None:
-        """Make the file what the log says. Raises OSError."""
+        """Make the file what the log says. Raises OSError, SessionError for a log that is gone."""
         size = _size(self.path)
         missing = self._missing_texts(size) if 0 < size <= self._size else None
         if missing:

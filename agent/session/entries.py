@@ -182,6 +182,13 @@ class Summary(Entry):
     # stayed, and been sent, because its seq is larger than that of the items behind it.
     replaces_earlier: bool = False
 
+    @property
+    def span(self) -> str:
+        """The entries that it is the first to stand for, for people. In logs where
+        `replaces_earlier` is not said the first may be an earlier summary, of a larger seq."""
+        first, last = self.covers
+        return f"#{first} to #{last}" if first <= last else f"all up to #{last}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revert(Entry):

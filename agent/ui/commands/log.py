@@ -31,7 +31,8 @@ async def _recover(repl: CommandContext, argument: str) -> None:
         state = await asyncio.to_thread(recover_session, entries, int(argument), disk=True)
         if state.failure:
             repl.say(state.failure)
-            repl.agent.record(failure_note(state.failure))
+            if not repl.agent.log.refusal:
+                repl.agent.record(failure_note(state.failure))
         repl.show(state.text)
         return
     findings = await asyncio.to_thread(repl.agent.context.search, argument, "project")
