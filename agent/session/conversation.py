@@ -18,7 +18,7 @@ from ..errors import RecordError, SessionError
 from .entries import Assistant, Block, Entry, ToolResult, User
 
 CONVERSATION_NAME = "conversation.md"
-MAX_ADDED_BYTES = 8 << 20  # of missing text; where more is missing the file is written anew
+MAX_BYTES_AT_OPEN = 8 << 20  # of text; more is written anew with the first new entry
 
 
 def conversation_text(entry: Entry) -> bytes:
@@ -64,15 +64,16 @@ class ConversationFile:
     def __init__(self, folder: Path, entries: Reversible[Entry], size: int) -> None:
         self.path = folder / CONVERSATION_NAME
         self._entries, self._size = entries, size
+        self._is_whole = False  # this far it is what the log says
         with suppress(OSError, SessionError):
-            self._complete()
+            self._complete(anew=size <= MAX_BYTES_AT_OPEN)
 
     def add(self, entry: Entry) -> None:
         """Add the newest entry of the log. Where that fails, it is done with the next one."""
         if text := conversation_text(entry):
             before, self._size = self._size, self._size + len(text)
             with suppress(OSError, SessionError):
-                if _size(self.path) == before:
+                if self._is_whole and _size(self.path) == before:
                     _append(self.path, before, [text])
                 else:
                     self._complete()
@@ -90,14 +91,18 @@ class ConversationFile:
                 f"cannot write {self.path}: {error.strerror}", hint="Free the disk, then go on."
             ) from error
 
-    def _complete(self) -> None:
-        """Make the file what the log says. Raises OSError, SessionError for a log that is gone."""
+    def _complete(self, *, anew: bool = True) -> None:
+        """Make the file what the log says, if need be `anew`. Raises OSError, and SessionError for
+        a log that is gone."""
         size = _size(self.path)
         missing = self._missing_texts(size) if 0 < size <= self._size else None
         if missing:
             _append(self.path, self._size - sum(map(len, missing)), missing)
         elif missing is None and (size or self._size):
+            if not anew:
+                return
             write_conversation(self.path.parent, self._entries)
+        self._is_whole = True
 
     def _missing_texts(self, size: int) -> list[bytes] | None:
         """Return the texts that a file of `size` bytes lacks; None where it must be written anew,
@@ -110,7 +115,7 @@ class ConversationFile:
                     return missing[::-1] if file.read(len(text)) == text else None
             begin -= len(text)
             missing.append(text)
-            if self._size - begin > MAX_ADDED_BYTES:
+            if self._size - begin > MAX_BYTES_AT_OPEN:
                 break
         return None
 

@@ -336,7 +336,8 @@ def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
     path = tmp_path / "s" / "log.jsonl"
     filled(path, MIN_UNCACHED_LOG_BYTES // 4)
     leave(path)
-    assert {each.name for each in path.parent.iterdir()} == {"log.jsonl", "lock"}
+    kept = {each.name for each in path.parent.iterdir()}
+    assert kept == {"log.jsonl", "lock", "conversation.md"}
 
 
 def edited(log: Path, change: Callable[[bytes], bytes]) -> None:

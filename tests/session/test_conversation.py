@@ -15,6 +15,7 @@ from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.conversation import (
     CONVERSATION_NAME,
+    MAX_BYTES_AT_OPEN,
     ConversationFile,
     conversation_text,
 )
@@ -104,6 +105,12 @@ def test_to_add_an_entry_reads_nothing_of_the_log(tmp_path: Path) -> None:
     for entry in SAID:
         file.add(entry)
     assert file.path.stat().st_size == sum(len(conversation_text(entry)) for entry in SAID)
+
+
+def test_to_open_a_long_session_reads_nothing_of_it(tmp_path: Path) -> None:
+    """One of an older version has no such file; it is written with the next entry."""
+    file = ConversationFile(tmp_path, Unread(), MAX_BYTES_AT_OPEN + 1)
+    assert not file.path.exists()
 
 
 def spoil(path: Path, how: str) -> None:
