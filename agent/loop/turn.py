@@ -19,7 +19,7 @@ from typing import Any, Literal
 from ..compaction.layers import demote
 from ..context.request import build_request
 from ..context.window import learn_from_refusal
-from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError
+from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError, RequestRejected
 from ..events import CallStarted, Notice, TurnFinished, UserSaid
 from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
@@ -129,18 +129,25 @@ async def _until_answered(agent: Agent) -> str:
 async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
     """Make the context small enough and ask the model for one reply.
 
-    When the server finds the prompt too long, the engine makes it smaller, once, and the model is
-    asked again.
+    When the server refuses images, the engine takes them out; when it finds the prompt too long,
+    the engine makes it smaller, once. Then the model is asked again.
     """
     agent.budget_meter.check()
     await agent.window()
     await agent.engine.before_call(turn_start=turn_start)
-    try:
-        return await _send_request(agent)
-    except PromptTooLong as error:
-        _learn_window(agent, error)
-        await agent.engine.force_fit()
-        return await _send_request(agent)
+    forced = False
+    while True:
+        try:
+            return await _send_request(agent)
+        except RequestRejected as error:
+            if agent.engine.drop_refused_images(error):
+                agent.emit(Notice("info", f"asking again without images: {error.message}"))
+                continue
+            if forced or not isinstance(error, PromptTooLong):
+                raise
+            _learn_window(agent, error)
+            await agent.engine.force_fit()
+            forced = True
 
 
 async def _send_request(agent: Agent) -> Reply:
