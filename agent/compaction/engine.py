@@ -74,7 +74,7 @@ class CompactionEngine:
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
     _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a task boundary
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
 
     def __post_init__(self) -> None:
         self._layers = LayerRunner(self.host, self.policy)
@@ -303,13 +303,15 @@ class CompactionEngine:
 
     def _boundary_reason(self) -> str:
         """Return why this turn should begin with a summary although there is room, or ""."""
-        todos = tuple(t["content"] for t in self.host.ledger.todos)
-        done = all(t["status"] == "completed" for t in self.host.ledger.todos)
-        if self.policy.boundaries and todos and done and todos != self._finished_todos:
+        ledger = self.host.ledger
+        todos = tuple(t["content"] for t in ledger.todos)
+        done = all(t["status"] == "completed" for t in ledger.todos)
+        new = todos != self._finished_todos and ledger.todos != ledger.summarized_todos
+        if self.policy.boundaries and todos and done and new:
             self._finished_todos = todos
             return "task boundary: the todo list is done"
         last = self.host.view.summary.seq if self.host.view.summary else 0
-        turns = len(self.host.ledger.words) - bisect(self.host.ledger.words, (last + 1,))
+        turns = len(ledger.words) - bisect(ledger.words, (last + 1,))
         if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
             return f"{turns} turns since the last summary"
         return ""
