@@ -7,6 +7,7 @@ nothing. Triggers in the log carry the names of gates (HOOK-CTX-001 to 005).
 """
 
 import asyncio
+import re
 import time
 from bisect import bisect
 from collections.abc import Reversible
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
-from ..errors import CompactionFailed, LimitReached
+from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import SummaryApplier, reinserted_tokens
@@ -43,6 +44,8 @@ from .verify.exam import ExamReport
 
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
+STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
+_NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 
 PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
@@ -71,7 +74,7 @@ class CompactionEngine:
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
     _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a task boundary
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
 
     def __post_init__(self) -> None:
         self._layers = LayerRunner(self.host, self.policy)
@@ -85,6 +88,7 @@ class CompactionEngine:
         self._calls_since_summary += 1
         self._calls_to_wait -= 1
         self._layers.demote_together()
+        self._layers.bound_images()
         if self.policy.mode != "off":
             self._layers.clear()
             window = self.host.current_window()
@@ -117,6 +121,20 @@ class CompactionEngine:
             "stays in the log.",
         )
 
+    def drop_refused_images(self, refusal: RequestRejected) -> bool:
+        """Take out images that a refused request may have been refused for; return whether there
+        were any, so that the request is worth another try.
+
+        Where the server names no image, only those can be the cause that it was sent for the first
+        time.
+        """
+        if refusal.status not in STATUS_OF_REFUSED_IMAGES:
+            return False
+        named = refusal.status == 413 or _NAMES_IMAGE.search(refusal.message)
+        if isinstance(refusal, PromptTooLong) and not named:
+            return False
+        return self._layers.drop_images(refusal.message, only_unseen=not named)
+
     async def compact(
         self,
         instructions: str = "",
@@ -126,6 +144,7 @@ class CompactionEngine:
     ) -> Summary:
         """Summarise now, with `document` as the summary if it is given. Raises CompactionFailed
         with the reason; then nothing has changed."""
+        self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
         is_custom = bool(instructions) or document is not None
         prepared = None if is_custom else self._background.usable_summary()
@@ -284,13 +303,15 @@ class CompactionEngine:
 
     def _boundary_reason(self) -> str:
         """Return why this turn should begin with a summary although there is room, or ""."""
-        todos = tuple(t["content"] for t in self.host.ledger.todos)
-        done = all(t["status"] == "completed" for t in self.host.ledger.todos)
-        if self.policy.boundaries and todos and done and todos != self._finished_todos:
+        ledger = self.host.ledger
+        todos = tuple(t["content"] for t in ledger.todos)
+        done = all(t["status"] == "completed" for t in ledger.todos)
+        new = todos != self._finished_todos and ledger.todos != ledger.summarized_todos
+        if self.policy.boundaries and todos and done and new:
             self._finished_todos = todos
             return "task boundary: the todo list is done"
         last = self.host.view.summary.seq if self.host.view.summary else 0
-        turns = len(self.host.ledger.words) - bisect(self.host.ledger.words, (last + 1,))
+        turns = len(ledger.words) - bisect(ledger.words, (last + 1,))
         if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
             return f"{turns} turns since the last summary"
         return ""

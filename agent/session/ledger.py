@@ -108,6 +108,7 @@ class Ledger:
     _tests: FailingTests = field(default_factory=FailingTests)
     words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
     todos: list[dict[str, str]] = field(default_factory=list)
+    summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
     _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
     _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
@@ -141,6 +142,7 @@ class Ledger:
             elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
                 self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
         elif isinstance(entry, Summary):
+            self.summarized_todos = self.todos
             self._decided[entry.seq] = _section_texts(entry.document, "decisions")
             self._constraints[entry.seq] = _section_texts(entry.document, "facts")
         elif isinstance(entry, Revert):

@@ -151,7 +151,7 @@ class DriftDetector:
         document, ledger = self._document, self._ledger
         if re.search(r"\b(?:errors?|traceback|stack|logs?|output)\b", question, re.I):
             return bool(document.errors or ledger.unresolved())
-        if re.search(r"\b(?:files?|code|function|module|snippet)\b", question, re.I):
+        if re.search(r"\b(?:code|function|module|snippet)\b", question, re.I):
             return bool(document.modified or document.read or ledger.files or ledger.read)
         return bool(document.intent.strip() or self._messages)
 

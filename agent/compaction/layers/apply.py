@@ -16,7 +16,7 @@ from ...session.entries import Mask
 from ..host import EngineHost
 from ..policy import Policy, reached
 from ..summary.request import max_tokens_after
-from . import demote, microcompact, truncate
+from . import demote, images, microcompact, truncate
 from .break_even import BreakEven, DueMask
 
 LayerName = Literal["demote", "microcompact", "truncate"]
@@ -57,6 +57,22 @@ class LayerRunner:
                 targets.append(target)
                 total -= result.size
         self._record("demote", targets, "several results in one message")
+
+    def bound_images(self) -> None:
+        """Take out the oldest images where a request would hold too many, or too large ones."""
+        unseen = {result.item.seq for result in _unsent_results(self.host.view)}
+        self._record("microcompact", images.plan(self.host.view, unseen), images.OVER_BOUND)
+
+    def drop_images(self, refusal: str, *, only_unseen: bool) -> bool:
+        """Take out images that a server refused: the one that it names, else those that the model
+        has seen, else the others. Return whether there were any."""
+        unseen = {result.item.seq for result in _unsent_results(self.host.view)}
+        found = images.results_with_images(self.host.view)
+        new = [result for result in found if result.item.seq in unseen]
+        old = [result for result in found if result not in new and not only_unseen]
+        refused = images.named_in(refusal, self.host.view) or old or new
+        self._record("microcompact", images.targets(refused, images.REFUSED), images.REFUSED)
+        return bool(refused)
 
     def clear(self) -> None:
         """Mask old results and inputs, if the policy says that it is time."""
