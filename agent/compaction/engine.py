@@ -90,15 +90,17 @@ class CompactionEngine:
             window = self.host.current_window()
             await self._checkpoint_if_due(window)
             await self._summarize_if_due(window, turn_start=turn_start)
-        if not self._fits():
-            await self.force_fit()
+        await self.force_fit()
 
     async def force_fit(self) -> None:
-        """Shrink the context by every means in turn until the next request fits. Raises
-        LimitReached, naming the largest items, when no means is left."""
+        """Shrink the context by every means in turn until the next request fits: what the model has
+        not answered yet goes last. Raises LimitReached, naming the largest items, when no means is
+        left."""
+        if self._fits():
+            return
         why = ""
         if self.policy.mode != "off":
-            self._layers.clear_all()
+            self._layers.clear_all(answered_only=True)
             if not self._fits():
                 self._layers.truncate_all()
             if not self._fits() and self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES:
@@ -106,6 +108,8 @@ class CompactionEngine:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
                     why = f": {error.message}"
+            if not self._fits():
+                self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
         window = self.host.current_window()
@@ -263,6 +267,8 @@ class CompactionEngine:
 
     async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
         due = reached(self.policy.summarize_at, window)
+        if self.policy.summarize_at is not None and not self._fits():
+            due = True  # the reserve of a small window begins below the level
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"

@@ -146,6 +146,13 @@ class View:
         """Return the details of an item's entry, and the file that has its whole text."""
         return self._facts.get(item.seq, ({}, None))
 
+    def unanswered_results(self) -> list[ViewResult]:
+        """Return the results after the newest reply that says or calls something, oldest first: the
+        model has not seen them, or was interrupted before it said a word about them."""
+        answered = (i.seq for i in reversed(self.items) if i.role == "assistant" and _speaks(i))
+        newest = next(answered, 0)
+        return [result for result in self.results() if result.item.seq > newest]
+
     def position(self, seq: int) -> int | None:
         """Return the index of an entry's item, or None when it does not stand in the view."""
         return self._positions.get(seq)
@@ -343,6 +350,11 @@ def shown_blocks(item: Item) -> list[Block]:
             block = {**block, "input": item.inputs[call]}
         out.append(block)
     return out
+
+
+def _speaks(item: Item) -> bool:
+    """Return whether a reply has words or a call in it."""
+    return any(b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks)
 
 
 def _result(entry: ToolResult) -> Block:

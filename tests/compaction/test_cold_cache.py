@@ -5,6 +5,7 @@ import asyncio
 import re
 from pathlib import Path
 
+from ctxagent.agent.events import Accepted, Event
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask
 from ctxagent.tools.bash import BashTool
@@ -40,3 +41,24 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
     assert len(mask.targets) == 3
     assert second.say("sure?").status == "ok"
     assert len(list(second.of(Mask))) == 1
+
+
+def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
+    """Six results, an interrupt before the first word about them, and words after the cache has
+    ended: they are in the next request. Once they are answered, what is due goes."""
+    command = "seq -f 'item %g of {}' 300"
+    calls = [("Bash", {"command": command.format(n)}) for n in range(6)]
+    steps = [Step(tools=calls), Step(text="Slow."), Step(text="I see."), Step(text="Yes.")]
+    talk = Conversation(tmp_path / "p", steps, tools=[BashTool()])
+    talk.cwd.mkdir()
+
+    def is_second(event: Event) -> bool:
+        return isinstance(event, Accepted) and len(talk.seen(Accepted)) == 2
+
+    assert talk.interrupted_at("count", is_second).status == "interrupted"
+    talk.agent.last_call_at = 1.0  # long ago
+    assert talk.say("go on").text == "I see."
+    assert talk.of(Mask) == []
+    talk.agent.last_call_at = 1.0
+    assert talk.say("and?").text == "Yes."
+    assert [len(mask.targets) for mask in talk.of(Mask)] == [3]
