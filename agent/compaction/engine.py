@@ -44,6 +44,13 @@ from .verify.exam import ExamReport
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
+HINT_OFF = (
+    "`compact.mode` is off: /compact, or `ctxagent compact ID`, makes room; everything said stays "
+    "in the log."
+)
+HINT_FULL = (
+    "Start a fresh session, or take a model with a larger window; everything said stays in the log."
+)
 
 PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
 
@@ -117,8 +124,7 @@ class CompactionEngine:
             f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
             f"fit{why}. The largest items: {self._largest_items()}",
             limit="context",
-            hint="Start a fresh session, or take a model with a larger window; everything said "
-            "stays in the log.",
+            hint=HINT_OFF if self.policy.mode == "off" else HINT_FULL,
         )
 
     async def compact(

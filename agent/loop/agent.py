@@ -8,7 +8,7 @@ Everything that happens in a conversation goes through `Agent.record` (durable, 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class Agent:
     def current_window(self) -> Window:
         """Return the context's size and level from what is known without asking the model."""
         window = measure(self.view, (self.limits or self.model.assumed_limits()).window)
-        return Window(round(window.tokens * self.token_correction), window.size)
+        return replace(window, tokens=round(window.tokens * self.token_correction))
 
     def reply_room(self) -> int:
         """Return how many tokens the next reply may have; 0 when nothing fits."""
@@ -145,7 +145,10 @@ class Agent:
         """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
         by a cancellation. Raises ModelError and RecordError."""
         self.last_call_at = time.time()
-        return await stream_reply(self.model, request, emit, self._record_reply, purpose)
+        ratio = self.view.ratio
+        return await stream_reply(
+            self.model, request, emit, self._record_reply, purpose, ratio=ratio
+        )
 
     def tool_runner(self) -> ToolRunner:
         """Return what runs this conversation's tool calls."""

@@ -453,7 +453,9 @@ def test_only_what_a_listed_category_fits_is_cleared(
     history = History()
     seqs = worked(history)
     assert due(history, permit(*listed)) == [seqs[name] for name in names]
-    assert plan_all(history.view(), answered_only=True), "what fits in no other way goes all the same"
+    assert plan_all(history.view(), answered_only=True), (
+        "what fits in no other way goes all the same"
+    )
 
 
 def test_other_tools_go_as_tool_results_alone() -> None:
