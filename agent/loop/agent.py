@@ -71,7 +71,8 @@ class Agent:
     limits: Limits | None = None  # of the model; None until it was asked
     denials: list[Denial] = field(default_factory=list)
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
-    last_call_at: float | None = None  # when this process last asked the model, in Unix time
+    # When this process last asked each model with this conversation, in Unix time.
+    last_calls: dict[str, float] = field(default_factory=dict)
     token_correction: float = 1.0  # the server's token count over our estimate
     engine: CompactionEngine = field(init=False)
     is_open: bool = False  # whether the entry that says who opened the session is recorded
@@ -144,7 +145,8 @@ class Agent:
     async def ask_model(self, request: Request, emit: Emit, purpose: str) -> Reply:
         """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
         by a cancellation. Raises ModelError and RecordError."""
-        self.last_call_at = time.time()
+        if purpose == "turn":
+            self.last_calls[self.model.id] = time.time()
         ratio = self.view.ratio
         return await stream_reply(
             self.model, request, emit, self._record_reply, purpose, ratio=ratio

@@ -17,7 +17,7 @@ from ..host import EngineHost
 from ..policy import Policy, reached
 from ..summary.request import max_tokens_after
 from . import demote, microcompact, truncate
-from .break_even import BreakEven, DueMask
+from .break_even import BreakEven, DueMask, PromptPrices
 
 LayerName = Literal["demote", "microcompact", "truncate"]
 
@@ -117,8 +117,14 @@ class LayerRunner:
         has expired that is all that is due: then everything is written again anyway."""
         due, is_cold = self._find_due(), self.host.cache_is_cold()
         read, write = self.host.cache_prices()
-        self.break_even.charge_reading(due, read)
-        edit = self.break_even.best_edit(due, self.host.view, 0.0 if is_cold else write - read)
+        prices = PromptPrices(
+            read=read,
+            rewrite=0.0 if is_cold else write - read,
+            prompt=self.host.current_window().tokens,
+            factor=self.host.price_factor,
+        )
+        self.break_even.charge_reading(due, prices)
+        edit = self.break_even.best_edit(due, self.host.view, prices)
         self.next_edit_seq = edit.due[0].seq if edit else None
         self.due = due
         if edit and edit.pays:
