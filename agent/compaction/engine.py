@@ -47,6 +47,13 @@ SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
 _NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
+HINT_OFF = (
+    "`compact.mode` is off: /compact, or `ctxagent compact ID`, makes room; everything said stays "
+    "in the log."
+)
+HINT_FULL = (
+    "Start a fresh session, or take a model with a larger window; everything said stays in the log."
+)
 
 PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
 
@@ -94,15 +101,17 @@ class CompactionEngine:
             window = self.host.current_window()
             await self._checkpoint_if_due(window)
             await self._summarize_if_due(window, turn_start=turn_start)
-        if not self._fits():
-            await self.force_fit()
+        await self.force_fit()
 
     async def force_fit(self) -> None:
-        """Shrink the context by every means in turn until the next request fits. Raises
-        LimitReached, naming the largest items, when no means is left."""
+        """Shrink the context by every means in turn until the next request fits: what the model has
+        not answered yet goes last. Raises LimitReached, naming the largest items, when no means is
+        left."""
+        if self._fits():
+            return
         why = ""
         if self.policy.mode != "off":
-            self._layers.clear_all()
+            self._layers.clear_all(answered_only=True)
             if not self._fits():
                 self._layers.truncate_all()
             if not self._fits() and self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES:
@@ -110,6 +119,8 @@ class CompactionEngine:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
                     why = f": {error.message}"
+            if not self._fits():
+                self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
         window = self.host.current_window()
@@ -117,8 +128,7 @@ class CompactionEngine:
             f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
             f"fit{why}. The largest items: {self._largest_items()}",
             limit="context",
-            hint="Start a fresh session, or take a model with a larger window; everything said "
-            "stays in the log.",
+            hint=HINT_OFF if self.policy.mode == "off" else HINT_FULL,
         )
 
     def drop_refused_images(self, refusal: RequestRejected) -> bool:
@@ -282,6 +292,8 @@ class CompactionEngine:
 
     async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
         due = reached(self.policy.summarize_at, window)
+        if self.policy.summarize_at is not None and not self._fits():
+            due = True  # the reserve of a small window begins below the level
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"

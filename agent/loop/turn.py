@@ -215,7 +215,7 @@ def raise_if_turn_ends(reply: Reply) -> None:
         raise LimitReached(
             "the model's context window is full",
             limit="context",
-            hint="Start a fresh session; everything said stays in the log.",
+            hint="/compact makes room; everything said stays in the log.",
         )
 
 

@@ -160,7 +160,12 @@ def test_off_and_remind(project: Path) -> None:
     assert finished.error is not None
     assert "The largest items: #" in finished.error["message"]
     assert talk.of(Mask) == []
+    assert "/compact" in str(finished.error["message"])
     assert talk.say("more").status == "limit"  # and still no loop, no request
+    calls = len(prompts(talk))
+    asyncio.run(talk.agent.engine.compact())
+    talk.say("more")
+    assert len(prompts(talk)) > calls, "/compact mends it"
     (project.parent / "second").mkdir()
     remind = replace(DEFAULT, mode="remind", clear_when="off", truncate_at=None)
     player = Player(18, 2_500)

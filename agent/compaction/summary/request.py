@@ -32,7 +32,6 @@ MAX_SUMMARY_CAP_TOKENS = 8_000
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
 KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
-SPARE_SHARE = 0.01  # of the window, left free beside the call for a summary
 HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
 
 
@@ -141,8 +140,7 @@ def is_summary_question(text: str) -> bool:
 
 def room_for_summary(window: Window, question: str) -> int:
     """Return the tokens left for a summary that is asked for behind the session's own prefix."""
-    spare = int(SPARE_SHARE * window.size)
-    return window.size - window.tokens - 2 * tokens.estimate(question) - spare
+    return window.room - 2 * tokens.estimate(question)
 
 
 def summary_request(
