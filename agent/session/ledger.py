@@ -125,6 +125,8 @@ class Ledger:
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
+    # What each summary says of failures that no later run has resolved.
+    _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
     words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
     todos: list[dict[str, str]] = field(default_factory=list)
@@ -163,6 +165,7 @@ class Ledger:
         elif isinstance(entry, Summary):
             self._decided[entry.seq] = _section_texts(entry.document, "decisions")
             self._constraints[entry.seq] = _section_texts(entry.document, "facts")
+            self._resolutions[entry.seq] = entry.resolved
         elif isinstance(entry, Revert):
             self._reverts.append(entry)
         elif isinstance(entry, Pin):
@@ -187,8 +190,36 @@ class Ledger:
         return {self.display_path(path): ref for path, ref in self._read.items()}
 
     def unresolved(self) -> list[CommandFact]:
-        """Return the commands that failed when they last ran, oldest first."""
-        return list(self._failing.values())
+        """Return the commands that failed when they last ran, oldest first, less those that a
+        summary says are resolved."""
+        settled = self.settled_refs
+        return [fact for fact in self._failing.values() if fact.ref not in settled]
+
+    def past_failures(self) -> list[CommandFact]:
+        """Return the failures that are resolved, by a later run or by the word of a summary."""
+        settled = self.settled_refs
+        said = [fact for fact in self._failing.values() if fact.ref in settled]
+        return [*(fact for fact, _ in self.resolved), *said]
+
+    @property
+    def resolutions(self) -> list[Mapping[str, Any]]:
+        """What summaries say of earlier failures, as in `Summary.resolved`; those that were taken
+        back do not count."""
+        gone = reverted_seqs(self._reverts)
+        return [row for seq, rows in self._resolutions.items() if seq not in gone for row in rows]
+
+    @property
+    def settled_refs(self) -> set[int]:
+        """The refs of failures that are resolved by the last word on them."""
+        settled: set[int] = set()
+        for row in self.resolutions:
+            for refs, change in (("refs", settled.update), ("reopened", settled.difference_update)):
+                change(ref for ref in _listed(row.get(refs)) if isinstance(ref, int))
+        return settled
+
+    def with_resolutions(self, rows: Sequence[Mapping[str, Any]]) -> "Ledger":
+        """Return this ledger as it will be once a summary that says so is recorded."""
+        return replace(self, _resolutions={**self._resolutions, 0: rows})
 
     @property
     def tests(self) -> Mapping[str, FailingTest]:
@@ -239,6 +270,7 @@ class Ledger:
             "commands": [{**asdict(c), "errors": list(c.errors)} for c in self.commands],
             "unresolved": [fact.ref for fact in self.unresolved()],
             "resolved": [{"ref": fact.ref, "by": by} for fact, by in self.resolved],
+            "resolutions": [dict(row) for row in self.resolutions],
             "tests": [asdict(test) for test in self.tests.values()],
             "words": _referred(self.words),
             "decisions": _referred(self.decisions),
@@ -415,6 +447,10 @@ def _is_denial(note: Note) -> bool:
 def _section_texts(document: Any, section: str) -> list[str]:
     texts = document.get(section) if isinstance(document, dict) else None
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _referred(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
