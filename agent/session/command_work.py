@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .test_commands import (
-    SimpleCommand,
+    CommandPart,
     simple_commands,
     succeeds_only_with,
     unwrapped_words,
@@ -37,7 +37,7 @@ _QUESTIONS = {
 }
 _GIT_QUESTIONS = word_set("diff grep check-ignore merge-base show-ref config ls-files cat-file")
 _GIT_OPTION_WITH_VALUE = ("-C", "-c")
-_MANY = re.compile(r"[;&|\n]")
+_SEPARATOR = re.compile(r"[;&|\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def works_of(command: str) -> tuple[Work, ...]:
     return tuple(found)
 
 
-def _piped_words(simple: Sequence[SimpleCommand], place: int) -> Iterator[Sequence[str]]:
+def _piped_words(simple: Sequence[CommandPart], place: int) -> Iterator[Sequence[str]]:
     """Yield the words of the programs that one's output goes through."""
     for each in simple[place + 1 :]:
         if each.before not in _PIPES:
@@ -87,9 +87,9 @@ def answers_no(command: str, exit_code: int | None) -> bool:
     """Return whether a command that ended so only asked something: a search without a match, a file
     that is not there. All the parts that may have decided its exit code must be such questions."""
     simple = simple_commands(command)
-    if not simple and not _MANY.search(command):
-        simple = [SimpleCommand(words=command.split())]
-    deciding: list[SimpleCommand] = []
+    if not simple and not _SEPARATOR.search(command):
+        simple = [CommandPart(words=command.split())]
+    deciding: list[CommandPart] = []
     for each in simple:
         if each.before in _PIPES and deciding and "pipefail" not in command:
             deciding[-1] = each
@@ -101,7 +101,7 @@ def answers_no(command: str, exit_code: int | None) -> bool:
     return any(asked) and None not in asked
 
 
-def _asks(simple: SimpleCommand, exit_code: int | None) -> bool | None:
+def _asks(simple: CommandPart, exit_code: int | None) -> bool | None:
     """Return whether a simple command asks and says "no" by this code; False where it only prepares
     another one, None where it does neither."""
     words = [word for word in unwrapped_words(simple.words)[0] if word != "!"]

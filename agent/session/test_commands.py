@@ -122,7 +122,7 @@ class TestCommand:
 
 
 @dataclass(slots=True)
-class SimpleCommand:
+class CommandPart:
     """A simple command, with what stands between it and its neighbours."""
 
     before: str = ""
@@ -151,7 +151,7 @@ def find_test_command(command: str) -> TestCommand:
     return replace(found, single=single, quiet=quiet) if found else TestCommand()
 
 
-def succeeds_only_with(simple: Sequence[SimpleCommand], place: int, *, piped: bool) -> bool:
+def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool) -> bool:
     """Return whether a command succeeds only if one of its simple commands does. `piped`: a
     pipeline fails with any part of it."""
     after = [each.after for each in simple[place:]]
@@ -219,11 +219,11 @@ def _base(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-def simple_commands(command: str) -> list[SimpleCommand]:
+def simple_commands(command: str) -> list[CommandPart]:
     """Return the simple commands of a command in order; none when they are not certain."""
     if len(command) > MAX_COMMAND_CHARS:
         return []
-    found = [SimpleCommand()]
+    found = [CommandPart()]
     place, to_file = 0, False
     while place < len(command):
         token = _TOKEN.match(command, place)
@@ -238,7 +238,7 @@ def simple_commands(command: str) -> list[SimpleCommand]:
             to_file = False
         elif token["end"] and found[-1].words:
             found[-1].after = token["end"]
-            found.append(SimpleCommand(before=token["end"]))
+            found.append(CommandPart(before=token["end"]))
     return [each for each in found if each.words]
 
 
