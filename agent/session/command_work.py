@@ -88,7 +88,7 @@ def answers_no(command: str, exit_code: int | None) -> bool:
     that is not there. All the parts that may have decided its exit code must be such questions."""
     simple = simple_commands(command)
     if not simple and not _SEPARATOR.search(command):
-        simple = [CommandPart(words=command.split())]
+        simple = (CommandPart(words=command.split()),)
     deciding: list[CommandPart] = []
     for each in simple:
         if each.before in _PIPES and deciding and "pipefail" not in command:

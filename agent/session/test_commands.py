@@ -13,6 +13,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 MAX_COMMAND_CHARS = 10_000  # longer ones are not looked at
@@ -219,16 +220,17 @@ def _base(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-def simple_commands(command: str) -> list[CommandPart]:
+@lru_cache(maxsize=8)  # each command is read for its tests and for its work
+def simple_commands(command: str) -> tuple[CommandPart, ...]:
     """Return the simple commands of a command in order; none when they are not certain."""
     if len(command) > MAX_COMMAND_CHARS:
-        return []
+        return ()
     found = [CommandPart()]
     place, to_file = 0, False
     while place < len(command):
         token = _TOKEN.match(command, place)
         if token is None:
-            return []
+            return ()
         place = token.end()
         if token["redirect"]:
             to_file = token["redirect"][-1] in "<>|"
@@ -239,7 +241,7 @@ def simple_commands(command: str) -> list[CommandPart]:
         elif token["end"] and found[-1].words:
             found[-1].after = token["end"]
             found.append(CommandPart(before=token["end"]))
-    return [each for each in found if each.words]
+    return tuple(each for each in found if each.words)
 
 
 def _bare(quoted: re.Match[str]) -> str:
