@@ -124,6 +124,7 @@ class SummaryApplier:
                 "recovery": recall,
             },
             files=files,
+            resolved=list(draft.resolved),
             replaces_earlier=True,
         )
         recovered = recover_after(self.host.ledger, summary, lost)
@@ -196,7 +197,7 @@ class SummaryApplier:
         self, cut: Cut, draft: SummaryDraft, before: Window, reinserted: Sequence[Entry]
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
-        view, ledger = self.host.view, self.host.ledger
+        view, ledger = self.host.view, self.host.ledger.with_resolutions(draft.resolved)
         previous = document_of(view.summary)
         by_person = draft.author == "person"
         for divisor in (1,) if by_person else (1, 2, 4):

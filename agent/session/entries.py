@@ -178,6 +178,9 @@ class Summary(Entry):
     trigger: str = ""
     probes: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    # What it says of earlier failures: who says so (`by`), `why`, and the `refs` that are resolved
+    # or the refs that are `reopened`.
+    resolved: list[dict[str, Any]] = field(default_factory=list)
     # No earlier summary stays, whatever its seq. In logs where this is not said one may have
     # stayed, and been sent, because its seq is larger than that of the items behind it.
     replaces_earlier: bool = False
@@ -308,7 +311,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
         (dict,),
     ),
-    **dict.fromkeys(("targets", "covers", "keep", "files"), (list,)),
+    **dict.fromkeys(("targets", "covers", "keep", "files", "resolved"), (list,)),
     "content": (str, list),
     "tools": (list, _NONE),
     "parent": (dict, _NONE),
@@ -317,7 +320,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("is_error", "replaces_earlier"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
-    **dict.fromkeys(("content", "tools", "targets"), (dict,)),
+    **dict.fromkeys(("content", "tools", "targets", "resolved"), (dict,)),
     **dict.fromkeys(("covers", "keep"), _NUMBER),
     "files": _TEXT,
 }

@@ -137,7 +137,7 @@ def test_what_was_made_good_is_not_asked_for() -> None:
     session = full()
     session.run("pytest -q tests/test_auth.py", 1, "E   ValueError: no token")
     assert "ValueError: no token" in session.facts("errors")
-    session.run("cd /srv && pytest", 0, "5 passed")
+    session.run("cd / && pytest", 0, "5 passed in 0.1s")
     session.todo(Write_the_mail="completed", Limit_the_rate="completed")
     assert session.facts("errors") == []
     assert session.facts("in_progress") == []

@@ -1,6 +1,7 @@
 """The summary document: written and read back without loss, merged by S2's rules, put right from
 the ledger, and made to fit."""
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from ctxagent.agent.session.ledger import Ledger
 SHARDS = [
     "# ", "## Next Steps", "**Session Intent**", "**Done:**", "Phase: x", "- ", "1. ", "| a | b |",
     "| --- |", "\\|", "\\", "|", "`", "``", "None.", "n/a", "unchanged", "\n", "\n\n", "  ", "\t",
+    "```", "~~~", "```py\n", "\n```\n", "---", "<summary>", "</summary>", "I will go on.",
     "\r\n", " — ", " - ", ": ", "&#35;", "&", ";", "#", "*", "_", "a.py", "\x0b", "\u2028", "é",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(), st.lists(st.sampled_from(SHARDS)).map("".join))
@@ -276,6 +278,96 @@ A paragraph.
         decisions=("One pass", "A paragraph."),
         next_steps=("Run it",),
     )
+
+
+ANSWER = """\
+## Session Intent
+Mend the parser.
+
+## Key Decisions
+1. Use tabs, because the file has them.
+
+## Current State
+Phase: testing
+- Done: the lexer
+
+## Critical Facts
+- port 8080
+```python
+# Errors
+
+- not a bullet
+## Next Steps
+```
+- key = "v"
+
+## Error Context
+- TypeError: x
+
+## Next Steps
+1. Run the tests
+2. Mend the lexer
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANSWER,
+        f"```markdown\n{ANSWER}```\n",
+        f"Here is the record:\n\n```\n{ANSWER}```\n\nLet me know if I should go on.",
+        f"```markdown\n{ANSWER}",
+        f"~~~~\n{ANSWER}~~~~\nBye.",
+        f"{ANSWER}```\n",
+        f"<summary>\n{ANSWER}</summary>",
+        f"Sure.\n<summary>{ANSWER}</summary>\n\nI will go on now.",
+        f"<summary>\n```markdown\n{ANSWER}```\n</summary>",
+        f"<analysis>\n## Session Intent\na draft\n</analysis>\n\n<summary>\n{ANSWER}</summary>\n",
+        f"{ANSWER}</summary>",
+        f"<record>\n{ANSWER}",
+        ANSWER.replace("\n\n## ", "\n\n---\n\n## "),
+        f"{ANSWER}\nI will now go on with the task.",
+        f"{ANSWER}\n---\n\nShall I go on?",
+    ],
+    ids=itertools.count(),
+)
+def test_what_an_answer_is_wrapped_in_is_no_part_of_the_document(text: str) -> None:
+    document = parse(text)
+    assert missing_titles(text) == []
+    assert document == SummaryDocument(
+        intent="Mend the parser.",
+        decisions=("Use tabs, because the file has them.",),
+        phase="testing",
+        done=("the lexer",),
+        facts=(
+            "port 8080\n```python\n# Errors\n\n- not a bullet\n## Next Steps\n```",
+            'key = "v"',
+        ),
+        errors=("TypeError: x",),
+        next_steps=("Run the tests", "Mend the lexer"),
+    )
+    assert parse(render(document)) == document
+
+
+def test_a_model_may_write_other_titles() -> None:
+    text = "## 1. Primary Request and Intent:\nMend it.\n"
+    text += "## Decisions\n- none\n## Current Work\nPhase: tests\n## Optional Next Step\n- Run it"
+    assert missing_titles(text) == []
+    document = parse(text)
+    assert (document.intent, document.phase, document.next_steps) == (
+        "Mend it.",
+        "tests",
+        ("Run it",),
+    )
+
+
+def test_tags_and_fences_that_a_document_speaks_of_stay() -> None:
+    text = "## Session Intent\nWrap it in <summary>.\n\n## Critical Facts\n- </summary>\n- ```\n"
+    document = parse(text)
+    assert document.intent == "Wrap it in <summary>."
+    assert document.facts == ("</summary>", "```")
+    prose = "## Session Intent\nWrap.\n\n## Next Steps\n\nI will run the tests."
+    assert parse(prose).next_steps == ("I will run the tests.",)
 
 
 def test_what_begins_like_a_label_is_no_label() -> None:

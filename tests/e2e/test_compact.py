@@ -108,6 +108,55 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
     assert "by the ledger" in done.stdout
 
 
+def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
+    """A failure stays over runs whose outcome says nothing, and goes by a model's word, in whatever
+    the answer is wrapped, until it is seen again."""
+    place = Place(tmp_path)
+    redis = ("Bash", {"command": "seq 4000; echo 'Error: REDIS_URL is not set'; exit 3"})
+    build = {"command": "echo 'error: no rule for x'; exit 2"}
+    steps = [
+        Say(tools=[redis, ("Bash", build), ("Bash", {"command": "grep foo /dev/null"})]),
+        Say(tools=[("Bash", {**build, "run_in_background": True})]),
+        Say(tools=[("Job", {"action": "wait"})]),
+        Say("It fails."),
+    ]
+    resolved = "## Error Context\n- Resolved: the missing REDIS_URL, as tokens need no store\n\n"
+    answer = RECORD.replace("## Next", f"{resolved}## Next")
+
+    def summarised() -> dict[str, Any]:
+        done = place.run(*KEEP_LITTLE, "compact", "--apply", env=env)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return [entry for entry in place.entries() if entry["kind"] == "summary"][-1]
+
+    with Server([*steps, Say(f"<summary>\n```markdown\n{answer}```\n</summary>")]) as server:
+        env = place.server(server.url)
+        assert place.run("--permission-mode", "bypass", "-p", "build it", env=env).returncode == 0
+        first = summarised()
+        asked = str(server.requests[-1]["messages"][-1])
+    assert "Counted as still failing" in asked
+    assert "grep foo" not in asked.partition("Counted as still failing")[2]
+    assert "summary>" not in first["text"]
+    assert "```" not in first["text"]
+    (error,) = first["document"]["errors"]
+    assert "no rule for x" in error
+    (row,) = first["resolved"]
+    assert (row["by"], "tokens need no store" in row["why"], len(row["refs"])) == ("model", True, 1)
+
+    with Server([Say(tools=[redis]), Say("Again."), Say(answer)]) as server:
+        env = place.server(server.url)
+        assert (
+            place.run("--permission-mode", "bypass", "--continue", "-p", "go", env=env).returncode
+            == 0
+        )
+        second = summarised()
+    assert second["resolved"] == []  # the same words do not speak of the later failure
+    assert [line in str(second["document"]["errors"]) for line in ("no rule", "REDIS_URL")] == [
+        True,
+        True,
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -63,13 +63,13 @@ class LayerRunner:
 
     def bound_images(self) -> None:
         """Take out the oldest images where a request would hold too many, or too large ones."""
-        unseen = {result.item.seq for result in _unsent_results(self.host.view)}
+        unseen = {result.item.seq for result in self.host.view.unanswered_results()}
         self._record("microcompact", images.plan(self.host.view, unseen), images.OVER_BOUND)
 
     def drop_images(self, refusal: str, *, only_unseen: bool) -> bool:
         """Take out images that a server refused: the one that it names, else those that the model
         has seen, else the others. Return whether there were any."""
-        unseen = {result.item.seq for result in _unsent_results(self.host.view)}
+        unseen = {result.item.seq for result in self.host.view.unanswered_results()}
         found = images.results_with_images(self.host.view)
         new = [result for result in found if result.item.seq in unseen]
         old = [result for result in found if result not in new and not only_unseen]

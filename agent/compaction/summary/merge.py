@@ -11,10 +11,10 @@ from dataclasses import replace
 from ...session.ledger import CommandFact, FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
 from ..language.signs import says_go_on
+from .resolved_errors import comparable, names_error, resolved_error, says_what_passed
 from .shorten import (
     changed_file_rows,
     is_line_count,
-    resolved_error,
     shorten_at_gap,
     stands_for_many,
 )
@@ -24,7 +24,6 @@ MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
 MAX_INTENT_CHARS = 2_000  # of the person's words that a summary without a model takes over
 MAX_WORDS_CHARS = 400  # of each later thing they said
 MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
-MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
@@ -63,7 +62,8 @@ def with_ledger_facts(
     with the table of changed files in about so many tokens.
 
     What a model said of a file is kept for a path that the ledger knows, else its changed lines are
-    counted. Failed commands that the ledger once named go when they have passed since.
+    counted. Errors that the ledger once named, or that quote what it knows, go once they are
+    resolved.
     """
     named = (row for row in document.modified if not stands_for_many(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
@@ -82,7 +82,12 @@ def with_ledger_facts(
         read=tuple(
             ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
         ),
-        errors=tuple(e for e in document.errors if _failed_ref(e) in {None, *failing}),
+        errors=tuple(
+            error
+            for error in document.errors
+            if _failed_ref(error) in failing
+            or (_failed_ref(error) is None and not says_what_passed(error, ledger))
+        ),
         recovery=_offloaded_files(ledger),
     )
 
@@ -132,12 +137,8 @@ def _union(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     """Return the old items, then the new ones that say something else."""
     first: dict[str, str] = {}
     for text in (*old, *new):
-        first.setdefault(_key(text), text)
+        first.setdefault(comparable(text), text)
     return tuple(first.values())
-
-
-def _key(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _updated(old: FileRow | None, new: FileRow) -> FileRow:
@@ -157,19 +158,12 @@ def _pieces(change: str) -> list[str]:
 
 
 def _open_errors(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    resolved = [_key(text) for text in map(resolved_error, new) if text]
+    resolved = [text for text in map(resolved_error, new) if text]
     return tuple(
         error
         for error in _union(old, new)
-        if resolved_error(error) is None
-        and not any(_same_error(_key(error), key) for key in resolved)
+        if resolved_error(error) is None and not any(names_error(text, error) for text in resolved)
     )
-
-
-def _same_error(error: str, named: str) -> bool:
-    """Return whether both are equal, or one is a part of the other that is long enough to tell."""
-    short, long = sorted((error, named), key=len)
-    return error == named or (len(short) >= MIN_SHARED_ERROR_CHARS and short in long)
 
 
 # From the ledger

@@ -125,9 +125,12 @@ def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
     return round((view.size - evicted + summary) * view.ratio)
 
 
-def summary_question(window: Window, instructions: str = "") -> str:
-    """Return what the model is asked. `instructions` are the person's, for this summary alone."""
+def summary_question(window: Window, instructions: str = "", failures: str = "") -> str:
+    """Return what the model is asked. `instructions` are the person's, for this summary alone;
+    `failures` lists what counts as failing."""
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
+    if failures:
+        text += f"\n\n{failures}"
     if instructions.strip():
         text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
     return text

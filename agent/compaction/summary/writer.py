@@ -7,6 +7,7 @@ put right from the ledger when the summary is applied. Cancelling changes nothin
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong
@@ -25,6 +26,7 @@ from .request import (
     summary_request,
     why_unusable,
 )
+from .resolved_errors import claim_lines, open_failures_text, resolution_rows
 
 MAX_ATTEMPTS = 2
 
@@ -39,6 +41,7 @@ class SummaryDraft:
     raw_text: str  # the document as it was written, before anything was added from records
     seconds: float = 0.0  # that writing it took
     in_background: bool = False  # whether the work went on meanwhile
+    resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
 
 
 def _ignore(event: Event) -> None:
@@ -69,6 +72,8 @@ class SummaryWriter:
         problem = ""
         for _ in range(MAX_ATTEMPTS):
             window = self.host.current_window()  # anew, since the agent works on meanwhile
+            ledger = self.host.ledger
+            failures = ledger.unresolved()
             try:
                 answer, new = await self._ask(cut, instructions, window, emit)
             except ModelError as error:
@@ -77,8 +82,10 @@ class SummaryWriter:
             spent = _add_costs(spent, answer.cost_usd)
             problem = why_unusable(answer.text, answer.stop_reason, window)
             if not problem:
-                document = new if previous is None else merge(previous, new)
-                return SummaryDraft(document, spent, "model", render(document))
+                document = merge(previous or SummaryDocument(), new)
+                resolved = resolution_rows(new.errors, "model", ledger, failures)
+                text = render(document)
+                return SummaryDraft(document, spent, "model", text, resolved=resolved)
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
@@ -93,7 +100,8 @@ class SummaryWriter:
     async def _ask(
         self, cut: Cut, instructions: str, window: Window, emit: Emit
     ) -> tuple[ModelAnswer, SummaryDocument]:
-        question = summary_question(window, self.host.redact(instructions))
+        failures = open_failures_text(self.host.ledger.unresolved())
+        question = summary_question(window, self.host.redact(instructions), failures)
         view, model, effort = self.host.view, self.host.model_id, self.host.effort
         # Another model cannot take this one's thinking, so it is asked in chunks.
         is_own_model = self.policy.model in (None, model)
@@ -110,6 +118,7 @@ class SummaryWriter:
         self, cut: Cut, question: str, window: Window, emit: Emit
     ) -> tuple[ModelAnswer, SummaryDocument]:
         merged: SummaryDocument | None = None
+        said: tuple[str, ...] = ()  # of errors that are resolved
         answer = ModelAnswer("", None, 0.0)
         spent: float | None = 0.0
         requests = chunk_requests(
@@ -127,7 +136,10 @@ class SummaryWriter:
             if why_unusable(answer.text, answer.stop_reason, window):
                 break
             new = parse(answer.text)
-            merged = new if merged is None else merge(merged, new)
+            said += claim_lines(new.errors)
+            merged = merge(merged or SummaryDocument(), new)
+        if merged:
+            merged = replace(merged, errors=(*merged.errors, *said))
         return replace(answer, cost_usd=spent), merged or parse(answer.text)
 
 

@@ -43,9 +43,6 @@ _FAILURE = re.compile(r"fail|denied|refused|not found|no such|undefined|timed ou
 _NOTE = re.compile(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
 _QUOTING = re.compile(r"The person(?: \(#\d+\)| said): ")  # before words that a summary quotes
 _QUOTED_REF = re.compile(r" \(#(\d+)\)$")  # after them
-_JOINED = re.compile(r"&&|;|\n")
-_PREPARES = re.compile(r"(?:cd|export|source|set|mkdir)\b|\w+=\S*$")
-_TESTING = {"grep", "rg", "diff", "test", "[", "which", "ls", "cat", "find", "head", "pgrep"}
 
 
 RefText = tuple[int, str]  # a text with the seq of its entry
@@ -256,12 +253,10 @@ def _work(
 
 def _errors(ledger: Ledger) -> Iterator[Probe]:
     """Yield the exact error and the exit code of the newest commands that still fail."""
-    latest = {_family(c.command): c.exit_code for c in ledger.commands if c.exit_code is not None}
     found = 0
     for fact in reversed(ledger.unresolved()):
         line = _error(fact)
-        only_tests = fact.exit_code == 1 and (not line or _family(fact.command)[0] in _TESTING)
-        if only_tests or latest.get(_family(fact.command)) == 0 or found == 3:
+        if (fact.exit_code == 1 and not line) or found == 3:  # it may have answered "no"
             continue
         found += 1
         command = evidence.fact_at(fact.command)[:MAX_COMMAND_CHARS].rstrip()
@@ -284,14 +279,6 @@ def _error(fact: CommandFact) -> str:
             if match := pattern.search(line):
                 return evidence.fact_at(line, match.start())
     return lines[-1][: evidence.MAX_FACT_CHARS] if lines else ""
-
-
-def _family(command: str) -> tuple[str, ...]:
-    """Return the program and its subcommand; a later run that succeeds mends the failure."""
-    parts = [part.strip() for part in _JOINED.split(command[:1_000])]
-    work = next((part for part in parts if part and not _PREPARES.match(part)), command)
-    words = work.split()[:2] or [""]
-    return (words[0], *(word for word in words[1:] if not word.startswith("-")))
 
 
 def is_answered(probe: Probe, text: str) -> bool:
