@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument
-from ctxagent.agent.compaction.language.rules import Rule, rules_in, standing_rules
+from ctxagent.agent.compaction.language.rules import PersonRule, rules_in, standing_rules
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.rulings import (
     Rulings,
@@ -99,8 +99,8 @@ def test_only_plain_words_of_the_person_lift_a_rule(rule: str, later: str, stand
 def test_a_rule_that_is_said_again_stands_again() -> None:
     words = [(1, "Hands off vendor/."), (2, "You may edit vendor/ now."), (3, "Hands off vendor/.")]
     assert standing_rules(words[:2]) == []
-    assert standing_rules(words) == [Rule(3, "Hands off vendor/.")]
-    assert standing_rules(words, lifted=[Rule(3, "Hands off vendor/.")]) == []
+    assert standing_rules(words) == [PersonRule(3, "Hands off vendor/.")]
+    assert standing_rules(words, lifted=[PersonRule(3, "Hands off vendor/.")]) == []
 
 
 def test_a_rule_that_a_model_names_is_the_persons_sentence() -> None:
@@ -108,7 +108,7 @@ def test_a_rule_that_a_model_names_is_the_persons_sentence() -> None:
     document = SummaryDocument(
         facts=("Rule: vendored code is sacred", "Rule: push to main", "Rule: use tabs")
     )
-    rules = [Rule(2, "Vendored code is sacred."), Rule(4, "Never push to main.")]
+    rules = [PersonRule(2, "Vendored code is sacred."), PersonRule(4, "Never push to main.")]
     assert list(rules_in_document(document, words)) == rules
     assert without_rules(document, rules).facts == ("Rule: use tabs",)
     negated = SummaryDocument(facts=("Always push to main", "the port is 8080"))
@@ -116,7 +116,7 @@ def test_a_rule_that_a_model_names_is_the_persons_sentence() -> None:
 
 
 def test_rules_without_room_are_kept_by_reference() -> None:
-    rules = [Rule(n, f"Never touch part_{n} of the archive.") for n in range(1, 6)]
+    rules = [PersonRule(n, f"Never touch part_{n} of the archive.") for n in range(1, 6)]
     older, *kept = Rulings(rules).within(40)
     assert kept == [rule_line(rule) for rule in rules[-len(kept) :]]
     assert older == "Older rules of the person, which stand too: Recall " + " ".join(
@@ -126,7 +126,7 @@ def test_rules_without_room_are_kept_by_reference() -> None:
 
 OLD = SummaryDocument(
     decisions=("Use requests", "Use pages of 50 rows"),
-    facts=(rule_line(Rule(2, "Never touch vendor/.")), "the port is 8080", "the host is h1"),
+    facts=(rule_line(PersonRule(2, "Never touch vendor/.")), "the port is 8080", "the host is h1"),
     blocked=("part 3 waits for Anna",),
 )
 WORDS = [(2, "Never touch vendor/."), (5, "Show me vendor/."), (9, "Vendor/ is fine to edit now.")]

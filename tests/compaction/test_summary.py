@@ -363,7 +363,7 @@ def test_facts_and_references_are_appended_once() -> None:
     assert merged.recovery == ("a.md", "b.md")
 
 
-def test_phase_and_next_steps_are_replaced() -> None:
+def test_state_and_next_steps_are_replaced() -> None:
     old = SummaryDocument(phase="a", in_progress=("y",), next_steps=("n",))
     new = SummaryDocument(phase="b", done=("y",), next_steps=("m", "Y."))
     assert merge(old, new) == replace(new, next_steps=("m",))

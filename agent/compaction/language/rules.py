@@ -134,7 +134,7 @@ _STEM_CHARS = 5  # by which "commits" is known to be about "commit"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PersonRule:
     """A sentence of the person's that rules, with the seq of the message that has it."""
 
     ref: int
@@ -155,16 +155,16 @@ def rules_in(text: str) -> tuple[str, ...]:
 
 def standing_rules(
     words: Sequence[tuple[int, str]],
-    named: Iterable[Rule] = (),
-    lifted: Iterable[Rule] = (),
-) -> list[Rule]:
+    named: Iterable[PersonRule] = (),
+    lifted: Iterable[PersonRule] = (),
+) -> list[PersonRule]:
     """Return the rules that stand after all the person's `words`, oldest first. `named` are rules
     that no form here recognises, `lifted` those that are known to be lifted."""
     more: dict[int, list[str]] = {}
     for rule in named:
         more.setdefault(rule.ref, []).append(rule.text)
     gone = {(rule.ref, _key(rule.text)) for rule in lifted}
-    standing: dict[str, Rule] = {}
+    standing: dict[str, PersonRule] = {}
     for ref, text in words:
         if standing and (lifting := _lifting(text)):
             standing = {k: r for k, r in standing.items() if not _is_lifted(r.text, lifting)}
@@ -172,7 +172,7 @@ def standing_rules(
             standing.pop(_key(sentence), None)
             standing = {k: r for k, r in standing.items() if not _replaces(sentence, r.text)}
             if (ref, _key(sentence)) not in gone:
-                standing[_key(sentence)] = Rule(ref, sentence)
+                standing[_key(sentence)] = PersonRule(ref, sentence)
     return list(standing.values())
 
 

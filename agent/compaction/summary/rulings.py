@@ -14,7 +14,7 @@ from ...context.tokens import estimate
 from ...context.view import Item
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
-from ..language.rules import Rule, rules_in, sentence_with, standing_rules, subject
+from ..language.rules import PersonRule, rules_in, sentence_with, standing_rules, subject
 from ..language.signs import says_go_on
 from .request import MAX_PIN_TOKENS
 
@@ -23,7 +23,9 @@ MAX_LISTED_WORDS = 40  # messages whose refs are listed
 MIN_SAME_WORDS = 2  # of a fact that says nothing but what a rule says, or its contrary
 
 _RULE = re.compile(r"The person ruled \(#(\d+)\): (.*)", re.DOTALL)
-_NAMED = re.compile(r"[*_]*rule[*_]*(?: \(#\d+\))?[*_]*: *[*_]*[\"“]?(.*?)[\"”]?", re.I | re.DOTALL)
+_NAMED_RULE = re.compile(
+    r"[*_]*rule[*_]*(?: \(#\d+\))?[*_]*: *[*_]*[\"“]?(.*?)[\"”]?", re.I | re.DOTALL
+)
 _QUOTED = re.compile(r"The person \(#\d+\): (.*)", re.DOTALL)
 _OLDER_RULES = "Older rules of the person, which stand too: Recall "
 _OTHER_WORDS = "What else the person said, in full: Recall "
@@ -33,7 +35,7 @@ _OTHER_WORDS = "What else the person said, in full: Recall "
 class Rulings:
     """What the person said that a summary keeps: rules, and the refs of other messages."""
 
-    rules: Sequence[Rule] = ()
+    rules: Sequence[PersonRule] = ()
     others: Sequence[int] = ()
 
     def within(self, room: int) -> tuple[str, ...]:
@@ -60,8 +62,8 @@ class Rulings:
 def rulings_of(
     evicted: Sequence[Item],
     ledger: Ledger,
-    named: Iterable[Rule] = (),
-    lifted: Iterable[Rule] = (),
+    named: Iterable[PersonRule] = (),
+    lifted: Iterable[PersonRule] = (),
 ) -> Rulings:
     """Return what a summary of `evicted` must keep of the person's words that do not stay in the
     context otherwise. `named` and `lifted` are rules that summaries knew of."""
@@ -83,32 +85,32 @@ def rulings_of(
     return Rulings(rules, others)
 
 
-def rule_line(rule: Rule) -> str:
+def rule_line(rule: PersonRule) -> str:
     """Return the line of a rule among the critical facts."""
     return f"The person ruled (#{rule.ref}): {rule.text}"
 
 
-def rule_of(fact: str) -> Rule | None:
+def rule_of(fact: str) -> PersonRule | None:
     """Return the rule that a line of `rule_line` has; None for any other fact."""
     found = _RULE.fullmatch(fact)
-    return Rule(int(found[1]), found[2]) if found else None
+    return PersonRule(int(found[1]), found[2]) if found else None
 
 
 def rules_in_document(
     document: SummaryDocument, words: Sequence[tuple[int, str]]
-) -> Iterator[Rule]:
+) -> Iterator[PersonRule]:
     """Yield the rules that a summary has and the person did say, each as they said it."""
     said = dict(words)
     for fact in document.facts:
         if (rule := rule_of(fact)) and sentence_with(said.get(rule.ref, ""), rule.text):
             yield rule
-        elif named := _NAMED.fullmatch(fact):
+        elif named := _NAMED_RULE.fullmatch(fact):
             spoken = ((ref, sentence_with(text, named[1])) for ref, text in reversed(words))
             if found := next((row for row in spoken if row[1]), None):
-                yield Rule(*found)
+                yield PersonRule(*found)
 
 
-def without_rules(document: SummaryDocument, rules: Collection[Rule]) -> SummaryDocument:
+def without_rules(document: SummaryDocument, rules: Collection[PersonRule]) -> SummaryDocument:
     """Return the document without rules, what says the same or the contrary of one of them, and
     without the lines about older words."""
     subjects = {subject(rule.text) for rule in rules}
@@ -117,7 +119,7 @@ def without_rules(document: SummaryDocument, rules: Collection[Rule]) -> Summary
     def is_covered(fact: str) -> bool:
         if _RULE.fullmatch(fact) or fact.startswith(_OLDER_RULES):
             return True
-        named, quoted = _NAMED.fullmatch(fact), _QUOTED.fullmatch(fact)
+        named, quoted = _NAMED_RULE.fullmatch(fact), _QUOTED.fullmatch(fact)
         text = named[1] if named else quoted[1] if quoted else fact
         about = subject(text)
         return (len(about) >= MIN_SAME_WORDS and about in subjects) or (
@@ -142,7 +144,7 @@ def with_rulings(document: SummaryDocument, rulings: Rulings, room: int) -> Summ
 
 
 def with_all_rules(
-    document: SummaryDocument, ledger: Ledger, lifted: Iterable[Rule] = ()
+    document: SummaryDocument, ledger: Ledger, lifted: Iterable[PersonRule] = ()
 ) -> SummaryDocument:
     """Return the document with every rule that stands now, also those that the context has."""
     named = rules_in_document(document, ledger.words)

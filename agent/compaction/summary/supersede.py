@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from ...session.entries import Summary
 from ..document import SummaryDocument
 from ..language.decisions import overrules
-from ..language.rules import Rule, changes_value, may_lift, sentence_with, subject
+from ..language.rules import PersonRule, changes_value, may_lift, sentence_with, subject
 from .rulings import rule_of
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
@@ -59,14 +59,14 @@ def superseded_of(rows: Iterable[Any]) -> list[Superseded]:
     ]
 
 
-def lifted_by(summary: Summary | None) -> list[Rule]:
+def lifted_by(summary: Summary | None) -> list[PersonRule]:
     """Return the rules that a recorded summary knows to be lifted."""
     return lifted_rules(superseded_of(summary.superseded)) if summary else []
 
 
-def lifted_rules(found: Iterable[Superseded]) -> list[Rule]:
+def lifted_rules(found: Iterable[Superseded]) -> list[PersonRule]:
     """Return the rules among what no longer holds."""
-    return [Rule(each.ref, each.text) for each in found if each.section == "rules"]
+    return [PersonRule(each.ref, each.text) for each in found if each.section == "rules"]
 
 
 def replaced_by_order(old: SummaryDocument, new: SummaryDocument) -> Iterator[Superseded]:
@@ -161,7 +161,7 @@ def _is_quoted(entry: str, words: str, *, whole: bool = False) -> bool:
     return bool(first) and (there == len(first) if whole else 2 * there >= len(first) + 1)
 
 
-def _lifting_words(rule: Rule, line: str, words: Sequence[tuple[int, str]]) -> str:
+def _lifting_words(rule: PersonRule, line: str, words: Sequence[tuple[int, str]]) -> str:
     """Return the words of the person's that lift a rule, if a claim quotes such, else ""."""
     for quoted in filter(None, (part for found in _QUOTES.findall(line) for part in found)):
         for ref, text in words:

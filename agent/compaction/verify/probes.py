@@ -17,7 +17,7 @@ from ...context.view import Item
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
 from ..language import evidence
-from ..language.rules import Rule, changes_value, rules_in, telling_part
+from ..language.rules import PersonRule, changes_value, rules_in, telling_part
 from ..summary.request import MAX_PIN_TOKENS
 from ..summary.rulings import rule_line, rulings_of
 from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows
@@ -77,7 +77,7 @@ def choose_probes(
     previous: SummaryDocument | None,
     cap_tokens: int,
     *,
-    rules: Sequence[Rule] | None = None,
+    rules: Sequence[PersonRule] | None = None,
     written: SummaryDocument | None = None,
 ) -> list[Probe]:
     """Return what a summary of `evicted` should still say, the most important first. The summary is
@@ -146,7 +146,7 @@ def _chosen(
     candidates: Sequence[Sequence[Probe]],
     room: int,
     paths: Sequence[str],
-    rules: Sequence[Rule],
+    rules: Sequence[PersonRule],
     ledger: Ledger,
 ) -> list[Probe]:
     """Return the probes whose entries have room, in the order of the lists. The first of each list
@@ -196,7 +196,9 @@ def _intent(said: Sequence[RefText]) -> Iterator[Probe]:
         yield Probe("recall", "What did the person first ask for?", fact, "intent", ref, fact)
 
 
-def _constraints(said: Sequence[RefText], rules: Sequence[Rule], ledger: Ledger) -> Iterator[Probe]:
+def _constraints(
+    said: Sequence[RefText], rules: Sequence[PersonRule], ledger: Ledger
+) -> Iterator[Probe]:
     """Yield what was not authorised last, then the newest rules of the person, then their other
     demands; of each message its first comes before its second."""
     question = "What did the person demand, rule out or not authorise? Quote each."
