@@ -38,7 +38,16 @@ from .summary.request import (
     summary_text,
     tokens_after_summary,
 )
+from .summary.rulings import (
+    RULES_SHARE,
+    Rulings,
+    rules_in_document,
+    rulings_of,
+    with_rulings,
+    without_rules,
+)
 from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
+from .summary.supersede import Superseded, lifted_rules, superseded_of
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
@@ -126,6 +135,7 @@ class SummaryApplier:
             files=files,
             resolved=list(draft.resolved),
             replaces_earlier=True,
+            superseded=[each.to_json() for each in self._superseded(draft)],
         )
         recovered = recover_after(self.host.ledger, summary, lost)
         recorded = self.host.record(summary)
@@ -198,24 +208,46 @@ class SummaryApplier:
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
         view, ledger = self.host.view, self.host.ledger.with_resolutions(draft.resolved)
-        previous = document_of(view.summary)
         by_person = draft.author == "person"
+        previous = document_of(view.summary)
+        rulings = self._rulings(cut, draft)
+        rules_room = int(RULES_SHARE * before.size)
+        said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
+        written = None if by_person else draft.document
         for divisor in (1,) if by_person else (1, 2, 4):
             room = max_summary_tokens(before) // divisor
-            probes = verify.choose_probes(cut.evicted, ledger, previous, room)
+            probes = verify.choose_probes(
+                cut.evicted, ledger, previous, room, rules=rulings.rules, written=written
+            )
             document = draft.document
             if not by_person:
+                document = without_rules(document, rulings.rules)
                 document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * room)
-                files = row_tokens(document.modified)
+                beside = row_tokens(document.modified)
                 is_probed = verify.probed_facts_test(probes)
-                document = shortened_to(document, int(WRITTEN_SHARE * room) + files, is_probed)
-                document = verify.add_missed_facts(document, probes, room + files)
+                document = shortened_to(document, int(WRITTEN_SHARE * room) + beside, is_probed)
+                document = with_rulings(document, rulings, rules_room)
+                document = verify.add_missed_facts(document, probes, room + beside + said)
             text = summary_text(document, self.host.folder, ledger.pins)
             added = tokens.estimate(text) + reinserted_tokens(reinserted)
             after = tokens_after_summary(view, cut, added)
             if after <= max_tokens_after(before) and after < before.tokens:
                 break
         return FittedSummary(document, text, reinserted, after, probes)
+
+    def _superseded(self, draft: SummaryDraft) -> list[Superseded]:
+        """Return what the draft drops, after the rules that earlier summaries found lifted."""
+        before = superseded_of(self.host.view.summary.superseded) if self.host.view.summary else []
+        rules = [each for each in before if each.section == "rules"]
+        return [*rules, *(each for each in draft.superseded if each not in rules)]
+
+    def _rulings(self, cut: Cut, draft: SummaryDraft) -> Rulings:
+        """Return what must be kept of the person's words, with the rules that summaries named."""
+        ledger, previous = self.host.ledger, document_of(self.host.view.summary)
+        documents = [*([previous] if previous else ()), draft.document]
+        named = [r for document in documents for r in rules_in_document(document, ledger.words)]
+        lifted = lifted_rules(self._superseded(draft))
+        return rulings_of(cut.evicted, ledger, named, lifted)
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
         """Count the critical sections, and how many of them will stand in the context."""

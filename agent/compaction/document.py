@@ -54,6 +54,7 @@ _SYNONYMS = {
     "next actions": "next_steps", "optional next step": "next_steps",
     "recovery": "recovery",
     "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
+    "no longer true": "superseded",  # says what to leave out; no part of a document
 }  # fmt: skip
 _LABELS = {
     **{label.lower(): name for name, label in STATE_LABELS.items()},
@@ -156,7 +157,7 @@ def render(document: SummaryDocument) -> str:
         "read": _list(_read_text(row) for row in document.read),
         "decisions": _list(map(_escape, document.decisions), numbered=True),
         "state": _state(document),
-        "facts": _list(map(_escape, document.facts)),
+        "facts": _list(map(_escape, document.facts), numbered=True),
         "errors": _list(map(_escape, document.errors)),
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
@@ -176,6 +177,11 @@ def parse(text: str) -> SummaryDocument:
         phase=_text([_dedent(line, 2) for line in state["phase"]]),
         **lists,
     )
+
+
+def superseded_lines(text: str) -> tuple[str, ...]:
+    """Return what a text says of entries of an earlier document that no longer hold."""
+    return _texts(_sections(text).get("superseded", ()))
 
 
 def missing_titles(text: str) -> list[str]:
@@ -239,7 +245,8 @@ def _state(document: SummaryDocument) -> str:
     phase = _escape_fences(_escape(document.phase), all_of_them=True)
     lines = [f"- **{STATE_LABELS['phase']}:** {_hang(phase, '  ') or EMPTY_SECTION}"]
     for name in ("done", "in_progress", "blocked"):
-        items = _list(map(_escape, getattr(document, name)), indent="  ")
+        texts = map(_escape, getattr(document, name))
+        items = _list(texts, numbered=name == "blocked", indent="  ")
         lines.append(
             f"- **{STATE_LABELS[name]}:**{f'{chr(10)}{items}' if items else f' {EMPTY_SECTION}'}"
         )

@@ -17,11 +17,11 @@ from ..session.entries import Entry, Note, Summary, User, reverted_seqs
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from .document import SummaryDocument
-from .language.evidence import demands
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
+from .summary.rulings import with_all_rules
+from .summary.supersede import lifted_by
 from .summary.writer import document_of
 
-MAX_CONSTRAINTS = 20
 RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
 LOSS_FLAG = "possible loss of data, to be reviewed"
 MAX_NAMED_REFS = 20  # entries that cannot be read back, named to the model
@@ -140,18 +140,12 @@ def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocumen
         made,
         phase="; ".join(filter(None, (earlier_phase, made.phase))),
         decisions=previous.decisions or made.decisions,
-        facts=tuple(dict.fromkeys([*made.facts, *_stated_constraints(ledger)])),
+        facts=with_all_rules(made, ledger, lifted_by(summary)).facts,
         done=made.done or previous.done,
         in_progress=made.in_progress or previous.in_progress,
         blocked=previous.blocked,
         next_steps=made.next_steps if listed else previous.next_steps,
     )
-
-
-def _stated_constraints(ledger: Ledger) -> list[str]:
-    """Return what the person ruled out, in their own words, the strict first."""
-    stated = [(rank, -ref, text) for ref, words in ledger.words for rank, text in demands(words)]
-    return [text for _, _, text in sorted(stated)[:MAX_CONSTRAINTS]]
 
 
 def _sections(

@@ -184,6 +184,8 @@ class Summary(Entry):
     # No earlier summary stays, whatever its seq. In logs where this is not said one may have
     # stayed, and been sent, because its seq is larger than that of the items behind it.
     replaces_earlier: bool = False
+    # Entries of the summary before that no longer hold, and every rule known to be lifted.
+    superseded: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def span(self) -> str:
@@ -311,7 +313,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
         (dict,),
     ),
-    **dict.fromkeys(("targets", "covers", "keep", "files", "resolved"), (list,)),
+    **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),
     "content": (str, list),
     "tools": (list, _NONE),
     "parent": (dict, _NONE),
@@ -320,7 +322,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("is_error", "replaces_earlier"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
-    **dict.fromkeys(("content", "tools", "targets", "resolved"), (dict,)),
+    **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),
     **dict.fromkeys(("covers", "keep"), _NUMBER),
     "files": _TEXT,
 }

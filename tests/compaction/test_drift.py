@@ -245,6 +245,7 @@ def test_going_against_a_decision(blocks: list[Block], decision: str) -> None:
         ("Don't change *.lock files.", bash("sed -i s/a/b/ poetry.lock")),
         ("Leave config.yml alone.", bash("echo x > config.yml")),
         ("Leave `docs/api/` untouched.", bash("cd x && rm -rf docs/api")),
+        ("Hands off `docs/api/`.", bash("cd x && rm -rf docs/api")),
         ("schema.sql must not be changed.", bash("git checkout main -- schema.sql")),
         ("The fixtures/ folder is read-only.", bash("mv new.json fixtures/new.json")),
         ("Don't modify the generated folder.", write("src/generated/api.py")),

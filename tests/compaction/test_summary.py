@@ -97,7 +97,7 @@ Keep the API as it is.
 - **Blocked:** None.
 
 ## Critical Facts
-- Not authorised: git push
+1. Not authorised: git push
 
 ## Error Context
 - `pytest -q` failed (exit 1, #9):
@@ -456,11 +456,49 @@ def test_facts_and_references_are_appended_once() -> None:
 
 
 def test_state_and_next_steps_are_replaced() -> None:
+    old = SummaryDocument(phase="a", in_progress=("y",), next_steps=("n",))
+    new = SummaryDocument(phase="b", done=("y",), next_steps=("m", "Y."))
+    assert merge(old, new) == replace(new, next_steps=("m",))
+
+
+def test_what_was_done_and_what_blocks_outlive_ten_merges() -> None:
+    document = SummaryDocument()
+    for n in range(1, 11):
+        new = SummaryDocument(
+            done=(f"part {n} is finished",),
+            blocked=("part 3 waits for the credentials that Anna sends",) if n == 3 else (),
+        )
+        document = merge(document, new)
+    assert document.done == tuple(f"part {n} is finished" for n in range(1, 11))
+    assert document.blocked == ("part 3 waits for the credentials that Anna sends",)
+    reworded = "part 3: the credentials that Anna sends are missing"
+    assert merge(document, SummaryDocument(blocked=(reworded,))).blocked == (reworded,)
+    gone = SummaryDocument(blocked=("Resolved: part 3 waits for the credentials", "no disk"))
+    assert merge(document, gone).blocked == ("no disk",)
+
+
+def test_a_later_entry_replaces_an_earlier_one() -> None:
     old = SummaryDocument(
-        phase="a", done=("x",), in_progress=("y",), blocked=("z",), next_steps=("n",)
+        decisions=("Chose requests over urllib because it is short", "Use SQLite for storage"),
+        facts=("The suite has 210 tests.", "Rows 1 to 3 are headers", "Use port 1 or 2"),
     )
-    new = SummaryDocument(phase="b", done=("y",))
-    assert merge(old, new) == new
+    new = SummaryDocument(
+        decisions=("Switched from requests to httpx", "Use files for tests instead of SQLite"),
+        facts=("The suite has 214 tests.", "Rows 1 to 4 are bold"),
+    )
+    merged = merge(old, new)
+    assert merged.decisions == ("Use SQLite for storage", *new.decisions)
+    assert merged.facts == ("Rows 1 to 3 are headers", "Use port 1 or 2", *new.facts)
+
+
+def test_an_entry_about_a_deleted_file_says_so() -> None:
+    rows = [{"path": "/p/src/old.py", "action": "deleted", "added": 0, "removed": 9}]
+    known = ledger(("Bash", {"command": "rm src/old.py", "exit_code": 0, "changes": rows}, ""))
+    facts = ("The parser is in src/old.py", "src/old.py was renamed", "src/new.py is new")
+    noted = with_ledger_facts(SummaryDocument(facts=facts), known)
+    assert noted.facts == ("The parser is in src/old.py [src/old.py: deleted since]", *facts[1:])
+    assert with_ledger_facts(noted, known).facts == noted.facts
+    assert with_ledger_facts(noted, ledger()).facts == facts
 
 
 def test_errors_are_appended_and_resolved_ones_go() -> None:

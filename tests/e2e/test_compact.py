@@ -206,3 +206,66 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
     view = fold(entries)
     assert not any(item.stubs for item in view.items)
     assert view.calls["b"].input == uses[1]["input"]
+
+
+def record(*, facts: str = "", state: str = "", gone: str = "None.", steps: str = "") -> Say:
+    """An answer with a record of these sections."""
+    return Say(
+        f"## Session Intent\nMend it.\n\n## Key Decisions\nNone.\n\n## Current State\nPhase: work\n"
+        f"{state}\n\n## Critical Facts\n{facts}\n\n## No Longer True\n{gone}\n\n"
+        f"## Next Steps\n1. {steps}\n"
+    )
+
+
+def test_what_no_longer_holds_goes_and_what_the_person_ruled_stays(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Keep setup.cfg at 4.2.")
+    said = "Mend the parser. " + " ".join(rules) + " Vendored fonts are sacred to me."
+    records = [
+        record(
+            facts="- Rule: vendored fonts are sacred to me\n- the port is 8080\n- the host is h1",
+            state="- Done: the lexer\n- Blocked: the key that Anna sends",
+            steps="Write the parser",
+        ),
+        record(
+            facts="- the suite has 12 tests",
+            state="- Done: the parser",
+            gone=(
+                '- Fact 5 "the port is 8080": it is 9090 now\n'
+                '- Fact 1 "Niemals auf main pushen": it is late\n'
+                '- Rule 9 "Vendored fonts are sacred": nobody needs them'
+            ),
+            steps="Write the tests",
+        ),
+        record(facts="- the suite has 14 tests", steps="Rest"),
+    ]
+    later = ("Go on with it.", "You may edit vendor/ now.", "And the rest.")
+    answers = [Say("Done. " + "word " * 900)]
+    for made in records:
+        answers += [Say("Done. " + "word " * 900), made]
+    with Server(answers) as server:
+        env = place.server(server.url)
+        assert place.run("-p", said, env=env).returncode == 0
+        for words in later:
+            for run in (["--continue", "-p", words], [*KEEP_LITTLE, "compact", "--apply"]):
+                done = place.run(*run, env=env)
+                assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    first, second, third = (e for e in place.entries() if e["kind"] == "summary")
+    ruled = [fact for fact in first["document"]["facts"] if fact.startswith("The person ruled")]
+    assert [fact.partition(": ")[2] for fact in ruled] == [
+        *rules, "Vendored fonts are sacred to me."
+    ]  # fmt: skip
+    assert first["superseded"] == []
+    kept = [*ruled[1:], "the host is h1"]
+    assert second["document"]["facts"][:4] == kept
+    assert "the suite has 12 tests" in second["document"]["facts"]
+    assert [each["text"] for each in second["superseded"]] == ["the port is 8080"]
+    newest = third["document"]
+    assert newest["facts"][:4] == kept
+    assert "the suite has 14 tests" in newest["facts"]
+    assert "12 tests" not in third["text"]
+    assert newest["done"] == ["the lexer", "the parser"]
+    assert newest["blocked"] == ["the key that Anna sends"]
+    assert newest["next_steps"] == ["Rest"]
+    assert "Write the" not in third["text"]

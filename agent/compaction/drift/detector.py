@@ -15,8 +15,9 @@ from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument, render
 from ..language import signs
+from ..language.decisions import rejections_in
 from .constraints import Constraint, breaks, constraints_in, is_lifted
-from .decisions import adoption_evidence, rejections_in
+from .decisions import adoption_evidence
 
 Indicator = Literal["clarification", "complete", "unrelated", "contradiction", "constraint"]
 Severity = Literal["MEDIUM", "HIGH", "CRITICAL"]

@@ -5,12 +5,12 @@ of files, and `document_from_ledger` makes a whole summary without a model.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ...session.ledger import CommandFact, FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
-from ..language.signs import says_go_on
+from ..language.signs import paths_in, says_go_on
 from .resolved_errors import comparable, names_error, resolved_error, says_what_passed
 from .shorten import (
     changed_file_rows,
@@ -18,6 +18,7 @@ from .shorten import (
     shorten_at_gap,
     stands_for_many,
 )
+from .supersede import replaced_by_order, with_standing, without_superseded
 
 LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
 MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
@@ -26,6 +27,8 @@ MAX_WORDS_CHARS = 400  # of each later thing they said
 MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
+_NOTED = re.compile(r" \[[^\[\]]*: deleted since\]$")
+_SAYS_GONE = re.compile(r"\b(?:delet|remov|renam|mov|replac|dropp?|no longer)", re.IGNORECASE)
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 
 
@@ -33,9 +36,14 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
     The intent changes only when the scope did; files, decisions, facts and references are added or
-    updated; the state and the next steps are the new ones alone. Errors are added, less those that
-    a new line "Resolved: …" names.
+    updated, less those that a new one replaces. The phase, what is in progress and the next steps
+    are the new ones alone, less what is done. What was done stays done, and what was blocked stays
+    blocked until it is said to be gone. Errors are added, less those that a new line "Resolved: …"
+    names.
     """
+    old = without_superseded(old, replaced_by_order(old, new))
+    done = with_standing("done", old.done, new.done)
+    ended = set(map(comparable, done))
     modified = {row.path: row for row in old.modified}
     for row in new.modified:
         modified[row.path] = _updated(modified.get(row.path), row)
@@ -49,6 +57,10 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
         modified=tuple(modified.values()),
         read=tuple(row for path, row in read.items() if path not in modified),
         decisions=_union(old.decisions, new.decisions),
+        done=done,
+        in_progress=tuple(text for text in new.in_progress if comparable(text) not in ended),
+        blocked=with_standing("blocked", old.blocked, new.blocked),
+        next_steps=tuple(text for text in new.next_steps if comparable(text) not in ended),
         facts=_union(old.facts, new.facts),
         errors=_open_errors(old.errors, new.errors),
         recovery=_union(old.recovery, new.recovery),
@@ -63,7 +75,7 @@ def with_ledger_facts(
 
     What a model said of a file is kept for a path that the ledger knows, else its changed lines are
     counted. Errors that the ledger once named, or that quote what it knows, go once they are
-    resolved.
+    resolved. Decisions and facts that name a file which is deleted say so.
     """
     named = (row for row in document.modified if not stands_for_many(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
@@ -71,6 +83,7 @@ def with_ledger_facts(
     failing = {fact.ref for fact in ledger.unresolved()}
     files = ledger.files
     rows = changed_file_rows(files, room)
+    deleted = {path for path, fact in files.items() if fact.action == "deleted"}
     return replace(
         document,
         modified=tuple(
@@ -82,6 +95,8 @@ def with_ledger_facts(
         read=tuple(
             ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
         ),
+        decisions=tuple(_with_deleted_noted(text, deleted) for text in document.decisions),
+        facts=tuple(_with_deleted_noted(text, deleted) for text in document.facts),
         errors=tuple(
             error
             for error in document.errors
@@ -172,6 +187,16 @@ def _open_errors(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 def _change_text(said: str, fact: FileFact) -> str:
     lines = f"+{fact.added} −{fact.removed} lines " if fact.added or fact.removed else ""
     return "; ".join(_pieces(said)) or f"{lines}({fact.tool}, #{fact.ref})"
+
+
+def _with_deleted_noted(text: str, deleted: Collection[str]) -> str:
+    """Return an entry with a note of each deleted file that it names, unless it says so itself or
+    is in the person's words."""
+    bare = _NOTED.sub("", text)
+    if bare.startswith(("The person", "Not authorised")) or _SAYS_GONE.search(bare):
+        return bare
+    gone = [path for path in dict.fromkeys(paths_in(bare)) if path.removeprefix("./") in deleted]
+    return f"{bare} [{', '.join(gone)}: deleted since]" if gone else bare
 
 
 def _failed_ref(error: str) -> int | None:

@@ -34,7 +34,7 @@ _ROOTS = ("./", "/")
 _FILE_COUNT = re.compile(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _OLDER_FACTS = re.compile(r"(\d+) older facts: Recall finds them")
-_RULED = re.compile(r"(?:Not authorised|The person(?: \(#\d+\)| said)): ")
+_RULED = re.compile(r"(?:Not authorised|The person(?: (?:ruled )?\(#\d+\)| said)): ")
 
 Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
 
