@@ -6,9 +6,10 @@ is fed entry by entry, each at the same cost however long the log is. Nothing he
 disk.
 """
 
+import json
 import os.path
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -121,7 +122,7 @@ class Ledger:
     contents: dict[str, str] = field(default_factory=dict)
     _born: set[str] = field(default_factory=set)  # files that were not there before the session
     commands: list[CommandFact] = field(default_factory=list)
-    _failing: dict[Hashable, CommandFact] = field(default_factory=dict)  # by the work they do
+    _failing: dict[str, CommandFact] = field(default_factory=dict)  # by the work they do
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
@@ -429,11 +430,12 @@ class Ledger:
             self._resolve(self._work_key(command, works_of(command)), fact.ref, since)
         self.commands.append(fact)
 
-    def _work_key(self, command: str, works: Sequence[Work]) -> Hashable:
+    def _work_key(self, command: str, works: Sequence[Work]) -> str:
         """Return what a command is known by: its work, or its text where that is not certain."""
-        return tuple((self.absolute_path(w.folder), w.variables, w.words) for w in works) or command
+        rows = [(self.absolute_path(w.folder), w.variables, w.words) for w in works]
+        return json.dumps(rows) if rows else command
 
-    def _resolve(self, key: Hashable, ref: int, since: int) -> None:
+    def _resolve(self, key: str, ref: int, since: int) -> None:
         failed = self._failing.get(key)
         if failed is not None and failed.ref < since:
             del self._failing[key]

@@ -8,7 +8,7 @@ from typing import Any
 from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server
 
-UNREADABLE = Fail(400, "messages.2.content.5.image.source.base64.data: Could not process image")
+UNREADABLE = Fail(400, "messages.2.content.21.image.source.base64.data: Could not process image")
 
 
 def png(width: int, height: int) -> bytes:
@@ -40,6 +40,17 @@ def shown(body: Body) -> list[int]:
     return [n for n, content in enumerate(results(body)) if isinstance(content, list)]
 
 
+def order(place: Place) -> list[int]:
+    """The numbers of the images in the order in which they were read."""
+    entries = place.entries()
+    calls = [
+        block["id"] for entry in entries if entry["kind"] == "assistant"
+        for block in entry["content"] if block["type"] == "tool_use"
+    ]  # fmt: skip
+    read = [entry["tool_use_id"] for entry in entries if entry["kind"] == "tool_result"]
+    return [calls.index(id) for id in read]
+
+
 def test_images_are_bounded_and_a_refused_one_goes(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for number in range(24):
@@ -51,9 +62,11 @@ def test_images_are_bounded_and_a_refused_one_goes(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
     assert server.rejected == []  # more than 20 of this size in one request would be
     bounded, mended, resumed, later = server.requests[1:]
-    assert shown(bounded) == list(range(2, 22))
-    assert "at most 20 images" in results(bounded)[0]
-    assert shown(mended) == shown(resumed) == [n for n in range(2, 22) if n != 5]
-    assert results(mended)[5].startswith('[Read "shot5.png" · image left out: the server refused')
-    assert "· #" in results(mended)[5]
-    assert shown(later) == list(range(14, 24))  # half of the room, so that not each one edits
+    read = order(place)  # side by side, so that some end before others
+    assert shown(bounded) == sorted(read[2:22])
+    assert "at most 20 images" in results(bounded)[read[0]]
+    assert shown(mended) == shown(resumed) == sorted(n for n in read[2:22] if n != 21)
+    assert results(mended)[21].startswith('[Read "shot21.png" · image left out: the server refused')
+    assert "· #" in results(mended)[21]
+    newest = [n for n in read if n != 21][-10:]
+    assert shown(later) == sorted(newest)  # half of the room, so that not each one edits

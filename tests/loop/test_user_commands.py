@@ -71,14 +71,14 @@ def test_what_is_told_while_it_runs(tmp_path: Path) -> None:
 def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "a.txt").write_text("one\n")
-    talk = Conversation(tmp_path, [Step(tools=[("Bash", {"command": "cat b"})]), Step(text="No.")])
+    talk = Conversation(tmp_path, [Step(tools=[("Bash", {"command": "sort b"})]), Step(text="No.")])
     index = talk.agent.folder / "worktree.index"
     tree = WorkTree(
         tmp_path, store=talk.agent.folder / "store", index=index, env=talk.agent.context.env
     )
     talk.agent.change_tracker = ChangeTracker(tree, talk.agent.context)
     talk.say("begin")
-    assert [fact.command for fact in talk.agent.ledger.unresolved()] == ["cat b"]
+    assert [fact.command for fact in talk.agent.ledger.unresolved()] == ["sort b"]
     entry = run(talk, "echo two >> a.txt; echo new > b")
     assert "[It changed: a.txt (modified), b (created)]" in str(entry.content)
     files = talk.agent.ledger.files
@@ -86,7 +86,7 @@ def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
         ("a.txt", "modified", "user", entry.seq),
         ("b", "created", "user", entry.seq),
     }
-    run(talk, "cat b")
+    run(talk, "sort b")
     assert talk.agent.ledger.unresolved() == []
     run(talk, "echo AssertionError: no; false")
     assert talk.agent.ledger.unresolved()[0].errors == ("AssertionError: no",)
