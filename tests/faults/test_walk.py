@@ -13,4 +13,4 @@ def test_what_stands_in_the_context_is_true_after_every_step(
 ) -> None:
     counts = walk(seed, steps, tmp_path)
     assert counts["steps"] == steps
-    assert len(counts - {"steps": steps}) > len(ACTS) // 2
+    assert len(counts) > len(ACTS) // 2

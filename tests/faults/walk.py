@@ -81,7 +81,7 @@ from ..support.sessions.truths import (
 
 STEPS_OF_ONE = 100  # steps of one session
 STEPS_BETWEEN_FOLDS = 5  # of a whole log, where no act of compaction asks for it
-WINDOWS = (12_000, 16_000, 24_000)
+WINDOWS = (16_000, 24_000, 40_000)
 RATIOS = {"claude-sonnet-5-5": 1.0, "claude-opus-5-5": 1.2, "claude-haiku-4-5": 0.9}
 CHECKS = 5  # commands that pass or fail
 FILES = 6
