@@ -77,7 +77,8 @@ def _rules(entries: list[Entry]) -> list[str]:
     found: dict[str, None] = {}
     for entry in entries:
         text = content_text(entry.content) if isinstance(entry, User) else ""
-        for line in _SENTENCE.split(text) if len(text) <= MAX_WORDS_CHARS else ():
+        pasted = len(text) > MAX_WORDS_CHARS or text.lstrip().startswith("<")
+        for line in () if pasted else _SENTENCE.split(text):
             sentence = _LIST_MARK.sub("", line.strip(), count=1)
             short = len(sentence) <= MAX_RULE_CHARS and not sentence.endswith(("?", ":"))
             if short and _RULE.match(sentence):
