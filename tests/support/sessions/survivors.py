@@ -40,13 +40,17 @@ def survivors(played: Played) -> dict[str, Share]:
     named = [f for f in files if rows.get(f.path, f.action) == f.action and _has(played, f.path)]
     words = [row for row in (*ledger.words[:1], *ledger.words[-1:]) if row[1].strip()]
     heard = [1 for ref, text in words if _refers(played, ref) or _has(played, _beginning(text))]
-    errors = [fact.ref for fact in ledger.unresolved() if fact.errors][-NEWEST:]
+    errors = [fact for fact in ledger.unresolved() if fact.errors][-NEWEST:]
+    open_ones = [  # two commands may fail with one error
+        fact for fact in errors
+        if _refers(played, fact.ref) or _has(played, _beginning(fact.errors[-1]))
+    ]  # fmt: skip
     rules, decisions = _rules(entries), _decisions(entries)[-NEWEST:]
     return {
         "paths": Share(len(named), len(files)),
         "words": Share(len(heard), len(words)),
         "rules": Share(sum(_has(played, rule) for rule in rules), len(rules)),
-        "errors": Share(sum(_refers(played, ref) for ref in errors), len(errors)),
+        "errors": Share(len(open_ones), len(errors)),
         "decisions": Share(sum(_has(played, text) for text in decisions), len(decisions)),
     }
 
