@@ -1,71 +1,78 @@
-"""What a useless summary takes away from recorded sessions: nothing.
+"""What a bad summary takes away from recorded sessions: nothing.
 
-    python benchmarks/nothing_lost.py [FILE...]
+    python benchmarks/nothing_lost.py [FILE or FOLDER...]
 
 Each FILE is a session that `ctxagent replay` reads; without any, one of our own making is played.
-Each goes through the real engine with the largest window that forces at least three summaries, and
-says nothing. Counted: paths the session changed that the last context does not name, results whose
-text does not come back byte for byte by its ref, and the probes that the summaries answer before
-and after what they missed was added.
+Each goes through the real engine with a window of 40,000 tokens and at least five summaries, four
+times: the summaries say nothing that helps, nothing at all, what the one before says, or are half
+negated. Counted: paths the session changed that the last context does not name, rules of the
+person, the newest errors that are open and the newest decisions that it does not have, results
+whose text does not come back byte for byte by their ref, and the probes that the useless summaries
+answer before and after what they missed was added.
 """
 
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import measure
 
-from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.recording import Recording
-from ctxagent.tests.support.sessions.recording import Played, made, play
+from ctxagent.tests.support.sessions.recording import USELESS, made, play
+from ctxagent.tests.support.sessions.summarizers import SUMMARIZERS
+from ctxagent.tests.support.sessions.survivors import lost, survivors
 
-WINDOWS = (32_000, 24_000, 18_000, 14_000, 11_000, 9_000, 7_000, 5_500)
-LEAST = 3  # summaries
+WINDOW = 40_000  # tokens
+LEAST = 5  # summaries
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
 
 
-def recordings(files: Sequence[str]) -> Iterator[Recording]:
-    if not files:
+def recordings(given: Sequence[str]) -> Iterator[Recording]:
+    if not given:
         yield made()
-    for file in files:
-        yield load_recording(Path(file))
+    for path in map(Path, given):
+        for file in sorted(path.glob("*.gz")) if path.is_dir() else [path]:
+            yield load_recording(file)
 
 
-def forced(recording: Recording, folder: Path) -> tuple[int, Played]:
-    """The window and what came of it. Raises SystemExit when no window does."""
-    for policy in (DEFAULT, replace(DEFAULT, clear_when="off", truncate_at=None)):
-        for window in WINDOWS:
-            place = folder / f"{policy.clear_when}-{window}"
-            played = play(recording, place, window=window, policy=policy)
-            if len(played.summaries) >= LEAST and not played.run.stopped:
-                return window, played
-    raise SystemExit("no window forces so many summaries")
+def forced(recording: Recording, folder: Path) -> int:
+    """In how many replies there is to be a summary, so that there are enough. Raises SystemExit
+    where no number is small enough."""
+    for number in (LEAST + 1, 2 * LEAST, 4 * LEAST, recording.replies):
+        every, place = max(1, recording.replies // number), folder / str(number)
+        played = play(recording, place, window=WINDOW, summary_every=every)
+        if len(played.summaries) >= LEAST and not played.run.stopped:
+            return every
+    raise SystemExit(f"nothing forces so many summaries on {recording.name}")
 
 
-def row(recording: Recording) -> tuple[dict[str, float], Counter[str]]:
-    probes: Counter[str] = Counter()
+def rows(recording: Recording, probes: Counter[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Play a recording with each kind of summaries; `probes` gets those of the useless ones."""
     with tempfile.TemporaryDirectory() as folder:
-        window, played = forced(recording, Path(folder))
-        for summary in played.summaries:
-            for kind, counts in summary.probes["tally"].items():
-                probes.update({f"{kind} {name}": count for name, count in counts.items()})
-        paths, results = played.run.paths, played.run.recovered
-        return {
-            "window": window,
-            "summaries": len(played.summaries),
-            "paths": paths.whole,
-            "paths_missing": paths.whole - paths.part,
-            "results": results.whole,
-            "results_lost": results.whole - results.part,
-            "answered_before": _share(probes, "before"),
-            "answered_after": _share(probes, "after"),
-            "artifacts_after": _share(probes, "after", "artifact"),
-        }, probes
+        every = forced(recording, Path(folder))
+        for name, record in {"useless": USELESS, **SUMMARIZERS}.items():
+            place = Path(folder) / name
+            played = play(recording, place, window=WINDOW, record=record, summary_every=every)
+            shares = survivors(played)
+            for summary in played.summaries if name == "useless" else ():
+                for kind, counts in summary.probes["tally"].items():
+                    probes.update({f"{kind} {name}": count for name, count in counts.items()})
+            results = played.run.recovered
+            yield (
+                f"{recording.name[:30]}, {name}",
+                {
+                    "summaries": len(played.summaries),
+                    **{kind: share.whole for kind, share in shares.items()},
+                    **{f"{kind}_missing": s.whole - s.part for kind, s in shares.items()},
+                    "results_lost": results.whole - results.part,
+                },
+            )
+            for text in lost(played):
+                print(f"{recording.name[:30]}, {name}: not there: {text[:100]}", file=sys.stderr)
 
 
 def _share(probes: Counter[str], name: str, kind: str = "") -> float:
@@ -76,11 +83,10 @@ def _share(probes: Counter[str], name: str, kind: str = "") -> float:
 
 
 def main(files: Sequence[str] = ()) -> Iterator[measure.Table]:
-    rows, total = {}, Counter[str]()
+    table, total = {}, Counter[str]()
     for recording in recordings(files):
-        rows[recording.name[:40]], probes = row(recording)
-        total += probes
-    yield measure.Table("recorded sessions with useless summaries", rows)
+        table.update(rows(recording, total))
+    yield measure.Table("recorded sessions with bad summaries", table)
     figures = {
         "missed_before": 1 - _share(total, "before"),
         "missed": 1 - _share(total, "after"),

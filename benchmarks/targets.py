@@ -39,7 +39,7 @@ SIDE = "side by side"
 FACT = "the fact, the index gone or behind"
 PROBES = "probes of useless summaries"
 LONG = "going on with a long session"
-LOST = "recorded sessions with useless summaries"
+LOST = "recorded sessions with bad summaries"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
     Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.35),
@@ -67,6 +67,10 @@ TARGETS = (
     Target("requests rejected, strict windows", "strict windows", "", "rejected", 0, count=True),
     Target("indexed facts not found", FACT, "", "missed", 0, count=True),
     Target("paths lost with a summary", LOST, "", "paths_missing", 0, count=True),
+    Target("words lost with a summary", LOST, "", "words_missing", 0, count=True),
+    Target("rules lost with a summary", LOST, "", "rules_missing", 0, count=True),
+    Target("open errors lost with a summary", LOST, "", "errors_missing", 0, count=True),
+    Target("decisions lost with a summary", LOST, "", "decisions_missing", 0, count=True),
     Target("results lost with a summary", LOST, "", "results_lost", 0, count=True),
     Target("probes not answered", PROBES, "", "missed", 0.10, count=True),
     Target("probes of artifacts not answered", PROBES, "", "missed_artifacts", 0.05, count=True),

@@ -367,7 +367,7 @@ class Ledger:
     def _add_command(self, entry: ToolResult, command: str, details: Mapping[str, Any]) -> None:
         code, job = details.get("exit_code"), details.get("job")
         lines = _output_lines(entry)
-        if code is None and isinstance(job, str):
+        if isinstance(job, str) and "running" in details:  # started in the background
             self._jobs[job] = _RunningJob(command, entry.seq)
             self.commands.append(CommandFact(command, None, entry.seq))
         else:

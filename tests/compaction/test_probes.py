@@ -191,6 +191,16 @@ def test_what_a_later_decision_or_value_replaces_is_not_asked_for() -> None:
     assert "Use pages of 50 rows" not in [probe.fact for probe in asked]
 
 
+def test_a_name_in_a_rule_that_was_lifted_does_not_bring_the_rule_back() -> None:
+    session = Session()
+    session.say("Begin with the models.")
+    session.say("Never touch vendor/lib.")
+    session.think("I leave it.")
+    session.say("You may change vendor/lib again.")
+    session.think("Good.")
+    assert not any("Never touch" in probe.entry for probe in session.asked())
+
+
 def test_what_was_not_authorised_is_asked_for() -> None:
     session = Session()
     session.add(Note, topic="permission", text="not authorised: Bash git push", data={})

@@ -1,6 +1,7 @@
 """A whole session through a small window: what a useless summary cannot take away."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from ctxagent.agent.compaction.verify import ProbeTally
 from ctxagent.agent.replay.results import Share
 
 from ..support.sessions.recording import USELESS, Played, made, play
+from ..support.sessions.summarizers import SUMMARIZERS
+from ..support.sessions.survivors import lost, survivors
 
 BARE = "This was a session about amounts. It went on for a while."
 SMALL = replace(DEFAULT, clear_when="off", demote_above=2_000, preview_chars=400)
@@ -54,3 +57,17 @@ def test_every_summary_says_that_all_of_it_can_be_read_back(played: Played) -> N
     for summary in played.summaries:
         recovery = summary.probes["recovery"]
         assert recovery["ok"] == recovery["asked"] > 0
+
+
+@pytest.mark.parametrize("name", SUMMARIZERS)
+def test_what_matters_outlives_five_summaries_whatever_they_say(tmp_path: Path, name: str) -> None:
+    played = play(made(), tmp_path, window=16_000, record=SUMMARIZERS[name], policy=SMALL)
+    assert len(played.summaries) >= 5
+    assert played.run.stopped == ""
+    assert survivors(played) == {
+        "paths": Share(30, 30),
+        "words": Share(2, 2),
+        "rules": Share(2, 2),
+        "errors": Share(3, 3),
+        "decisions": Share(3, 3),
+    }, lost(played)

@@ -742,6 +742,17 @@ def test_a_failure_stays_open_while_the_outcome_of_another_run_is_not_known() ->
     assert open_commands(script) == []  # its end was told before
 
 
+@pytest.mark.parametrize("running", [True, False])  # while its output is read, or not any more
+def test_a_job_that_ended_as_soon_as_it_began_counts_once_it_is_read(running: bool) -> None:
+    script = Script()
+    script.run("make", 2, "Error: first")
+    started = {"command": "make", "exit_code": 2, "job": "job-1", "running": running}
+    script.call("Bash", started, "[job-1 started]")
+    assert [fact.errors for fact in script.ledger.unresolved()] == [("Error: first",)]
+    job(script, "Error: second", code=2)
+    assert [fact.errors for fact in script.ledger.unresolved()] == [("Error: second",)]
+
+
 def test_what_a_job_said_and_how_it_ended_counts() -> None:
     script = Script()
     start_job(script, "pytest")

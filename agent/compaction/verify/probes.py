@@ -221,6 +221,7 @@ def _names(said: Sequence[RefText]) -> Iterator[Probe]:
         row
         for place, row in enumerate(found)
         if not any(changes_value(newer, row[2]) for _, _, newer in found[:place])
+        and not rules_in(row[2])  # those that stand are kept whole; the others were lifted
     ]
     for ref, name, words in holding[:6]:
         question = f"What stands in the gap? “{words.replace(name, '____')}”"

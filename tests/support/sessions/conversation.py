@@ -33,7 +33,7 @@ from .setup import FixedHooks, FixedSetup
 
 
 class Conversation:
-    """`cwd` holds the project and `cwd/../state` the session. `ask` answers permission prompts;
+    """`cwd` holds the project, a folder beside it its sessions. `ask` answers permission prompts;
     None stands for nobody being there."""
 
     def __init__(
@@ -50,6 +50,7 @@ class Conversation:
         model: Model | None = None,
         window: int = 200_000,
         policy: Policy | None = None,
+        session: str = "s",
     ) -> None:
         from ctxagent.agent.app import every_tool
 
@@ -59,7 +60,7 @@ class Conversation:
         self.tools = every_tool() if tools is None else list(tools)
         self.model = model or ScriptedModel(steps, check=validate, window=window)
         state = cwd.parent / f"{cwd.name}-state"
-        path = state / "sessions" / "s" / "log.jsonl"
+        path = state / "sessions" / session / "log.jsonl"
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         log, standing, resumption = resume_session(path) if path.exists() else create_session(path)
         checkpoints = Checkpoints(path.parent, None, standing.numbering)

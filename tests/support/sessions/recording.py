@@ -6,14 +6,19 @@ played.summaries, played.context, played.run.recovered
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.view import View
+from ctxagent.agent.errors import CompactionFailed
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.replay.host import ReplayHost
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, RecordedWords, Recording
 from ctxagent.agent.replay.results import ReplayRun
@@ -33,8 +38,19 @@ None.
 """
 
 
+@dataclass
 class Strict(Player):
-    """Refuses what the API would."""
+    """Refuses what the API would, and summarises before every so many replies, if that is said."""
+
+    summary_every: int = 0
+    _replies: int = 0
+
+    async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
+        self._replies += 1
+        if self.summary_every and self._replies % self.summary_every == 0:
+            with suppress(CompactionFailed):
+                await self.engine.compact()
+        await super()._play_reply(reply, start=start)
 
     def request(self) -> Request:
         made = super().request()
@@ -44,11 +60,12 @@ class Strict(Player):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it: the run, the folder of its session, and all text of the last context."""
+    """What came of it: the run, its log, all text of the last context, and its view."""
 
     run: ReplayRun
     log: Path
     context: str
+    view: View
 
     @property
     def summaries(self) -> list[Summary]:
@@ -60,15 +77,21 @@ def play(
     folder: Path,
     *,
     window: int,
-    record: str = USELESS,
+    record: str | Callable[[ReplayHost], str] = USELESS,
     policy: Policy = DEFAULT,
+    summary_every: int = 0,
 ) -> Played:
-    """Play a recording in a folder of its own, where every summary is `record`."""
-    writer = ScriptedModel(lambda request: Step(text=record), check=validate, window=window)
+    """Play a recording in a folder of its own, where every summary is `record`, or what that says
+    of the session."""
+
+    def answer(request: Request) -> Step:
+        return Step(text=record if isinstance(record, str) else record(player.host))
+
+    writer = ScriptedModel(answer, check=validate, window=window)
     terms = Terms("strict", policy, "claude-sonnet-5", window, "", (), writer=writer)
-    player = Strict(recording, terms, folder)
+    player = Strict(recording, terms, folder, summary_every=summary_every)
     run = asyncio.run(player.run())
-    return Played(run, player.host.path, player.context())
+    return Played(run, player.host.path, player.context(), player.host.view)
 
 
 def made(calls: int = 120) -> Recording:

@@ -1,0 +1,64 @@
+"""Models that write bad summaries: nothing at all, the previous one again, one that is half wrong.
+
+`SUMMARIZERS[name](host)` is the text of the next summary. The host is that of a replay, so that
+what is not negated of a summary is as true as records make it.
+"""
+
+import re
+from collections.abc import Callable
+
+from ctxagent.agent.compaction.document import render
+from ctxagent.agent.compaction.summary.merge import document_from_ledger
+from ctxagent.agent.compaction.summary.request import max_summary_tokens
+from ctxagent.agent.compaction.summary.shorten import shortened_to
+from ctxagent.agent.compaction.summary.writer import document_of
+from ctxagent.agent.replay.host import ReplayHost
+
+_OPPOSITES = (  # the first that a line has is turned around
+    (r"\bnever\b", "always"), (r"\balways\b", "never"), (r"\b(?:do not|don['’]t)\b", "do"),
+    (r"\bmust not\b", "may"), (r"\bmust\b", "need not"), (r"\bfailed\b", "passed"),
+    (r"\bcreated\b", "deleted"), (r"\bmodified\b", "deleted"), (r"\bis\b", "is not"),
+    (r"\bare\b", "are not"), (r"\bwas\b", "was not"), (r"\bdecided to\b", "decided not to"),
+)  # fmt: skip
+_MARKED = re.compile(r"((?:[-*] |\d+\. )(?:\*\*[^*]+\*\* ?)?)(.*)", re.DOTALL)
+
+
+def nothing(host: ReplayHost) -> str:
+    return ""
+
+
+def again(host: ReplayHost) -> str:
+    """The document of the summary that stands; of the first, one from records."""
+    document = document_of(host.view.summary)
+    return render(document) if document else _from_records(host)
+
+
+def negated(host: ReplayHost) -> str:
+    """Every second line of a summary from records, and of what the one before it says, says the
+    contrary."""
+    lines, found = [], 0
+    for line in _from_records(host).split("\n"):
+        told = bool(line.strip()) and not line.startswith(("#", "| File", "| ---"))
+        found += told
+        lines.append(_negated(line) if told and found % 2 == 0 else line)
+    return "\n".join(lines)
+
+
+SUMMARIZERS: dict[str, Callable[[ReplayHost], str]] = {
+    "nothing": nothing, "the last again": again, "half negated": negated,
+}  # fmt: skip
+
+
+def _from_records(host: ReplayHost) -> str:
+    words = [text for _, text in host.ledger.words]
+    document = document_from_ledger(host.ledger, words, document_of(host.view.summary))
+    return render(shortened_to(document, max_summary_tokens(host.current_window())))
+
+
+def _negated(line: str) -> str:
+    for pattern, opposite in _OPPOSITES:
+        changed = re.sub(pattern, opposite, line, count=1, flags=re.IGNORECASE)
+        if changed != line:
+            return changed
+    found = _MARKED.fullmatch(line)
+    return f"{found[1]}It is not so that {found[2]}" if found else f"It is not so that {line}"

@@ -1,0 +1,289 @@
+"""What must hold of a session whatever was done to it, held against its log alone.
+
+The words, replies, outputs and errors of a walk carry marks (`word12`, `error7`), and its rules
+name folders of their own (`area3/`), so that one look at the log says what the context must have
+and what it must not.
+
+for fault in Truths(entries, folder).faults(view): ...
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from ctxagent.agent.context.request import build_messages
+from ctxagent.agent.context.view import SUMMARY_SOURCE, View, shown_blocks
+from ctxagent.agent.session.entries import (
+    Assistant,
+    Entry,
+    Note,
+    Session,
+    Summary,
+    ToolResult,
+    User,
+    reverted_seqs,
+)
+from ctxagent.agent.session.ledger import Ledger
+from ctxagent.agent.session.store import content_text
+
+NEWEST_ERRORS = 3  # that a summary must have, of those that are open
+KINDS = {  # of faults, in words
+    "views": "the live view is not the one that the log folds to",
+    "rejected": "a request was refused by the validator",
+    "crash": "a fault of the program's own",
+    "summaries": "more than one summary stands in the view",
+    "span": "a summary covers what it cannot",
+    "conversation": "conversation.md is not the log's conversation",
+    "resolved": "a resolved error stands in the newest summary",
+    "error": "an open error is not in the newest summary",
+    "step": "a replaced next step stands in the newest summary",
+    "todo": "a finished item of the todo list stands among the next steps",
+    "rule": "a rule of the person that holds is not in the context",
+    "lifted": "a rule that the person lifted stands in the newest summary as one that holds",
+    "pin": "what is pinned is not in the newest summary",
+    "path": "a changed file is not in the newest summary",
+    "tag": "a tag or fence of the answer stands in the newest summary",
+}
+RULES = (  # what a person says, with the number of a folder
+    "Never touch area{}/.",
+    "Do not change anything in area{}/.",
+    "Hands off area{}/.",
+    "Fass area{}/ nicht an.",
+    "No toques area{}/.",
+    "不要修改 area{}/。",
+)
+LIFT = "You may change area{}/ again."
+
+_MARK = re.compile(r"\b(?:word|reply|output)\d+\b")
+_ERROR = re.compile(r"\berror\d+\b")
+_STEP = re.compile(r"\bstep\d+\b")
+_TODO = re.compile(r"\btodo\d+\b")
+_AREA = re.compile(r"\barea(\d+)/")
+_TAG = re.compile(r"</?summary>|^```", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: str  # one of KINDS
+    text: str
+
+    def __str__(self) -> str:
+        return f"{KINDS[self.kind]}: {self.text}"
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the log says up to some point of it."""
+
+    open_errors: dict[str, tuple[str, int]] = field(default_factory=dict)  # by command
+    resolved: set[str] = field(default_factory=set)
+    rules: dict[str, tuple[str, int]] = field(default_factory=dict)  # by folder
+    lifted: dict[str, str] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)  # of the todo list
+    _started: dict[str, int] = field(default_factory=dict)  # jobs of this process
+    _ended: set[str] = field(default_factory=set)  # those of them whose end was told
+
+    def add(self, entry: Entry) -> None:
+        if isinstance(entry, Session):
+            self._started, self._ended = {}, set()  # they ended with the process before
+        elif isinstance(entry, ToolResult):
+            self._add_outcome(entry)
+            if isinstance(todos := entry.details.get("todos"), list):
+                done = [str(t["content"]) for t in todos if t["status"] == "completed"]
+                self.finished = {mark for text in done for mark in _TODO.findall(text)}
+        elif isinstance(entry, User) and entry.source == "person":
+            self._add_words(content_text(entry.content), entry.seq)
+
+    def resolve(self, mark: str) -> None:
+        """Take a model's word for it that an error is resolved."""
+        for command, (known, _) in list(self.open_errors.items()):
+            if known == mark:
+                del self.open_errors[command]
+        self.resolved.add(mark)
+
+    def _add_outcome(self, entry: ToolResult) -> None:
+        """Add how a command ended. One in the background ends when Job says so, for the first time;
+        what has failed since its start is not mended by it."""
+        details, since = entry.details, entry.seq
+        command, code, job = (details.get(name) for name in ("command", "exit_code", "job"))
+        if not isinstance(command, str) or details.get("interrupted") or job in self._ended:
+            return
+        if "running" in details:
+            if job not in self._started:
+                self._started[job] = entry.seq
+                return
+            since = self._started[job]
+            self._ended |= {job} if code is not None and not details["running"] else set()
+        before = self.open_errors.get(command)
+        if code is None or details.get("running") or (before and before[1] > since):
+            return
+        if before:
+            del self.open_errors[command]
+            self.resolved.add(before[0])
+        for mark in _ERROR.findall(content_text(entry.content))[-1:] if code else ():
+            self.open_errors[command] = mark, entry.seq
+            self.resolved.discard(mark)
+
+    def _add_words(self, text: str, seq: int) -> None:
+        for area in _AREA.findall(text):
+            if LIFT.format(area) in text and area in self.rules:
+                self.lifted[area] = self.rules.pop(area)[0]
+            for rule in RULES:
+                if rule.format(area) in text:
+                    self.rules[area] = rule.format(area), seq
+                    self.lifted.pop(area, None)
+
+
+class Truths:
+    """Of one session: its log so far, and the folder that it lies in."""
+
+    def __init__(self, entries: Sequence[Entry], folder: Path) -> None:
+        self.entries, self.folder = entries, folder
+
+    def faults(self, view: View) -> Iterator[Fault]:
+        """Yield what is wrong with the context, the newest summary and the files beside the log."""
+        context = _context_text(view)
+        standing = [item for item in view.items if item.source == SUMMARY_SOURCE]
+        if len(standing) > 1:
+            yield Fault("summaries", f"{[item.seq for item in standing]}")
+        for entry in self.entries[-20:]:
+            if isinstance(entry, Note) and "traceback" in entry.data:
+                yield Fault("crash", "".join(entry.data["traceback"][-3:]))
+        for rule, seq in self._facts().rules.values():
+            if rule not in context and f"#{seq}" not in context:
+                yield Fault("rule", f"#{seq}: {rule}")
+        if view.summary:
+            yield from self._summary_faults(view.summary, view)
+        yield from self._conversation_faults()
+
+    def _facts(self, before: float = float("inf")) -> Facts:
+        """Return what the log says before an entry, the claims of the summaries included that stand
+        and that were made of a model's answer."""
+        facts, reverted = Facts(), reverted_seqs(self.entries)
+        claims = dict(self._claims(reverted))
+        for entry in self.entries:
+            if entry.seq >= before:
+                break
+            facts.add(entry)
+            for mark in claims.get(entry.seq, ()):
+                facts.resolve(mark)
+        return facts
+
+    def _claims(self, reverted: set[int]) -> Iterator[tuple[int, list[str]]]:
+        """Yield the answers that summaries which stand were made of, with the errors that they say
+        are resolved."""
+        answers: list[Assistant] = []
+        for entry in self.entries:
+            if isinstance(entry, Assistant) and entry.purpose == "summary":
+                answers.append(entry)
+            elif isinstance(entry, Summary):
+                steps = set(_STEP.findall(" ".join(entry.document["next_steps"])))
+                for answer in answers if entry.seq not in reverted else ():
+                    text = content_text(answer.content)
+                    if steps & set(_STEP.findall(text)):
+                        said = re.findall(r"Resolved: .*?(error\d+)", text)
+                        yield answer.seq, said
+                answers = []
+
+    def _summary_faults(self, summary: Summary, view: View) -> Iterator[Fault]:
+        document, facts = summary.document, self._facts(summary.seq)
+        first, last = summary.covers
+        if not 0 < first <= last < summary.seq:
+            yield Fault("span", f"#{first} to #{last}")
+        told = _ERROR.findall("\n".join(document["errors"]))
+        for mark in told:
+            if mark in facts.resolved:
+                yield Fault("resolved", mark)
+        newest = sorted(facts.open_errors.values(), key=lambda row: -row[1])[:NEWEST_ERRORS]
+        for mark, seq in newest:
+            if mark not in told and view.position(seq) is None:
+                yield Fault("error", f"#{seq}: {mark}")
+        new = {m for e in self._answers(summary) for m in _STEP.findall(content_text(e.content))}
+        for section in ("next_steps", "in_progress"):
+            for mark in _STEP.findall("\n".join(document[section])):
+                if mark not in new:
+                    yield Fault("step", f"{mark} in {section}")
+        for mark in _TODO.findall("\n".join(document["next_steps"])):
+            if mark in facts.finished:
+                yield Fault("todo", mark)
+        for rule in facts.lifted.values():
+            if any(rule in text and "again" not in text for text in document["facts"]):
+                yield Fault("lifted", rule)
+        ledger = Ledger()
+        for entry in self.entries:
+            if entry.seq < summary.seq:
+                ledger.add(entry)
+        for ref, text in ledger.pins.items():
+            if text not in summary.text:
+                yield Fault("pin", f"#{ref}: {text[:80]}")
+        for path in ledger.files:
+            if path not in summary.text:
+                yield Fault("path", path)
+        if found := _TAG.search(summary.text):
+            yield Fault("tag", summary.text[found.start() : found.start() + 60])
+
+    def _answers(self, summary: Summary) -> Iterator[Assistant]:
+        """Yield the answers that a summary can have been made of."""
+        earlier = (e.seq for e in self.entries if isinstance(e, Summary) and e.seq < summary.seq)
+        start = max(earlier, default=0)
+        for entry in self.entries:
+            asked = isinstance(entry, Assistant) and entry.purpose == "summary"
+            if asked and start < entry.seq < summary.seq:
+                yield entry
+
+    def _conversation_faults(self) -> Iterator[Fault]:
+        path = self.folder / "conversation.md"
+        written = path.read_text("utf-8") if path.exists() else ""
+        found = _MARK.findall(written)
+        expected = [mark for text in _said(self.entries) for mark in _MARK.findall(text)]
+        if found == expected:
+            return
+        counts, wanted = Counter(found), Counter(expected)
+        parts = {"missing": wanted - counts, "too often": counts - wanted}
+        told = [f"{name}: {sorted(marks)[:5]}" for name, marks in parts.items() if marks]
+        yield Fault("conversation", "; ".join(told) or "not in order")
+
+
+def messages_digest(view: View) -> str:
+    """Return a digest of the messages that a view makes."""
+    return sha256(json.dumps(build_messages(view.items)).encode()).hexdigest()
+
+
+def digest_of_fresh_process(log: Path) -> str:
+    """Return the `messages_digest` of a log as a process says that reads nothing but the log."""
+    code = (
+        "import sys; from pathlib import Path; from ctxagent.agent.context.view import fold; "
+        "from ctxagent.agent.session.log import read_log; "
+        f"from {__name__} import messages_digest; "
+        "print(messages_digest(fold(read_log(Path(sys.argv[1])).entries)))"
+    )
+    command = [sys.executable, "-c", code, str(log)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _said(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield what was said to the model and by it, in order."""
+    for entry in entries:
+        if isinstance(entry, Assistant) and entry.purpose == "turn":
+            yield content_text([b for b in entry.content if b.get("type") == "text"])
+        elif isinstance(entry, User | ToolResult):
+            yield content_text(entry.content)
+
+
+def _context_text(view: View) -> str:
+    return "\n".join(
+        text for item in view.items for block in shown_blocks(item) for text in _texts(block)
+    )
+
+
+def _texts(block: Mapping[str, object]) -> Iterator[str]:
+    yield str(block.get("text", ""))
+    content = block.get("content")
+    if isinstance(content, str | list):
+        yield content_text(content)
