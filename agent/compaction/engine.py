@@ -392,7 +392,8 @@ class CompactionEngine:
         sections, (since, newest) = self.host.preserved_sections(), self._span_start
         changed = sum(fact.ref > newest for fact in self.host.ledger.files.values())
         behind = any(s.name == DECISION_LOG and s.found and s.at < since for s in sections)
-        if changed and behind and self._first_time("decision log"):
+        is_expected = self.policy.rules.expected or self.policy.rules.strict
+        if is_expected and changed and behind and self._first_time("decision log"):
             text = f"the Decision Log was not updated, though files were changed: {changed:,}"
             self.host.emit(Notice("warning", f"{text}. What was decided belongs there"))
         for section in missing_sections(sections):
