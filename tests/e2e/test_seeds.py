@@ -54,9 +54,8 @@ class Played(Place):
             cwd = (cwd / (where or ".")).resolve()
             key = (cwd.name, arguments)
             if key not in self.said:
-                done = starter.run(
-                    [COMMAND, *shlex.split(arguments)], cwd, self.environ(), PATIENCE
-                )
+                command = [COMMAND, *shlex.split(arguments)]
+                done = starter.run(command, cwd, self.environ(), PATIENCE, None)
                 self.said[key] = done.stdout + done.stderr
             return self.shell(rest, cwd, self.said[key]).returncode == 0
         return self.shell(command, cwd).returncode == 0
