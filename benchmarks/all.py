@@ -22,8 +22,9 @@ import targets
 from measure import LEVELS, Rows
 
 NAMES = (
-    "startup", "calls", "wire", "memory", "pause", "subagents", "long_run", "nothing_lost",
-    "echo", "interrupts", "completion", "markdown", "recall", "sessions", "resume", "limits",
+    "startup", "calls", "wire", "memory", "pause", "subagents", "long_run", "windows",
+    "nothing_lost", "echo", "interrupts", "completion", "markdown", "recall", "sessions",
+    "resume", "limits",
 )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ class GrepTool(Tool[GrepParams]):
             try:
                 page.notes = await search_with_ripgrep(path, search, page.take)
             except Refused:
-                pass
+                page.clear()  # it may fail on a file after it found something in others
             else:
                 return
         page.engine = "python"
@@ -138,6 +138,11 @@ class _Page:
     last: GrepHit | None = None
     cut_lines: bool = False
     end: str = ""  # why there is no more on this page than there is
+
+    def clear(self) -> None:
+        """Take off what stands on the page, for a search by another engine."""
+        self.seen = self.shown = self.matches = self.size = 0
+        self.files, self.lines, self.last, self.cut_lines = set(), [], None, False
 
     def take(self, hit: GrepHit) -> bool:
         """Add a hit; return False when there is no room for it."""

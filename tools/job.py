@@ -60,6 +60,7 @@ class BackgroundJob:
     spool: Spool
     began: float = field(default_factory=time.monotonic)
     read_to: int = 0
+    interrupted: bool = False  # it was ended on purpose, which says nothing of the command
 
     @property
     def status(self) -> str:
@@ -108,6 +109,7 @@ class BackgroundJob:
             "status": self.status,
             "exit_code": self.process.exit_code,
             "running": self.process.running,
+            "interrupted": self.interrupted,
             "path": str(self.spool.path),
         }
 
@@ -229,6 +231,7 @@ class JobTool(Tool[JobParams]):
         if params.action == "wait":
             await job.process.finished(params.timeout)
         elif params.action == "end" and job.process.running:
+            job.interrupted = True
             await job.process.end()
         output = job.report()
         note = "" if job.process.running else undone(context.sandbox)

@@ -79,7 +79,7 @@ def search_file(path: bytes, regex: re.Pattern[str], job: dict[str, Any]) -> Ite
             if next(matching, None) is not None:
                 yield path + b"\0"
             return
-        found: Iterable[Any] = regex.finditer(text) if job["multiline"] else matching
+        found: Iterable[Any] = matches_across(text, regex) if job["multiline"] else matching
         count = sum(1 for _ in found)
         if count:
             yield b"%b\0%d\n" % (path, count)
@@ -132,7 +132,7 @@ def judge_across(text: str, regex: re.Pattern[str]) -> Iterator[Judged]:
     lines = _split(text)
     offsets = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     starts: dict[int, int] = {}
-    for found in regex.finditer(text):
+    for found in matches_across(text, regex):
         first = bisect.bisect_right(offsets, found.start()) - 1
         last = bisect.bisect_right(offsets, max(found.start(), found.end() - 1)) - 1
         starts.setdefault(first, found.start() - offsets[first])
@@ -140,6 +140,12 @@ def judge_across(text: str, regex: re.Pattern[str]) -> Iterator[Judged]:
             starts.setdefault(place, 0)
     for place, line in enumerate(lines):
         yield place + 1, starts.get(place), line
+
+
+def matches_across(text: str, regex: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Yield the matches in a text; the place after its last line end is on no line."""
+    past_lines = len(text) if not text or text.endswith("\n") else -1
+    return (found for found in regex.finditer(text) if found.start() != past_lines)
 
 
 def in_context(judged: Iterable[Judged], before: int, after: int) -> Iterator[Judged]:

@@ -99,7 +99,7 @@ def _shown(passage: Passage) -> str:
 
 
 def _archive(context: Context) -> str:
-    """Return the file to Grep; there is no conversation.md before the first summary."""
+    """Return the file to Grep: the log where conversation.md could not be written."""
     folder = context.session_dir
     if folder is None:
         return "conversation.md"

@@ -6,10 +6,11 @@ binary files and links, and hand over `GrepHit`s sorted by path. They differ in 
 expressions alone: ripgrep takes those of Rust (and of PCRE2 where it was built with it),
 `python_grep.py` those of Python. Look-around and back-references are sure to work in the second
 only, `\p{…}` and `[[:alpha:]]` in the first only; and where matches span lines, a line end of CRLF
-is one character for Python's. A glob also brings back single files that an ignore rule names, as
-ripgrep's does.
+is one character for Python's, and empty matches are counted in other places. A glob narrows a
+search and brings nothing back that is ignored.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,12 +18,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from .glob_patterns import compile_wildcard
 from .system.child import child, pieces
-from .system.project_files import Listing, in_order, left_out, survey
+from .system.project_files import MAX_FILES, Listing, in_order, is_ignored, survey, tracked_ignored
 
 Mode = Literal["files", "content", "count"]
 
@@ -81,6 +83,11 @@ class Search:
     def type_globs(self) -> tuple[str, ...]:
         return TYPES.get(self.type, (f"*.{self.type}",)) if self.type else ()
 
+    @property
+    def unwanted(self) -> bool:
+        """Whether the glob says which files are left out."""
+        return self.glob is not None and self.glob.startswith("!")
+
 
 @dataclass(frozen=True, slots=True)
 class GrepHit:
@@ -108,17 +115,27 @@ async def search_with_ripgrep(program: str, search: Search, take: Take) -> list[
     argv = [
         program,
         *_options(search),
+        *(["--no-ignore-parent"] if await asyncio.to_thread(is_ignored, search.root) else []),
         f"--regexp={search.pattern}",
         "--",
         f"./{search.only or ''}",
     ]
-    return _notes(await _run(argv, search, take))
+    chosen = cache(_chooser(search))
+
+    def take_chosen(hit: GrepHit) -> bool:
+        return take(hit) if search.only or chosen(hit.path) else True
+
+    return _notes(await _run(argv, search, take_chosen))
 
 
 async def search_with_python(search: Search, take: Take) -> list[str]:
     """Do what `search_with_ripgrep` does, where there is no ripgrep."""
-    listing = Listing([search.only]) if search.only else await survey(search.root, env=search.env)
-    paths = listing.paths if search.only else await _chosen(search, listing)
+    listing = Listing([search.only] if search.only else [])
+    if not search.only:
+        listing = await survey(search.root, env=search.env)
+        forced = await tracked_ignored(search.root, search.env)
+        chosen = _chooser(search)
+        listing.paths = in_order(p for p in listing.paths if p not in forced and chosen(p))
     job = {
         "pattern": search.pattern,
         "mode": search.mode,
@@ -128,20 +145,12 @@ async def search_with_python(search: Search, take: Take) -> list[str]:
         "after": search.after,
         "named": search.only is not None,
     }
-    given = json.dumps(job).encode() + b"\n" + b"\0".join(map(os.fsencode, paths))
+    given = json.dumps(job).encode() + b"\n" + b"\0".join(map(os.fsencode, listing.paths))
     argv = [sys.executable, "-I", "-S", "-B", str(PYTHON_GREP)]
     notes = _notes(listing.unreadable + await _run(argv, search, take, given))
     if not listing.complete:
-        notes.append(f"only {len(listing.paths):,} files were listed; narrow the path for the rest")
+        notes.append(f"only {MAX_FILES:,} files were listed; narrow the path for the rest")
     return notes
-
-
-async def _chosen(search: Search, listing: Listing) -> list[str]:
-    brought_back = []
-    if search.glob and not search.glob.startswith("!"):
-        ignored = await left_out(search.root, search.env)
-        brought_back = [path for path in ignored if not path.endswith("/")]
-    return in_order(filter(_chooser(search), [*listing.paths, *brought_back]))
 
 
 def _notes(unreadable: int) -> list[str]:
@@ -177,26 +186,34 @@ def _options(search: Search) -> Iterator[str]:
         yield from (f"--before-context={search.before}", f"--after-context={search.after}")
     if search.multiline:
         yield from ("--multiline", "--multiline-dotall")
-    if search.glob:
+    # A wanted `--glob` would outrank ignore files and types: only an unwanted one is given.
+    if search.unwanted:
         yield f"--glob={search.glob}"
     yield "--glob=!.git"
-    for glob in search.type_globs:
-        yield f"--type-add=wanted:{glob}"
-    if search.type:
+    names = search.type_globs or _names_of(search)
+    for name in names:
+        yield f"--type-add=wanted:{name}"
+    if names:
         yield "--type=wanted"
+
+
+def _names_of(search: Search) -> tuple[str, ...]:
+    """Return a wildcard that the names of all wanted files match, where the glob's end is one."""
+    directory, _, name = (search.glob or "").rpartition("/")
+    if not name or search.unwanted or ":" in name or any(c in directory for c in "{[\\"):
+        return ()
+    return (name,)
 
 
 def _chooser(search: Search) -> Callable[[str], bool]:
     """Return a function that tells whether a path is to be searched, by glob and type."""
     types = [compile_wildcard(glob) for glob in search.type_globs]
-    glob = search.glob or "**"
-    unwanted = glob.startswith("!")
-    regex = compile_wildcard(glob.removeprefix("!"))
+    regex = compile_wildcard((search.glob or "**").removeprefix("!"))
 
     def chosen(path: str) -> bool:
         if types and not any(kind.fullmatch(path) for kind in types):
             return False
-        if unwanted:  # a directory that is left out takes along all that is in it
+        if search.unwanted:  # a directory that is left out takes along all that is in it
             return not any(regex.fullmatch(path[:end]) for end in _ends(path))
         return regex.fullmatch(path) is not None
 

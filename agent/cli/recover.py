@@ -1,16 +1,20 @@
 """`ctxagent recover`: how a session stands, or what was recorded on a topic.
 
-It only reads, so it also works on a session that another process has open, and asks no model.
+It asks no model. It writes only to record a recovery that failed, so it also works on a session
+that another process has open.
 """
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import CtxagentError
 from .log import open_entries
 from .options import ends_process, log_of, say
 
@@ -48,13 +52,30 @@ def _print_level(log: Path, number: int, as_json: bool) -> int:
     with open_entries(log) as entries:
         state = recover_session(entries, number, disk=True)
     if state.failure:
-        say(f"warning: {state.failure}", err=True)
+        say(f"warning: {state.failure}{_record_failure(log, state.failure)}", err=True)
     if as_json:
         row = {**asdict(state), "session": log.parent.name, "tokens": estimate(state.text)}
         say(json.dumps(row, ensure_ascii=False))
     else:
         say(state.text)
     return 0
+
+
+def _record_failure(path: Path, why: str) -> str:
+    """Record in a session's log that its recovery failed, and return where that stands."""
+    from ..compaction.recovery import failure_note
+    from ..session.log import Log
+
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":  # which opening would cut off: it is for doctor to look at
+            return " (not recorded: the last line of the log is torn)"
+    try:
+        log = Log.open(path)
+    except CtxagentError as error:  # another process has it
+        return f" (not recorded: {error.message})"
+    with closing(log):
+        return f" (recorded: #{log.append(failure_note(why)).seq})"
 
 
 def _print_findings(log: Path, topic: str, as_json: bool) -> int:

@@ -1,16 +1,17 @@
 """Apply a summary: make it fit, check it against the facts, archive it and record it.
 
 The document gets the facts of the ledger as it is now, is cut to its limit, and what the probes
-miss is added, until it makes the context smaller. What it stands for goes to the archive and to
-disk before the summary is recorded. What must stand beside it (environment, instructions, preserved
-sections) counts too, and is recorded right after it. The results of the checks are in the summary's
-entry. A summary that would make nothing smaller changes nothing.
+miss is added, until it makes the context smaller. What it stands for is in the log and in
+`conversation.md`; both are forced to disk before the summary is recorded. What must stand beside it
+(environment, instructions, preserved sections) counts too, and is recorded right after it. The
+results of the checks are in the summary's entry. A summary that would make nothing smaller changes
+nothing.
 """
 
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +24,10 @@ from ..session.archive import (
     FILES_NAME,
     SUMMARY_NAME,
     TASK_SUMMARY_PREFIX,
-    append_conversation,
     write_archive_file,
 )
-from ..session.entries import Entry, Note, Summary, User
+from ..session.conversation import CONVERSATION_NAME
+from ..session.entries import Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -34,7 +35,7 @@ from . import drift, verify
 from .document import SummaryDocument, render
 from .host import EngineHost
 from .preserve import missing_sections, sections_not_in_context
-from .recovery import LEVEL_TOKENS, recovery_text
+from .recovery import recover_after
 from .summary.merge import with_ledger_facts, with_statuses
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
@@ -44,9 +45,17 @@ from .summary.request import (
     max_tokens_after,
     summary_text,
     tokens_after_summary,
-    transcript,
+)
+from .summary.rulings import (
+    RULES_SHARE,
+    Rulings,
+    rules_in_document,
+    rulings_of,
+    with_rulings,
+    without_rules,
 )
 from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
+from .summary.supersede import Superseded, lifted_rules, superseded_of
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
@@ -138,13 +147,14 @@ class SummaryApplier:
         leaves more than `max_after` tokens where that is less than half of the window."""
         fitted = await self.fit(cut, draft, before, max_after)
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
-        append_conversation(self.host.folder, transcript(cut.evicted))
         task_file = self._task_file(cut)
-        files = ["conversation.md", SUMMARY_NAME, task_file]
+        files = [CONVERSATION_NAME, SUMMARY_NAME, task_file]
         if any(map(stands_for_many, document.modified)):
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)
         self.host.sync()
+        recall, lost = self._count_recalled(cut)
+        replies, lost_replies = self._count_replies(cut)
         summary = Summary(
             document=document.to_json(),
             text=text,
@@ -158,16 +168,19 @@ class SummaryApplier:
                 **_gate_results(document, before, after),
                 "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
                 "sections": self._count_preserved(fitted.reinserted),
-                "trajectory": self._count_replies(cut),
-                "recovery": self._count_recalled(cut),
+                "trajectory": replies,
+                "recovery": recall,
             },
             files=files,
+            resolved=list(draft.resolved),
+            replaces_earlier=True,
+            superseded=[each.to_json() for each in self._superseded(draft)],
         )
-        summary.probes["levels"] = self._count_levels(summary)
+        recovered = recover_after(self.host.ledger, summary, [*lost, *lost_replies])
         recorded = self.host.record(summary)
         assert isinstance(recorded, Summary)
         self.probes = fitted.probes
-        for entry in fitted.reinserted:
+        for entry in (*fitted.reinserted, *recovered):
             self.host.record(entry)
         try:
             for name in (SUMMARY_NAME, task_file):
@@ -202,6 +215,7 @@ class SummaryApplier:
         first, last = summary.covers
         how = f" · written ahead in {draft.seconds:.1f} s" if draft.in_background else ""
         sections, recovery = summary.probes["sections"], summary.probes["recovery"]
+        replies = summary.probes["trajectory"]
         self.host.emit(
             Compacted(
                 "summary",
@@ -211,8 +225,7 @@ class SummaryApplier:
                 time.monotonic() - started,
                 draft.cost_usd,
                 last - first + 1,
-                f"#{first} to #{last} summarised by the {draft.author}{how} · "
-                f"{_check_summary(summary)}",
+                f"{summary.span} summarised by the {draft.author}{how} · {_check_summary(summary)}",
             )
         )
         if sections["kept"] < sections["critical"]:
@@ -221,12 +234,9 @@ class SummaryApplier:
                 f"{lost} of {sections['critical']} preserved sections do not stand in the context"
             )
             self.host.emit(Notice("warning", f"{text}; `ctxagent preserve` shows them"))
-        for text in _failed_checks(summary):
-            self.host.emit(Notice("error", text))
-            self.host.record(Note(topic="recovery", text=text))
-        if recovery["ok"] < recovery["asked"]:
-            lost = recovery["asked"] - recovery["ok"]
-            text = f"{lost} of {recovery['asked']} entries cannot be read back"
+        asked, ok = (recovery[key] + replies[key] for key in ("asked", "ok"))
+        if ok < asked:
+            text = f"{asked - ok} of {asked} entries cannot be read back"
             self.host.emit(Notice("error", f"{text}; take the summary back with /uncompact"))
 
     def reinserted(self, window: Window) -> list[Entry]:
@@ -259,22 +269,30 @@ class SummaryApplier:
         reinserted: Sequence[Entry],
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
-        view, ledger = self.host.view, self.host.ledger
-        previous = document_of(view.summary)
+        view, ledger = self.host.view, self.host.ledger.with_resolutions(draft.resolved)
         by_person = draft.author == "person"
+        previous = document_of(view.summary)
+        rulings = self._rulings(cut, draft)
+        rules_room = int(RULES_SHARE * before.size)
+        said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
+        written = None if by_person else draft.document
         stale = () if by_person else list_stale_files(ledger)
         for divisor in (1,) if by_person else (1, 2, SHORTEST_DIVISOR):
             room = max_summary_tokens(before) // divisor
             if draft.max_words:
                 room = min(room, _tokens_of_words(draft.document, draft.max_words) // divisor)
-            probes = verify.choose_probes(cut.evicted, ledger, previous, room)
+            probes = verify.choose_probes(
+                cut.evicted, ledger, previous, room, rules=rulings.rules, written=written
+            )
             document = draft.document
             if not by_person:
+                document = without_rules(document, rulings.rules)
                 document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * room)
-                files = row_tokens(document.modified)
+                beside = row_tokens(document.modified)
                 is_probed = verify.probed_facts_test(probes)
-                document = shortened_to(document, int(WRITTEN_SHARE * room) + files, is_probed)
-                document = verify.add_missed_facts(document, probes, room + files)
+                document = shortened_to(document, int(WRITTEN_SHARE * room) + beside, is_probed)
+                document = with_rulings(document, rulings, rules_room)
+                document = verify.add_missed_facts(document, probes, room + beside + said)
                 document = with_statuses(document, stale)
             text = summary_text(document, self.host.folder, ledger.pins, saved=before.tokens)
             added = tokens.estimate(text) + reinserted_tokens(reinserted)
@@ -286,6 +304,20 @@ class SummaryApplier:
         text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
         return FittedSummary(document, text, reinserted, after, probes)
 
+    def _superseded(self, draft: SummaryDraft) -> list[Superseded]:
+        """Return what the draft drops, after the rules that earlier summaries found lifted."""
+        before = superseded_of(self.host.view.summary.superseded) if self.host.view.summary else []
+        rules = [each for each in before if each.section == "rules"]
+        return [*rules, *(each for each in draft.superseded if each not in rules)]
+
+    def _rulings(self, cut: Cut, draft: SummaryDraft) -> Rulings:
+        """Return what must be kept of the person's words, with the rules that summaries named."""
+        ledger, previous = self.host.ledger, document_of(self.host.view.summary)
+        documents = [*([previous] if previous else ()), draft.document]
+        named = [r for document in documents for r in rules_in_document(document, ledger.words)]
+        lifted = lifted_rules(self._superseded(draft))
+        return rulings_of(cut.evicted, ledger, named, lifted)
+
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
         """Count the critical sections, and how many of them will stand in the context."""
         text = "\n\n".join(content_text(e.content) for e in reinserted if isinstance(e, User))
@@ -294,26 +326,22 @@ class SummaryApplier:
         gone = len(missing_sections(sections)) + len(sections_not_in_context(text, sections))
         return {"critical": critical, "kept": critical - gone}
 
-    def _count_replies(self, cut: Cut) -> dict[str, int]:
+    def _count_replies(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
         """Count the replies of the span, of a sample, and how many stand in the log with all that
-        was thought."""
+        was thought; return the seqs of the others too."""
         replies = [item.seq for item in cut.evicted if item.role == "assistant"]
         sample = replies[:: len(replies) // MAX_RECALLED_RESULTS + 1]
-        there = [self.host.recall(seq) is not None for seq in sample]
-        return {"asked": len(there), "ok": sum(there)}
+        lost = [seq for seq in sample if self.host.recall(seq) is None]
+        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
-    def _count_levels(self, summary: Summary) -> dict[str, int]:
-        """Count the levels of S3's recovery sequence, and how many can be made with a summary."""
-        texts = [recovery_text(self.host.ledger, summary, level) for level in LEVEL_TOKENS]
-        return {"asked": len(texts), "ok": sum(map(bool, texts))}
-
-    def _count_recalled(self, cut: Cut) -> dict[str, int]:
-        """Count how many results, of a sample over the whole span, can be read back whole."""
+    def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
+        """Count how many results, of a sample over the whole span, can be read back whole; return
+        the seqs of the others too."""
         span = {item.seq for item in cut.evicted}
         results = [r for r in self.host.view.results() if r.item.seq in span]
         sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
-        whole = [_is_whole(self.host.recall(result.item.seq), result) for result in sample]
-        return {"asked": len(whole), "ok": sum(whole)}
+        lost = [r.item.seq for r in sample if not _is_whole(self.host.recall(r.item.seq), r)]
+        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
 
 def _changed_files_text(ledger: Ledger) -> str:
@@ -336,17 +364,6 @@ def _check_summary(summary: Summary) -> str:
     if recovery["asked"]:
         parts.append(f"{recovery['ok']}/{recovery['asked']} results read back")
     return " · ".join(parts)
-
-
-def _failed_checks(summary: Summary) -> Iterator[str]:
-    """Yield what may be lost after a summary, each as a line for people and for the log."""
-    replies, levels = summary.probes["trajectory"], summary.probes["levels"]
-    if replies["ok"] < replies["asked"]:
-        lost = replies["asked"] - replies["ok"]
-        yield f"{lost} of {replies['asked']} replies cannot be read back from the log"
-    if levels["ok"] < levels["asked"]:
-        lost = levels["asked"] - levels["ok"]
-        yield f"{lost} of {levels['asked']} levels of recovery cannot be made"
 
 
 def _is_whole(text: str | None, result: ViewResult) -> bool:

@@ -12,6 +12,8 @@ from ..session.entries import Checkpoint
 from .document import SummaryDocument
 from .host import EngineHost
 from .summary.merge import document_from_ledger, with_ledger_facts
+from .summary.rulings import with_all_rules
+from .summary.supersede import lifted_by
 from .summary.writer import document_of
 
 
@@ -54,4 +56,5 @@ def current_document(host: EngineHost) -> SummaryDocument:
     since = [text for ref, text in host.ledger.words if summary is None or ref > summary.seq]
     if previous is not None and not since:
         return with_ledger_facts(previous, host.ledger)
-    return document_from_ledger(host.ledger, since, previous)
+    document = document_from_ledger(host.ledger, since, previous)
+    return with_all_rules(document, host.ledger, lifted_by(summary))

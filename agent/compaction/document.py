@@ -1,8 +1,9 @@
 """The summary document as a value and as Markdown: `render` writes it, `parse` reads it.
 
 `parse` is the inverse of `render` for every document, and also takes what models write: other
-levels of heading, bold titles, other bullets, other titles, missing sections. What would be
-mistaken for markup is written as a character reference (`&#35;`), which Markdown knows too.
+levels of heading, bold titles, other bullets, other titles, missing sections, and what they wrap a
+document in. What would be mistaken for markup is written as a character reference (`&#35;`), which
+Markdown knows too.
 """
 
 import re
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..session.ledger import FileAction
+from .wrapping import code_lines, fence_mark, unwrapped_lines
 
 EMPTY_SECTION = "None."
 TITLES = {
@@ -38,16 +40,21 @@ STATE_LABELS = {
 
 _SYNONYMS = {
     **{title.lower(): name for name, title in TITLES.items()},
-    "intent": "intent", "goal": "intent", "objective": "intent",
+    "intent": "intent", "goal": "intent", "objective": "intent", "task": "intent",
+    "primary request and intent": "intent",
     "artifacts created": "modified", "artifacts": "modified", "modified files": "modified",
-    "files changed": "modified", "files created": "modified",
+    "files changed": "modified", "files created": "modified", "files and code sections": "modified",
     "files read not modified": "read",
     "decisions made": "decisions", "decisions": "decisions",
-    "current progress": "state", "progress": "state", "state": "state",
+    "current progress": "state", "progress": "state", "state": "state", "status": "state",
+    "current status": "state", "current work": "state",
     "facts": "facts", "constraints": "facts",
-    "errors": "errors",
+    "errors": "errors", "open errors": "errors", "errors and fixes": "errors",
+    "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
+    "next actions": "next_steps", "optional next step": "next_steps",
     "recovery": "recovery",
     "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
+    "no longer true": "superseded",  # says what to leave out; no part of a document
 }  # fmt: skip
 _LABELS = {
     **{label.lower(): name for name, label in STATE_LABELS.items()},
@@ -77,6 +84,7 @@ _BULLET = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
 _SEPARATOR = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 _STATUS = "Status"
 _PIPE = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r"-{3,}|\*{3,}|_{3,}")
 _PLAIN_PATH = re.compile(r"[\w./@+~-]+")
 _QUOTED_PATH = re.compile(r"`([^`]*)`.*")
 _PATH = re.compile(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
@@ -151,7 +159,7 @@ def render(document: SummaryDocument) -> str:
         "read": _list(_read_text(row) for row in document.read),
         "decisions": _list(map(_escape, document.decisions), numbered=True),
         "state": _state(document),
-        "facts": _list(map(_escape, document.facts)),
+        "facts": _list(map(_escape, document.facts), numbered=True),
         "errors": _list(map(_escape, document.errors)),
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
@@ -173,6 +181,11 @@ def parse(text: str) -> SummaryDocument:
     )
 
 
+def superseded_lines(text: str) -> tuple[str, ...]:
+    """Return what a text says of entries of an earlier document that no longer hold."""
+    return _texts(_sections(text).get("superseded", ()))
+
+
 def missing_titles(text: str) -> list[str]:
     """Return the titles of the required sections that a text lacks or has nothing under. An intent
     must be named, the others may say "None."."""
@@ -192,7 +205,17 @@ def _escape(text: str) -> str:
         text = _refer(text[0]) + text[1:]
     if text and text[-1].isspace():
         text = text[:-1] + _refer(text[-1])
-    return text
+    return _escape_fences(text)
+
+
+def _escape_fences(text: str, *, all_of_them: bool = False) -> str:
+    """Escape the fences of a text: those that open or close no block of code in it, or all."""
+    lines = text.split("\n")
+    code = {} if all_of_them else code_lines(lines)
+    for place, line in enumerate(lines):
+        if place not in code and (mark := fence_mark(line)):
+            lines[place] = line.replace(mark, _refer(mark[0]) + mark[1:], 1)
+    return "\n".join(lines)
 
 
 def _refer(character: str) -> str:
@@ -201,7 +224,11 @@ def _refer(character: str) -> str:
 
 def _intent(text: str) -> str:
     lines = _escape(text).split("\n")
-    return "\n".join(_refer(x[0]) + x[1:] if _heading(x) else x for x in lines)
+    code = code_lines(lines)
+    for place, line in enumerate(lines):
+        if not code.get(place) and (_heading(line) or _RULE.fullmatch(line)):
+            lines[place] = _refer(line[0]) + line[1:]
+    return "\n".join(lines)
 
 
 def _list(items: Iterable[str], *, numbered: bool = False, indent: str = "") -> str:
@@ -217,11 +244,11 @@ def _hang(text: str, indent: str) -> str:
 
 
 def _state(document: SummaryDocument) -> str:
-    lines = [
-        f"- **{STATE_LABELS['phase']}:** {_hang(_escape(document.phase), '  ') or EMPTY_SECTION}"
-    ]
+    phase = _escape_fences(_escape(document.phase), all_of_them=True)
+    lines = [f"- **{STATE_LABELS['phase']}:** {_hang(phase, '  ') or EMPTY_SECTION}"]
     for name in ("done", "in_progress", "blocked"):
-        items = _list(map(_escape, getattr(document, name)), indent="  ")
+        texts = map(_escape, getattr(document, name))
+        items = _list(texts, numbered=name == "blocked", indent="  ")
         lines.append(
             f"- **{STATE_LABELS[name]}:**{f'{chr(10)}{items}' if items else f' {EMPTY_SECTION}'}"
         )
@@ -257,7 +284,8 @@ def _path(path: str) -> str:
 
 
 def _read_text(row: ReadRow) -> str:
-    return f"{_path(row.path)} — {_escape(row.why)}" if row.why else _path(row.path)
+    why = _escape_fences(_escape(row.why), all_of_them=True)
+    return f"{_path(row.path)} — {why}" if why else _path(row.path)
 
 
 # Reading
@@ -275,10 +303,13 @@ def _sections(text: str) -> dict[str, list[str]]:
     """Return the lines under each section's title; a repeated title has the lines of both."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        heading = _heading(line)
+    all_lines = unwrapped_lines(text, lambda line: _heading(line) is not None)
+    code = code_lines(all_lines)
+    for place, line in enumerate(all_lines):
+        heading = None if code.get(place) else _heading(line)
         if heading is None:
-            lines.append(line)
+            if place in code or not _RULE.fullmatch(line):
+                lines.append(line)
             continue
         name, rest = heading
         lines = found.setdefault(name, [])
@@ -313,8 +344,10 @@ def _items(lines: Sequence[str]) -> list[str]:
     items: list[list[str]] = []
     base: int | None = None
     width, blank = 0, True
-    for line in lines:
-        bullet = _BULLET.match(line)
+    code = code_lines(lines)
+    for place, line in enumerate(lines):
+        in_code = code.get(place, False)
+        bullet = None if in_code else _BULLET.match(line)
         if bullet and (base is None or len(bullet[1]) < base + 2):
             base = len(bullet[1]) if base is None else base
             width, blank = bullet.end(), False
@@ -323,9 +356,11 @@ def _items(lines: Sequence[str]) -> list[str]:
             blank = True
             if items:
                 items[-1].append("")
-        elif re.match(r"#{1,6} ", line):
+        elif not in_code and re.match(r"#{1,6} ", line):
             blank = True  # a title of the model's own: what follows is still of this section
-        elif not items or (blank and not line[0].isspace()):
+        elif place not in code and fence_mark(line):
+            blank = False  # a fence without another
+        elif not items or (blank and not in_code and not line[0].isspace()):
             width, blank = 2, False
             items.append([line])
         else:

@@ -7,6 +7,7 @@ nothing. Triggers in the log carry the names of gates (HOOK-CTX-001 to 005).
 """
 
 import asyncio
+import re
 import time
 from bisect import bisect
 from collections.abc import Reversible
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
-from ..errors import CompactionFailed, LimitReached
+from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import (
@@ -49,7 +50,16 @@ from .verify.exam import ExamReport
 
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
+STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
+_NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
+HINT_OFF = (
+    "`compact.mode` is off: /compact, or `ctxagent compact ID`, makes room; everything said stays "
+    "in the log."
+)
+HINT_FULL = (
+    "Start a fresh session, or take a model with a larger window; everything said stays in the log."
+)
 
 PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
 
@@ -77,8 +87,8 @@ class CompactionEngine:
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
     _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a task boundary
-    _done_todos: tuple[str, ...] = ()  # the todo list of the call before, if it was done then
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
+    _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
 
     def __post_init__(self) -> None:
@@ -94,6 +104,7 @@ class CompactionEngine:
         self._calls_since_summary += 1
         self._calls_to_wait -= 1
         self._layers.demote_together()
+        self._layers.bound_images()
         if self.policy.mode != "off":
             full = self.host.current_window()
             summary_first = self.policy.summarize_first and reached(self.policy.summarize_at, full)
@@ -104,15 +115,17 @@ class CompactionEngine:
             await self._summarize_if_due(window, turn_start=turn_start)
             if summary_first:
                 self._layers.clear(full)
-        if not self._fits():
-            await self.force_fit()
+        await self.force_fit()
 
     async def force_fit(self) -> None:
-        """Shrink the context by every means in turn until the next request fits. Raises
-        LimitReached, naming the largest items, when no means is left."""
+        """Shrink the context by every means in turn until the next request fits: what the model has
+        not answered yet goes last. Raises LimitReached, naming the largest items, when no means is
+        left."""
+        if self._fits():
+            return
         why = ""
         if self.policy.mode != "off":
-            self._layers.clear_all()
+            self._layers.clear_all(answered_only=True)
             if not self._fits():
                 self._layers.truncate_all()
             if not self._fits() and self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES:
@@ -120,6 +133,8 @@ class CompactionEngine:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
                     why = f": {error.message}"
+            if not self._fits():
+                self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
         window = self.host.current_window()
@@ -127,9 +142,22 @@ class CompactionEngine:
             f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
             f"fit{why}. The largest items: {self._largest_items()}",
             limit="context",
-            hint="Start a fresh session, or take a model with a larger window; everything said "
-            "stays in the log.",
+            hint=HINT_OFF if self.policy.mode == "off" else HINT_FULL,
         )
+
+    def drop_refused_images(self, refusal: RequestRejected) -> bool:
+        """Take out images that a refused request may have been refused for; return whether there
+        were any, so that the request is worth another try.
+
+        Where the server names no image, only those can be the cause that it was sent for the first
+        time.
+        """
+        if refusal.status not in STATUS_OF_REFUSED_IMAGES:
+            return False
+        named = refusal.status == 413 or _NAMES_IMAGE.search(refusal.message)
+        if isinstance(refusal, PromptTooLong) and not named:
+            return False
+        return self._layers.drop_images(refusal.message, only_unseen=not named)
 
     async def compact(
         self,
@@ -143,6 +171,7 @@ class CompactionEngine:
         """Summarise now, with `document` as the summary if it is given, in at most `max_words`
         beside lists of files; one that nobody asked for `must_halve` the context. Raises
         CompactionFailed with the reason; then nothing has changed."""
+        self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions) or document is not None
@@ -172,7 +201,7 @@ class CompactionEngine:
             draft = replace(draft, max_words=max_words)
         self._background.discard()
         summary = await self._applier.apply(cut, draft, trigger, before, max_after)
-        self._calls_since_summary, self._done_once = 0, set()
+        self._calls_since_summary, self._done_once, self._done_todos = 0, set(), ()
         self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
         await self.host.run_hook("after_compact", {**event, "seq": summary.seq})
@@ -285,6 +314,8 @@ class CompactionEngine:
 
     async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
         due = reached(self.policy.summarize_at, window)
+        if self.policy.summarize_at is not None and not self._fits():
+            due = True  # the reserve of a small window begins below the level
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"
@@ -311,9 +342,11 @@ class CompactionEngine:
         """Return why there should be a summary now although there is room, or "". A turn begins
         with one when the todo list is done; within a turn, which may just be ending, the work must
         have gone on since."""
-        todos = tuple(t["content"] for t in self.host.ledger.todos)
-        done = all(t["status"] == "completed" for t in self.host.ledger.todos)
-        done_before, self._done_todos = self._done_todos, todos if done else ()
+        ledger = self.host.ledger
+        todos = tuple(t["content"] for t in ledger.todos)
+        done = all(t["status"] == "completed" for t in ledger.todos)
+        done_before, new = self._done_todos, ledger.todos != ledger.summarized_todos
+        self._done_todos = todos if done and new else ()
         finished = self._done_todos if turn_start else done_before
         if self.policy.boundaries and finished and finished != self._finished_todos:
             self._finished_todos = finished
@@ -321,7 +354,7 @@ class CompactionEngine:
         if not turn_start:
             return ""
         last = self.host.view.summary.seq if self.host.view.summary else 0
-        turns = len(self.host.ledger.words) - bisect(self.host.ledger.words, (last + 1,))
+        turns = len(ledger.words) - bisect(ledger.words, (last + 1,))
         if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
             return f"{turns} turns since the last summary"
         return ""

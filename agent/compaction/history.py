@@ -26,6 +26,7 @@ from ..session.entries import (
     reverted_seqs,
 )
 from .drift import WATCHED_TURNS
+from .recovery import RECOVERY_TOPIC
 
 LAYERS = ("demote", "microcompact", "truncate", "summary")
 TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))
@@ -81,7 +82,7 @@ class Mark:
 
     seq: int
     at: str
-    kind: str  # checkpoint, drift, phase or revert
+    kind: str  # checkpoint, drift, phase, recovery or revert
     text: str  # one line; for a phase its name alone
     files: tuple[str, ...] = ()
 
@@ -108,7 +109,8 @@ def acts(entries: Iterable[Entry]) -> list[Act]:
 
 
 def marks(entries: Iterable[Entry]) -> list[Mark]:
-    """Return checkpoints that have a file, drift, phases and what was taken back, oldest first."""
+    """Return checkpoints that have a file, drift, phases, recoveries that failed and what was taken
+    back, oldest first."""
     return [mark for entry in entries if (mark := _mark(entry))]
 
 
@@ -149,8 +151,7 @@ def describe(*done: Mask | Summary) -> str:
 def _described(act: Mask | Summary) -> str:
     if isinstance(act, Mask):
         return f"{act.layer} of {len(act.targets):,} ({act.trigger})"
-    first, last = act.covers
-    return f"summary of #{first} to #{last} ({act.trigger})"
+    return f"summary of {act.span} ({act.trigger})"
 
 
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
@@ -228,7 +229,7 @@ def _mark(entry: Entry) -> Mark | None:
     if isinstance(entry, Checkpoint) and entry.path:
         text = f"checkpoint {entry.number} ({entry.trigger or 'no trigger named'})"
         return Mark(entry.seq, entry.at, "checkpoint", text, (entry.path,))
-    if isinstance(entry, Note) and entry.topic in ("drift", "phase"):
+    if isinstance(entry, Note) and entry.topic in ("drift", "phase", RECOVERY_TOPIC):
         severity = entry.data.get("severity") if isinstance(entry.data, dict) else None
         text = f"{severity}: {entry.text}" if severity else entry.text
         return Mark(entry.seq, entry.at, entry.topic, " ".join(text.split()))

@@ -50,6 +50,9 @@ class EngineHost(Protocol):
     def cache_prices(self) -> tuple[float, float]:
         """Return the prices of reading and writing the prompt cache, as shares of input's."""
 
+    def price_factor(self, prompt: int) -> float:
+        """Return by what all prices are multiplied for a prompt of so many tokens."""
+
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         """Return what a call costs; None when the model's price is not known."""
 
@@ -66,7 +69,7 @@ class EngineHost(Protocol):
         """Fold the view again from the whole log."""
 
     def sync(self) -> None:
-        """Force the log to disk."""
+        """Force the log and `conversation.md` to disk. Raises RecordError."""
 
     def reinserted(self) -> Sequence[Entry]:
         """Return what must be said again after a summary: instructions, todo list, mode, jobs."""

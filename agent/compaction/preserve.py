@@ -32,6 +32,7 @@ MAX_RUN_STATE_BYTES = 1024 * 1024
 MAX_SECTION_CHARS = 6_000  # of a section that is kept verbatim
 MAX_NOTES_SECTION_SHARE = 0.05  # of the window, that a section of the notes may take
 MAX_RUN_STATE_FILES = 50
+MAX_UNITS_LEFT = 100  # of a run that are believed
 MAX_LISTED_TODOS = 20
 MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
 RUNNING = "RUNNING"
@@ -68,6 +69,7 @@ class RunState:
     state: str = ""
     current: str = ""  # name of the unit of work
     problem: str = ""
+    units_left: int = 1  # units of work, the current one with them; 1 where the file says nothing
 
     @property
     def running(self) -> bool:
@@ -281,7 +283,7 @@ def _read_run_state(cwd: Path, name: str) -> RunState:
     if state == RUNNING and not _PATH.fullmatch(path):
         return RunState(path, problem=f"{path!r} is no plain name of a file: not followed")
     if _NAME.fullmatch(current) or not current:
-        return RunState(path, state, current)
+        return RunState(path, state, current, units_left=_units_left(data))
     problem = f"{path}: what it calls current is no name of a unit of work: {current!r}"
     return RunState(path, state, problem=problem)
 
@@ -296,6 +298,17 @@ def _current_unit(data: dict[str, Any]) -> str:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return _line(str(value))
     return ""
+
+
+def _units_left(data: dict[str, Any]) -> int:
+    """Return a run's units of work that are not completed: `.sprints.total` less `.completed`."""
+    for place in (data.get("sprints"), data, *data.values()):
+        total = place.get("total") if isinstance(place, dict) else None
+        if isinstance(total, int) and not isinstance(total, bool):
+            done = place.get("completed")
+            done = len(done) if isinstance(done, list) else done if isinstance(done, int) else 0
+            return min(max(1, total - done), MAX_UNITS_LEFT)
+    return 1
 
 
 def _run_state(rules: PreserveRules, states: Sequence[RunState]) -> PreservedSection:

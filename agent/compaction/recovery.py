@@ -4,7 +4,8 @@ Level 1 is the intent, the state of the work, the next steps, constraints and th
 words; level 2 adds what blocks the work, open errors, decisions and changed files; level 3 adds
 what was read, what failed on the way, what is done, where to read on and, where the disk is at
 hand, which files changed since the session saw them. The newest readable summary is the base,
-corrected from the ledger. Texts are cut to fit and say so; a path is never cut.
+corrected from the ledger. Texts are cut to fit and say so; a path is never cut. A recovery that
+fails is recorded, with a flag for whoever reviews the session, and level 3 takes its place.
 """
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence
@@ -12,15 +13,18 @@ from dataclasses import dataclass, replace
 
 from ..context.tokens import estimate
 from ..errors import SessionError
-from ..session.entries import Entry, Summary, reverted_seqs
+from ..session.entries import Entry, Note, Summary, User, reverted_seqs
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from .document import SummaryDocument
-from .language.evidence import demands
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
+from .summary.rulings import with_all_rules
+from .summary.supersede import lifted_by
 from .summary.writer import document_of
 
-MAX_CONSTRAINTS = 20
+RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
+LOSS_FLAG = "possible loss of data, to be reviewed"
+MAX_NAMED_REFS = 20  # entries that cannot be read back, named to the model
 LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # most estimated tokens, by level
 _MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # characters a text may keep, tried in turn
 _MAX_PATH_CHARS = 1_000  # a longer word is no path
@@ -62,6 +66,26 @@ def recover_session(
         )
     failure = f"level {number} cannot be made, level 3 can: the log does not say what was wanted"
     return RecoveredSession(3, text, failure if number < 3 else "")
+
+
+def failure_note(why: str, refs: Sequence[int] = ()) -> Note:
+    """Return the entry for a recovery that failed. `refs` are the entries that seem lost."""
+    return Note(topic=RECOVERY_TOPIC, text=why, data={"flag": LOSS_FLAG, "refs": list(refs)})
+
+
+def recover_after(ledger: Ledger, summary: Summary, lost: Sequence[int]) -> list[Entry]:
+    """Try the recovery of a session that a summary has just been made for, and return what to
+    record behind it: nothing, or where entries are lost or a level cannot be made, the failure
+    and the session at level 3."""
+    failed = [n for n in LEVEL_TOKENS if not recovery_text(ledger, summary, n)]
+    named = ", ".join(f"#{ref}" for ref in lost[:MAX_NAMED_REFS])
+    problems = [f"cannot be read back as it was: {named}"] if lost else []
+    problems += [f"level {number} cannot be made" for number in failed]
+    if not problems:
+        return []
+    why = f"recovery after the summary failed: {'; '.join(problems)}"
+    text = f"{why}. What this session says of itself:\n\n{recovery_text(ledger, summary, 3)}"
+    return [User(content=text.strip(), source="environment"), failure_note(why, lost)]
 
 
 def recovery_text(
@@ -116,18 +140,12 @@ def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocumen
         made,
         phase="; ".join(filter(None, (earlier_phase, made.phase))),
         decisions=previous.decisions or made.decisions,
-        facts=tuple(dict.fromkeys([*made.facts, *_stated_constraints(ledger)])),
+        facts=with_all_rules(made, ledger, lifted_by(summary)).facts,
         done=made.done or previous.done,
         in_progress=made.in_progress or previous.in_progress,
         blocked=previous.blocked,
         next_steps=made.next_steps if listed else previous.next_steps,
     )
-
-
-def _stated_constraints(ledger: Ledger) -> list[str]:
-    """Return what the person ruled out, in their own words, the strict first."""
-    stated = [(rank, -ref, text) for ref, words in ledger.words for rank, text in demands(words)]
-    return [text for _, _, text in sorted(stated)[:MAX_CONSTRAINTS]]
 
 
 def _sections(

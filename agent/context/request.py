@@ -55,9 +55,9 @@ class Request:
     max_tokens: int
     effort: str | None = None  # None leaves it to the model
     thinking: bool = True  # asks for adaptive thinking
-    # How the request was made from a view: `upto` is the view's newest entry, `settled` the
-    # `stable_before` of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep`
-    # and `span` say which part of the view stands alone as a text.
+    # How the request was made from a view: `upto` is the view's newest entry, `stable_before` that
+    # of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep` and `span` say
+    # which part of the view stands alone as a text.
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -124,13 +124,12 @@ def build_messages(items: list[Item]) -> list[dict[str, Any]]:
     return _messages(items, None)[0]
 
 
-def _messages(
-    items: list[Item], stable_before: int | None
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the messages, and the index of the last one that is whole before `stable_before`."""
+def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the messages, and the index of the last one that is whole before the item at
+    `place`."""
     draft, stable_end = _Draft(), None
-    for item in items:
-        if stable_end is None and stable_before is not None and item.seq >= stable_before:
+    for index, item in enumerate(items):
+        if index == place:
             # An assistant item closes the user message before it, if one waits.
             closes = item.role == "assistant" and bool(draft.open or draft.later)
             stable_end = len(draft.messages) - 1 + closes
@@ -165,10 +164,11 @@ def build_request(
     thinking: bool = True,
     stable_before: int | None = None,
 ) -> Request:
-    """Return the request for a view. Items from the seq `stable_before` on may still be edited: a
-    cache breakpoint stands before them, beside those at this request's end and at the end of the
-    request before."""
-    out, stable_end = _messages(view.items, stable_before)
+    """Return the request for a view. The item of the seq `stable_before` and those behind it may
+    still be edited: a cache breakpoint stands before it, beside those at this request's end and at
+    the end of the request before."""
+    place = None if stable_before is None else view.position(stable_before)
+    out, stable_end = _messages(view.items, place)
     system = [_text(_clean(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
@@ -177,7 +177,7 @@ def build_request(
         ends.add(stable_end)
     for place in sorted(e for e in ends if 0 <= e < len(out)):
         _mark(out[place])
-    origin = {"upto": view.last_seq, "settled": stable_before}
+    origin = {"upto": view.last_seq, "stable_before": stable_before}
     return Request(model, system, view.tools, out, max_tokens, effort, thinking, origin)
 
 

@@ -28,6 +28,7 @@ _CLASSES = re.compile(
 _SAMPLE_CHARS = 65_536
 VOCABULARY_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+_CHARS_PER_TOKEN = 3.5  # where the characters themselves are not known
 _IMAGE_TOKENS = (
     1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
 )
@@ -74,6 +75,11 @@ def estimate(text: str) -> int:
     middle = len(text) // 2
     samples = (text[:_SAMPLE_CHARS], text[middle : middle + _SAMPLE_CHARS], text[-_SAMPLE_CHARS:])
     return sum(_count(s) for s in samples) * len(text) // (3 * _SAMPLE_CHARS)
+
+
+def estimate_length(characters: int) -> int:
+    """Return about how many tokens a text of so many characters has, which is not known itself."""
+    return round(characters / _CHARS_PER_TOKEN)
 
 
 def estimate_block(block: dict[str, Any]) -> int:

@@ -33,6 +33,10 @@ THINKING = ("thinking", "redacted_thinking")
 REINSERTED_SOURCES = ("environment", "instructions")  # of what is said again after a summary
 FULL_WEIGHT_TOKENS = 1_000  # of a prompt, from which on its usage counts fully for `ratio`
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
+MIN_ERROR, MAX_ERROR = 0.25, 0.5  # of `View.error`; most estimates err by less than the first
+ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
+ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared for ever
+INTERRUPTED = "interrupted"  # a stop reason of ours, of a reply that was cut short
 
 # The first of these arguments that a call has is its main one.
 _MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query")
@@ -88,7 +92,7 @@ class ViewResult:
 class View:
     """The model's view of a session. All sizes are estimates in unscaled tokens.
 
-    `last_usage.total` plus the growth since `size_at_usage` is the size of the context now.
+    `last_usage.total` plus what changed since `size_at_usage` is the size of the context now.
     """
 
     model: str = ""
@@ -98,15 +102,16 @@ class View:
     size: int = 0  # of all items, system and tools
     last_usage: Usage | None = None  # of the newest turn call
     # The size of what stood in the view once that call's reply was added. None while there is no
-    # such base: no call yet, history edited since, or a usage that cannot be true.
+    # such base: no call yet, a new prefix since, or a usage that cannot be true.
     size_at_usage: int | None = None
+    size_changed: int = 0  # the size of all that was added or taken away since
     ratio: float = 1.0  # real tokens per estimated one, learned from each reply
+    error: float = MIN_ERROR  # how far an estimate may fall short, as a share of it; learned too
     last_seq: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
     summary: Summary | None = None  # the newest one; it stands in the view as the first item
     # Calls whose masks the person took back: they are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
-    _items_at_usage: int = 0  # how many items stood in the view at `size_at_usage`
     _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
 
@@ -133,6 +138,14 @@ class View:
         elif isinstance(entry, Revert):
             raise ValueError("a revert changes what was folded before it: use fold()")
 
+    def prompt_tokens(self) -> tuple[int, int]:
+        """Return how many tokens the next prompt has, and how many of them are estimated: what
+        changed since the newest usage, or everything where that is less or there is none."""
+        if self.last_usage is None or self.size_at_usage is None or self.size_changed > self.size:
+            return round(self.size * self.ratio), round(self.size * self.ratio)
+        grown = round((self.size - self.size_at_usage) * self.ratio)
+        return max(0, self.last_usage.total + grown), round(self.size_changed * self.ratio)
+
     def results(self) -> Iterator[ViewResult]:
         """Yield the tool results in the view, oldest first."""
         for item in self.items:
@@ -146,6 +159,13 @@ class View:
         """Return the details of an item's entry, and the file that has its whole text."""
         return self._facts.get(item.seq, ({}, None))
 
+    def unanswered_results(self) -> list[ViewResult]:
+        """Return the results after the newest reply that says or calls something, oldest first: the
+        model has not seen them, or was interrupted before it said a word about them."""
+        answered = (i.seq for i in reversed(self.items) if i.role == "assistant" and _speaks(i))
+        newest = next(answered, 0)
+        return [result for result in self.results() if result.item.seq > newest]
+
     def position(self, seq: int) -> int | None:
         """Return the index of an entry's item, or None when it does not stand in the view."""
         return self._positions.get(seq)
@@ -155,13 +175,14 @@ class View:
         self._positions[seq] = len(self.items)
         self.items.append(item)
         self.size += item.size
+        self.size_changed += item.size
         return item
 
     def _add_assistant(self, entry: Assistant) -> None:
         # A refused reply stays in the log only: in the context it makes the next one refuse too.
         if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
             return
-        before = max(self.size, 1)
+        before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
         item = self._append(entry.seq, "assistant", entry.content)
         item.stop_reason = entry.stop_reason
         for block in entry.content:
@@ -171,8 +192,13 @@ class View:
                 self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
-            self.last_usage, self.size_at_usage = usage, self.size
-            self._items_at_usage = len(self.items)
+            self.last_usage, self.size_at_usage, self.size_changed = usage, self.size, 0
+            if entry.stop_reason == INTERRUPTED:  # how much was said and kept is not known
+                self.last_usage = replace(usage, output=0)
+                self.size_at_usage, self.size_changed = self.size - item.size, item.size
+            short = (usage.prompt - expected) / max(estimated, FULL_WEIGHT_TOKENS)
+            feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
+            self.error = min(MAX_ERROR, max(MIN_ERROR, feared))
             # Of a small prompt most is frame, so its usage teaches less.
             weight = min(before / FULL_WEIGHT_TOKENS, 1) / 2
             self.ratio += weight * (usage.prompt / before - self.ratio)
@@ -189,6 +215,7 @@ class View:
             self.tools, changed = entry.tools, True
         if changed:
             self._edited(0)
+            self.size_at_usage = None
 
     def _add_mask(self, entry: Mask) -> None:
         first: int | None = None
@@ -214,7 +241,12 @@ class View:
     def _add_summary(self, entry: Summary) -> None:
         self.summary = entry
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
-        tail = [i for i in self.items if i.seq in kept or i.seq >= entry.keep_from]
+        tail = [
+            item
+            for item in self.items
+            if (item.seq in kept or item.seq >= entry.keep_from)
+            and not (entry.replaces_earlier and item.source == SUMMARY_SOURCE)
+        ]
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
         self._append(
@@ -228,6 +260,7 @@ class View:
         self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
         self._edited(1)
+        self.size_at_usage = None
 
     def _edited(self, start: int) -> None:
         """Note that history changed before the item `start`: later thinking is left out."""
@@ -236,13 +269,12 @@ class View:
                 item.thinking = False
                 if any(block.get("type") in THINKING for block in item.blocks):
                     self._resize(item)
-        if start <= self._items_at_usage:
-            self.size_at_usage = None
 
     def _resize(self, item: Item) -> None:
         before = item.size
         item.size = sum(tokens.estimate_block(b) for b in shown_blocks(item))
         self.size += item.size - before
+        self.size_changed += abs(item.size - before)
 
 
 @dataclass(slots=True)
@@ -338,6 +370,11 @@ def shown_blocks(item: Item) -> list[Block]:
             block = {**block, "input": item.inputs[call]}
         out.append(block)
     return out
+
+
+def _speaks(item: Item) -> bool:
+    """Return whether a reply has words or a call in it."""
+    return any(b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks)
 
 
 def _result(entry: ToolResult) -> Block:

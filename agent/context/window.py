@@ -13,7 +13,7 @@ LEVELS: tuple[tuple[float, Level], ...] = (  # each with the share of the window
     (0.75, "ORANGE"),
     (0.85, "RED"),
 )
-MARGIN_SHARE = 0.02  # of the window, kept free for the error of estimates
+MIN_MARGIN_SHARE = 0.02  # of the window, kept free for the error of estimates
 MIN_OUTPUT_TOKENS = 1_024  # a reply shorter than this is of no use
 
 
@@ -23,6 +23,7 @@ class Window:
 
     tokens: int  # of context now
     size: int  # tokens that the window holds
+    error: int = 0  # how many more tokens the context may have, for what of it is estimated
 
     @property
     def share(self) -> float:
@@ -32,21 +33,23 @@ class Window:
     def level(self) -> Level:
         return next((name for below, name in LEVELS if self.share < below), "CRITICAL")
 
+    @property
+    def room(self) -> int:
+        """Return the tokens that surely fit beside the context; below 0 where it may be too large
+        itself."""
+        return self.size - self.tokens - max(self.error, int(self.size * MIN_MARGIN_SHARE))
+
     def max_output(self, wanted: int) -> int:
         """Return `max_tokens` for the next call: `wanted`, lowered to what fits, or 0 if that is
         too little to be of use."""
-        room = self.size - self.tokens - int(self.size * MARGIN_SHARE)
-        return min(wanted, room) if room >= min(wanted, MIN_OUTPUT_TOKENS) else 0
+        return min(wanted, self.room) if self.room >= min(wanted, MIN_OUTPUT_TOKENS) else 0
 
 
 def measure(view: View, size: int) -> Window:
-    """Return how the next call's prompt fills a window of `size` tokens. The prompt is the last
-    reply's true usage plus the estimate of all that was appended since, or the whole estimate while
-    there is no such usage."""
-    if view.last_usage is not None and view.size_at_usage is not None:
-        grown = max(0, view.size - view.size_at_usage)
-        return Window(view.last_usage.total + round(grown * view.ratio), size)
-    return Window(round(view.size * view.ratio), size)
+    """Return how the next call's prompt fills a window of `size` tokens, from the last reply's true
+    usage and an estimate of what changed since."""
+    tokens, estimated = view.prompt_tokens()
+    return Window(tokens, size, round(estimated * view.error))
 
 
 def learn_from_refusal(

@@ -4,11 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..compaction.recovery import RECOVERY_TOPIC
 from ..session.entries import (
     Assistant,
     Checkpoint,
     Entry,
     Mask,
+    Note,
     Pin,
     Revert,
     SubagentRun,
@@ -41,6 +43,7 @@ class References:
     agents: dict[str, str] = field(default_factory=dict)  # logs by id
     reverts: list[Entry] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
+    failed_recoveries: list[str] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
         """Take in one more entry."""
@@ -66,6 +69,8 @@ class References:
             self.reverts.append(entry)
         elif isinstance(entry, Summary):
             self.summaries.append(entry)
+        elif isinstance(entry, Note) and entry.topic == RECOVERY_TOPIC:
+            self.failed_recoveries.append(f"#{entry.seq} {entry.text}")
         if names := _names(entry):
             self.named.append((f"{entry.kind} #{entry.seq}", names))
 
@@ -105,6 +110,9 @@ class References:
         calls = [f"{call} ({id[:40]})" for id, call in self.calls.items()]
         unanswered = f"{listed(calls, MAX_NAMED)}; the model is told that the outcome is unknown"
         found.append(Finding("calls without a result", unanswered if calls else "none"))
+        if self.failed_recoveries:
+            told = listed(self.failed_recoveries, MAX_NAMED)
+            found.append(Finding("recoveries that failed, to be reviewed", told))
         if self.orphans:
             names = f"{listed(self.orphans, MAX_NAMED)}; not sent"
             found.append(Finding("results without a call", names))

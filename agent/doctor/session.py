@@ -7,7 +7,7 @@ repair finds nothing to do.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +17,10 @@ from ...tools.system.files import copy_private, replacing
 from ..context.request import build_messages
 from ..context.view import fold
 from ..errors import SessionError
+from ..session.conversation import CONVERSATION_NAME, write_conversation
 from ..session.entries import Entry, Note, Revert, ToolResult, User
 from ..session.lock import acquire_lock, unwritable
-from ..session.log import LOG_NAME, encode_line, parse_entry, timestamp
+from ..session.log import LOG_NAME, Entries, encode_line, parse_entry, timestamp
 from ..session.store import AGENTS
 from . import folder as folder_checks
 from .finding import Finding
@@ -82,6 +83,8 @@ def _repair(log: Path) -> list[str]:
             kept = _write(log, examined)
             for name in _CACHES:
                 log.with_name(name).unlink(missing_ok=True)
+            with suppress(OSError):  # then whoever opens the session does it
+                write_conversation(log.parent, Entries(log))
             done += [*_first(to_do), f"the log as it was is kept: {kept}"]
     for agent in _agents(log):
         done += [f"subagent {agent.parent.name}: {told}" for told in repair(agent)]
@@ -201,7 +204,7 @@ def _agents(log: Path) -> list[Path]:
 def _other_copies(folder: Path) -> list[Finding]:
     """Return where to look for what is lost."""
     there = {
-        "conversation.md": "what summaries stand for, word for word",
+        CONVERSATION_NAME: "all that was said, word for word",
         "summary.md": "the newest summary",
         "offloaded": "whole texts of large results",
         "checkpoints": "how the session stood",

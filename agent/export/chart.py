@@ -95,8 +95,7 @@ class SessionChart:
         elif isinstance(act, Mask):
             title = f"#{act.seq} · {act.layer}, {len(act.targets):,} stubbed"
         else:
-            first, last = act.covers
-            title = f"#{act.seq} · summary of #{first} to #{last}"
+            title = f"#{act.seq} · summary of {act.span}"
         if not isinstance(act, Revert):
             title += f"\n{act.tokens_before:,} to {act.tokens_after:,} tokens"
         return f"{title}\ntaken back later" if act.seq in self.reverted else title

@@ -8,7 +8,7 @@ Everything that happens in a conversation goes through `Agent.record` (durable, 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,8 @@ class Agent:
     limits: Limits | None = None  # of the model; None until it was asked
     denials: list[Denial] = field(default_factory=list)
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
-    last_call_at: float | None = None  # when this process last asked the model, in Unix time
+    # When this process last asked each model with this conversation, in Unix time.
+    last_calls: dict[str, float] = field(default_factory=dict)
     token_correction: float = 1.0  # the server's token count over our estimate
     engine: CompactionEngine = field(init=False)
     is_open: bool = False  # whether the entry that says who opened the session is recorded
@@ -133,7 +134,7 @@ class Agent:
     def current_window(self) -> Window:
         """Return the context's size and level from what is known without asking the model."""
         window = measure(self.view, (self.limits or self.model.assumed_limits()).window)
-        return Window(round(window.tokens * self.token_correction), window.size)
+        return replace(window, tokens=round(window.tokens * self.token_correction))
 
     def reply_room(self) -> int:
         """Return how many tokens the next reply may have; 0 when nothing fits."""
@@ -146,8 +147,12 @@ class Agent:
     async def ask_model(self, request: Request, emit: Emit, purpose: str) -> Reply:
         """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
         by a cancellation. Raises ModelError and RecordError."""
-        self.last_call_at = time.time()
-        return await stream_reply(self.model, request, emit, self._record_reply, purpose)
+        if purpose == "turn":
+            self.last_calls[self.model.id] = time.time()
+        ratio = self.view.ratio
+        return await stream_reply(
+            self.model, request, emit, self._record_reply, purpose, ratio=ratio
+        )
 
     def tool_runner(self) -> ToolRunner:
         """Return what runs this conversation's tool calls."""

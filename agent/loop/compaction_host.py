@@ -13,7 +13,7 @@ from ..compaction.preserve import PreservedSection, preserved_sections, preserve
 from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
-from ..models.catalog import CACHE_LIFE_S, cache_prices, cost
+from ..models.catalog import CACHE_LIFE_S, cache_prices, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
@@ -33,7 +33,7 @@ class CompactionHost:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.record, self.rebuild_view = agent.record, agent.rebuild_view
-        self.current_window, self.sync = agent.current_window, agent.log.sync
+        self.current_window, self.sync = agent.current_window, agent.log.sync_all
 
     @property
     def view(self) -> View:
@@ -62,11 +62,15 @@ class CompactionHost:
     def cache_prices(self) -> tuple[float, float]:
         return cache_prices(self.model_id)
 
+    def price_factor(self, prompt: int) -> float:
+        return price_factor(self.model_id, prompt)
+
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
     def cache_is_cold(self) -> bool:
-        asked_at = self._agent.last_call_at or self._agent.totals.replied_at
+        agent, model = self._agent, self.model_id  # each model has a cache of its own
+        asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > CACHE_LIFE_S
 
     def reinserted(self) -> Sequence[Entry]:

@@ -3,34 +3,75 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..context import tokens
 from ..context.request import Request
-from ..context.view import Item
+from ..context.view import INTERRUPTED, Item
 from ..errors import ModelError
-from ..events import Accepted, Emit, Retrying, TextDelta
+from ..events import Accepted, Delta, Emit, Retrying, TextDelta, ThinkingDelta, ToolDraft
 from ..models.base import Model, Reply
 from ..models.catalog import cost
 from ..models.request_body import parameters
-from ..session.entries import Assistant, Usage
+from ..session.entries import Assistant, Block, Usage
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
 
+@dataclass(slots=True)
+class _Partial:
+    """What has arrived of a reply that is not finished."""
+
+    usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
+    sent: str = ""  # sha256 of the request
+    text: str = ""
+    thinking: str = ""
+    arguments: int = 0  # characters of the calls' arguments
+    _draft: int = 0  # of those, in the newest call
+
+    def add(self, delta: Delta) -> None:
+        if isinstance(delta, Accepted):
+            self.usage, self.sent = Usage.from_json(delta.usage), delta.sent
+        elif isinstance(delta, TextDelta):
+            self.text += delta.text
+        elif isinstance(delta, ThinkingDelta):
+            self.thinking += delta.text
+        elif isinstance(delta, ToolDraft):
+            is_same_call = delta.size >= self._draft
+            self.arguments += delta.size - (self._draft if is_same_call else 0)
+            self._draft = delta.size
+
+    def reply(self, content: list[Block], model: str, ratio: float) -> Reply:
+        """Return the reply as far as it came. What was said has been paid for, and the server says
+        how much that was only at the end, so it is estimated, at `ratio` tokens per estimated one.
+        """
+        said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
+        said += tokens.estimate_length(self.arguments)
+        usage = replace(self.usage, output=max(self.usage.output, round(ratio * said)))
+        return Reply(content, INTERRUPTED, usage, model, sent=self.sent)
+
+
 async def stream_reply(
-    model: Model, request: Request, emit: Emit, keep: Callable[[Assistant], None], purpose: str
+    model: Model,
+    request: Request,
+    emit: Emit,
+    keep: Callable[[Assistant], None],
+    purpose: str,
+    *,
+    ratio: float,
 ) -> Reply:
     """Ask the model, pass its deltas to `emit`, and return its reply.
 
     `keep` is given the reply's entry at once, or, when cancelled, an entry of what had arrived. For
     an attempt that broke off after the server had taken the request, `keep` is given an entry with
-    what that has cost. Raises ModelError.
+    what that has cost. `ratio` is that of real tokens to estimated ones. Raises ModelError.
     """
-    usage, text, sent = Usage(), "", ""
+    partial = _Partial()
 
     def broken_off() -> None:
-        if usage.prompt:
-            attempt = Reply([], None, usage, model.id, sent=sent)
+        attempt = replace(partial.reply([], model.id, ratio), stop_reason=None)
+        if attempt.usage.prompt:
             keep(reply_entry(attempt, request, BROKEN_ATTEMPT))
 
     try:
@@ -39,18 +80,15 @@ async def stream_reply(
                 if isinstance(delta, Reply):
                     keep(reply_entry(delta, request, purpose))
                     return delta
-                if isinstance(delta, Accepted):
-                    usage, sent = Usage.from_json(delta.usage), delta.sent
-                elif isinstance(delta, TextDelta):
-                    text += delta.text
-                elif isinstance(delta, Retrying):
+                partial.add(delta)
+                if isinstance(delta, Retrying):
                     broken_off()
-                    usage, text = Usage(), ""
+                    partial = _Partial()
                 emit(delta)
     except asyncio.CancelledError:
-        if text or usage.prompt:
-            content = [{"type": "text", "text": text}] if text else []
-            cut = Reply(content, "interrupted", usage, model.id, sent=sent)
+        content = [{"type": "text", "text": partial.text}] if partial.text else []
+        cut = partial.reply(content, model.id, ratio)
+        if content or cut.usage.prompt:
             keep(reply_entry(cut, request, purpose))
         raise
     except ModelError:

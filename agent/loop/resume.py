@@ -30,6 +30,7 @@ from ..context.view import Folding, View, start_folding
 from ..errors import RecordError, SessionError
 from ..session.checkpoints import PointCounter
 from ..session.codec import from_json, signature, to_json
+from ..session.conversation import conversation_text
 from ..session.entries import End, Entry, Session, Summary, ToolResult
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
@@ -58,6 +59,7 @@ class SessionState:
     # ids of subagents whose end the model has not heard of
     untold: set[str] = field(default_factory=set)
     ends: list[int] = field(default_factory=list)  # seq of the newest ends of turns
+    conversation_bytes: int = 0  # of `conversation.md`
     # An entry changed what was folded before it: only `catch_up` puts the view right.
     behind: bool = False
 
@@ -82,6 +84,7 @@ class SessionState:
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
         update_unheard(self.untold, entry)
+        self.conversation_bytes += len(conversation_text(entry))
         self.entries += 1
         self.newest, self.highest = entry.seq, max(self.highest, entry.seq)
         if isinstance(entry, Session):
@@ -307,7 +310,9 @@ def _parsed_state(told: dict[str, Any]) -> CachedState | None:
 
 def create_session(path: Path) -> tuple[Log, SessionState, ResumeCache]:
     """Make a new log; return what `resume_session` returns."""
-    return Log(path), SessionState(), ResumeCache(path)
+    log = Log(path)
+    log.keep_conversation(0)
+    return log, SessionState(), ResumeCache(path)
 
 
 def copy_cache(log: Path, copy: Path) -> None:
@@ -329,6 +334,8 @@ def resume_session(path: Path, *, read_only: bool = False) -> tuple[Log, Session
         return kept.standing.highest, kept.warnings(path)
 
     log = Log.open(path, read, read_only=read_only)
+    if not read_only:
+        log.keep_conversation(kept.standing.conversation_bytes)
     return log, kept.standing, resumption
 
 

@@ -20,7 +20,8 @@ from ...tools.base import Interrupted, Output, SubagentTask
 from ...tools.system.shorten import cut_after
 from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.checkpoint import current_document
-from ..compaction.summary import request as summary_request
+from ..compaction.document import render
+from ..compaction.summary.request import pinned_section
 from ..errors import CtxagentError, RecordError, ToolError
 from ..events import (
     AgentFinished,
@@ -274,7 +275,8 @@ class SubagentRunner:
         """Return what is handed over to a new subagent; a resumed one has it in its own log."""
         if task.resume is not None:
             return ""
-        return earlier_work(self._parent.folder, self._parent.ledger, kind.name, task.description)
+        folder, ledger = self._parent.folder, self._parent.ledger
+        return earlier_work(folder, ledger, kind.name, task.description, task.prompt)
 
     def _asking(self, id: str) -> Ask | None:
         ask = self._parent.ask
@@ -312,14 +314,14 @@ class SubagentRunner:
         return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: Agent, finished: TurnFinished) -> None:
-        """Write the summary that a later subagent for the same work is given; no model is asked."""
+        """Write the record that a later subagent for the same work is given; no model is asked."""
         if not child.view.items:
             return
         document = current_document(child.engine.host)
         if STATUS_OF_TURN[finished.status] == "done":  # so nothing comes next
             answer = cut_after(finished.text, MAX_SUMMARY_ANSWER_CHARS, " …")
             document = replace(document, done=(*document.done, answer), next_steps=())
-        text = summary_request.summary_text(document, child.folder, child.ledger.pins)
+        text = f"{render(document)}{pinned_section(child.ledger.pins)}"
         text = qualify_refs(text, child.log.path, child.log.last_seq)
         try:
             write_archive_file(child.folder / SUMMARY_NAME, text)

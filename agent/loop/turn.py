@@ -19,13 +19,14 @@ from typing import Any, Literal
 from ..compaction.layers import demote
 from ..context.request import build_request
 from ..context.window import learn_from_refusal
-from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError
+from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError, RequestRejected
 from ..events import CallStarted, Notice, TurnFinished, UserSaid
 from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
 from ..session.store import content_text
 from .agent import Agent
 from .model_call import last_text, text_of
+from .run_state import RunContinuation
 from .tool_calls import denial_error
 
 MAX_ODD_REPLIES = 3  # replies in a row that are neither an answer nor a call
@@ -103,6 +104,7 @@ async def _shortened_words(agent: Agent, words: Content) -> Content:
 async def _until_answered(agent: Agent) -> str:
     """Call the model and run its tool calls until it answers; return the answer."""
     odd_replies, turn_start = 0, True
+    run = RunContinuation(agent.context.cwd, agent.policy.rules)
     while True:
         reply = await _call_model(agent, turn_start=turn_start)
         turn_start = False
@@ -111,9 +113,16 @@ async def _until_answered(agent: Agent) -> str:
         notice = None if calls else continuation_prompt(reply)
         final = not calls and notice is None
         drifts = agent.drift_monitor.check_reply(reply.content, final=final)
-        if final and (not drifts or agent.budget_meter.is_spent):
+        if final and agent.budget_meter.is_spent:
             return text_of(reply.content)
+        if final and not drifts:
+            go_on = await _go_on_with_run(agent, run, text_of(reply.content))
+            if go_on is None:
+                return text_of(reply.content)
+            agent.record(User(content=go_on, source="notice"))
+            agent.emit(Notice("info", "a run is on: it goes on without asking"))
         if calls:
+            run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
@@ -126,21 +135,35 @@ async def _until_answered(agent: Agent) -> str:
             agent.record(User(content=notice, source="notice"))
 
 
+async def _go_on_with_run(agent: Agent, run: RunContinuation, text: str) -> str | None:
+    """Return what answers a final text after a summary that only asks whether a run goes on."""
+    if agent.view.summary is None or agent.approval.mode == "plan":
+        return None
+    return await run.answer(text, [words for _, words in agent.ledger.words])
+
+
 async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
     """Make the context small enough and ask the model for one reply.
 
-    When the server finds the prompt too long, the engine makes it smaller, once, and the model is
-    asked again.
+    When the server refuses images, the engine takes them out; when it finds the prompt too long,
+    the engine makes it smaller, once. Then the model is asked again.
     """
     agent.budget_meter.check()
     await agent.window()
     await agent.engine.before_call(turn_start=turn_start)
-    try:
-        return await _send_request(agent)
-    except PromptTooLong as error:
-        _learn_window(agent, error)
-        await agent.engine.force_fit()
-        return await _send_request(agent)
+    forced = False
+    while True:
+        try:
+            return await _send_request(agent)
+        except RequestRejected as error:
+            if agent.engine.drop_refused_images(error):
+                agent.emit(Notice("info", f"asking again without images: {error.message}"))
+                continue
+            if forced or not isinstance(error, PromptTooLong):
+                raise
+            _learn_window(agent, error)
+            await agent.engine.force_fit()
+            forced = True
 
 
 async def _send_request(agent: Agent) -> Reply:
@@ -192,7 +215,7 @@ def raise_if_turn_ends(reply: Reply) -> None:
         raise LimitReached(
             "the model's context window is full",
             limit="context",
-            hint="Start a fresh session; everything said stays in the log.",
+            hint="/compact makes room; everything said stays in the log.",
         )
 
 

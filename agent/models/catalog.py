@@ -76,17 +76,24 @@ def cache_prices(model: str) -> tuple[float, float]:
     return read, CACHE_WRITE_FACTOR
 
 
+def price_factor(model: str, prompt: int) -> float:
+    """Return by what all of a model's prices are multiplied for a prompt of so many tokens."""
+    price = row.price if (row := known_model(model)) else None
+    if price is None or price.surcharge_above is None or prompt <= price.surcharge_above:
+        return 1.0
+    return price.surcharge_factor
+
+
 def cost(model: str, usage: Usage) -> float | None:
     """Return the dollars that one call costs, or None when the model's price is not known."""
     row = known_model(model)
     if row is None:
         return None
     price = row.price
-    over = price.surcharge_above is not None and usage.prompt > price.surcharge_above
     dollars = (
         usage.input * price.input
         + usage.cache_read * price.cache_read
         + usage.cache_creation * price.input * CACHE_WRITE_FACTOR
         + usage.output * price.output
     )
-    return (price.surcharge_factor if over else 1.0) * dollars / 1_000_000
+    return price_factor(model, usage.prompt) * dollars / 1_000_000

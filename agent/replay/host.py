@@ -24,7 +24,7 @@ from ..context.window import Window, measure
 from ..errors import ModelError
 from ..events import Compacted, Event
 from ..models.base import Model, Reply
-from ..models.catalog import cache_prices, cost
+from ..models.catalog import cache_prices, cost, price_factor
 from ..models.request_body import body
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
@@ -83,6 +83,9 @@ class ReplayHost:
 
     def cache_prices(self) -> tuple[float, float]:
         return cache_prices(self.model_id)
+
+    def price_factor(self, prompt: int) -> float:
+        return price_factor(self.model_id, prompt)
 
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))

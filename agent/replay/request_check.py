@@ -199,5 +199,17 @@ def _request(view: View, recipe: Mapping[str, Any]) -> Request:
             view, str(asked), keep_from=keep_from, keep=keep, span=span
         )
         return Request("", [], [], messages, 0)
-    request = build_request(view, model="", max_tokens=0, stable_before=recipe.get("settled"))
+    request = build_request(
+        view, model="", max_tokens=0, stable_before=_stable_before(view, recipe)
+    )
     return request if asked is None else with_question(request, asked)
+
+
+def _stable_before(view: View, recipe: Mapping[str, Any]) -> int | None:
+    """Return the seq of the item before which a cache breakpoint stood. Older logs have a number
+    under `settled`: the first item of that or a larger one, which after a summary is the summary.
+    """
+    settled = recipe.get("settled")
+    if settled is None:
+        return recipe.get("stable_before")
+    return next((item.seq for item in view.items if item.seq >= settled), None)

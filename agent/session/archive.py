@@ -1,9 +1,9 @@
 """The archive: what leaves the context stays in files of the session's folder.
 
-`offloaded/` holds texts that were too large to send; `conversation.md` grows by the span of each
-summary, before the summary is applied; `summary.md` is the newest summary,
+`offloaded/` holds texts that were too large to send; `summary.md` is the newest summary,
 `session-summary-<seq>.md` that of the task that began with the entry <seq>, and `files.md` names
-every file that was changed when the summary has too few rows for them.
+every file that was changed when the summary has too few rows for them. (`conversation.py` keeps the
+whole conversation.)
 """
 
 import errno
@@ -42,34 +42,12 @@ def offload(path: Path, text: str) -> None:
     _folder_bytes[folder] = size + len(data)
 
 
-def append_conversation(folder: Path, text: str) -> None:
-    """Add a span to `conversation.md`. Raises RecordError: then the summary may not be applied."""
-    path = folder / "conversation.md"
-    try:
-        make_private_folder(folder)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            size = os.fstat(descriptor).st_size
-            try:
-                rest = memoryview(f"{text}\n\n".encode("utf-8", "replace"))
-                while rest:
-                    rest = rest[file.write(rest) :]
-                os.fsync(descriptor)
-            except OSError:
-                file.truncate(size)
-                raise
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
 def write_archive_file(path: Path, text: str) -> None:
     """Put SUMMARY_NAME or FILES_NAME in place. Raises RecordError, with the old file as it was."""
     try:
         make_private_folder(path.parent)
         replace_file(path, f"{text}\n".encode("utf-8", "replace"), single_writer=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> RecordError:
-    return RecordError(f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on.")
+        raise RecordError(
+            f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on."
+        ) from error

@@ -163,8 +163,9 @@ class Mask(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Entry):
-    """A summary stands for the entries `covers[0]..covers[1]`. In the view it is a user message
-    with `text`, then the items whose seq is in `keep`, then everything from `keep_from` on."""
+    """A summary is the first to stand for the entries `covers[0]..covers[1]`. In the view it is a
+    user message with `text`, then the items whose seq is in `keep`, then everything from
+    `keep_from` on."""
 
     kind: ClassVar[str] = "summary"
     document: dict[str, Any]  # the summary by section
@@ -177,6 +178,21 @@ class Summary(Entry):
     trigger: str = ""
     probes: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    # What it says of earlier failures: who says so (`by`), `why`, and the `refs` that are resolved
+    # or the refs that are `reopened`.
+    resolved: list[dict[str, Any]] = field(default_factory=list)
+    # No earlier summary stays, whatever its seq. In logs where this is not said one may have
+    # stayed, and been sent, because its seq is larger than that of the items behind it.
+    replaces_earlier: bool = False
+    # Entries of the summary before that no longer hold, and every rule known to be lifted.
+    superseded: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def span(self) -> str:
+        """The entries that it is the first to stand for, for people. In logs where
+        `replaces_earlier` is not said the first may be an earlier summary, of a larger seq."""
+        first, last = self.covers
+        return f"#{first} to #{last}" if first <= last else f"all up to #{last}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +231,8 @@ class Note(Entry):
     """Something worth keeping that the model does not see."""
 
     kind: ClassVar[str] = "note"
-    topic: (
-        str  # intent, decision, drift, phase, permission, quality, rewind, agent, killed, warning
-    )
+    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, warning
+    topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -298,16 +313,16 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
         (dict,),
     ),
-    **dict.fromkeys(("targets", "covers", "keep", "files"), (list,)),
+    **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),
     "content": (str, list),
     "tools": (list, _NONE),
     "parent": (dict, _NONE),
     "ref": (int, _NONE),
     "cost_usd": (int, float, _NONE),
-    "is_error": (bool,),
+    **dict.fromkeys(("is_error", "replaces_earlier"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
-    **dict.fromkeys(("content", "tools", "targets"), (dict,)),
+    **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),
     **dict.fromkeys(("covers", "keep"), _NUMBER),
     "files": _TEXT,
 }

@@ -8,10 +8,11 @@ disk.
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from .command_work import Work, answers_no, works_of
 from .entries import (
     Assistant,
     Entry,
@@ -53,10 +54,18 @@ CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
 }  # fmt: skip
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
+MAX_JOB_LINES = 2_000  # kept of what a job said before its end
+SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
 
 _ERROR_SIGN = re.compile(
-    r"error|exception|traceback|\bfail|\bfatal|\bpanic|assert|denied|refused|undefined|not found"
-    r"|no such|timed out",
+    r"error|\berr!|exception|traceback|\bfail|\bfatal|\bpanic|assert|denied|refused|undefined"
+    r"|not found|no such|timed out",
+    re.IGNORECASE,
+)
+_NO_ERRORS = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b", re.IGNORECASE)
+_SUCCESS_SIGN = re.compile(
+    r"\b(?:done|ok|pass|passed|success|successful|successfully|succeeded|built|compiled|complete"
+    r"|completed|finished)\b|✓|✔|\b(?:0|no) (?:errors?|failures?)\b",
     re.IGNORECASE,
 )
 
@@ -87,6 +96,16 @@ class CommandFact:
 
 
 @dataclass(slots=True)
+class _RunningJob:
+    """A command in the background whose outcome is not known yet."""
+
+    command: str
+    ref: int  # of its start
+    lines: list[str] = field(default_factory=list)  # what it said so far
+    is_told: bool = False  # that it has ended is known, but not yet what it said last
+
+
+@dataclass(slots=True)
 class Ledger:
     """The facts; its public fields are for reading only. Paths are those of the tools, relative to
     the session's directory when inside it."""
@@ -102,12 +121,16 @@ class Ledger:
     contents: dict[str, str] = field(default_factory=dict)
     _born: set[str] = field(default_factory=set)  # files that were not there before the session
     commands: list[CommandFact] = field(default_factory=list)
-    _failing: dict[str, CommandFact] = field(default_factory=dict)
+    _failing: dict[Hashable, CommandFact] = field(default_factory=dict)  # by the work they do
+    _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
+    # What each summary says of failures that no later run has resolved.
+    _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
     words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
     todos: list[dict[str, str]] = field(default_factory=list)
+    summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
     _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
     _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
@@ -141,8 +164,10 @@ class Ledger:
             elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
                 self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
         elif isinstance(entry, Summary):
+            self.summarized_todos = self.todos
             self._decided[entry.seq] = _section_texts(entry.document, "decisions")
             self._constraints[entry.seq] = _section_texts(entry.document, "facts")
+            self._resolutions[entry.seq] = entry.resolved
         elif isinstance(entry, Revert):
             self._reverts.append(entry)
         elif isinstance(entry, Pin):
@@ -153,6 +178,7 @@ class Ledger:
             self.agents[entry.id] = entry
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
+            self._jobs.clear()  # they ended with the process before, nobody knows how
 
     @property
     def files(self) -> Mapping[str, FileFact]:
@@ -166,8 +192,36 @@ class Ledger:
         return {self.display_path(path): ref for path, ref in self._read.items()}
 
     def unresolved(self) -> list[CommandFact]:
-        """Return the commands that failed when they last ran, oldest first."""
-        return list(self._failing.values())
+        """Return the commands that failed when they last ran, oldest first, less those that a
+        summary says are resolved."""
+        settled = self.settled_refs
+        return [fact for fact in self._failing.values() if fact.ref not in settled]
+
+    def past_failures(self) -> list[CommandFact]:
+        """Return the failures that are resolved, by a later run or by the word of a summary."""
+        settled = self.settled_refs
+        said = [fact for fact in self._failing.values() if fact.ref in settled]
+        return [*(fact for fact, _ in self.resolved), *said]
+
+    @property
+    def resolutions(self) -> list[Mapping[str, Any]]:
+        """What summaries say of earlier failures, as in `Summary.resolved`; those that were taken
+        back do not count."""
+        gone = reverted_seqs(self._reverts)
+        return [row for seq, rows in self._resolutions.items() if seq not in gone for row in rows]
+
+    @property
+    def settled_refs(self) -> set[int]:
+        """The refs of failures that are resolved by the last word on them."""
+        settled: set[int] = set()
+        for row in self.resolutions:
+            for refs, change in (("refs", settled.update), ("reopened", settled.difference_update)):
+                change(ref for ref in _listed(row.get(refs)) if isinstance(ref, int))
+        return settled
+
+    def with_resolutions(self, rows: Sequence[Mapping[str, Any]]) -> "Ledger":
+        """Return this ledger as it will be once a summary that says so is recorded."""
+        return replace(self, _resolutions={**self._resolutions, 0: rows})
 
     @property
     def tests(self) -> Mapping[str, FailingTest]:
@@ -218,6 +272,7 @@ class Ledger:
             "commands": [{**asdict(c), "errors": list(c.errors)} for c in self.commands],
             "unresolved": [fact.ref for fact in self.unresolved()],
             "resolved": [{"ref": fact.ref, "by": by} for fact, by in self.resolved],
+            "resolutions": [dict(row) for row in self.resolutions],
             "tests": [asdict(test) for test in self.tests.values()],
             "words": _referred(self.words),
             "decisions": _referred(self.decisions),
@@ -249,6 +304,9 @@ class Ledger:
             self.head = details["head"]
         if tool == "Bash" and isinstance(command, str):
             self._add_command(entry, command, details)
+        elif tool == "Job" and isinstance(rows := details.get("jobs", [details]), list):
+            for job in rows:
+                self._add_job(entry, job, is_read="jobs" not in details)
         elif entry.is_error:
             return
         elif tool == "Todo" and isinstance(todos := details.get("todos"), list):
@@ -306,21 +364,80 @@ class Ledger:
         return path
 
     def _add_command(self, entry: ToolResult, command: str, details: Mapping[str, Any]) -> None:
+        code, job = details.get("exit_code"), details.get("job")
+        lines = _output_lines(entry)
+        if code is None and isinstance(job, str):
+            self._jobs[job] = _RunningJob(command, entry.seq)
+            self.commands.append(CommandFact(command, None, entry.seq))
+        else:
+            fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
+            unknown = details.get("interrupted") is True
+            self._add_outcome(fact, lines, passed=not entry.is_error, unknown=unknown)
+
+    def _add_job(self, entry: ToolResult, details: Any, *, is_read: bool) -> None:
+        """Add what a result tells of a job; `is_read`: its new output, too."""
+        id = details.get("job") if isinstance(details, dict) else None
+        job = self._jobs.get(id) if isinstance(id, str) else None
+        if job is None:
+            return
+        if is_read:
+            job.lines = [*job.lines, *_output_lines(entry)][-MAX_JOB_LINES:]
         code = details.get("exit_code")
-        fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
-        failed = self._failing.pop(command, None)
-        if entry.is_error and details.get("interrupted") is not True:
-            fact = replace(fact, errors=_telling_lines(entry))
-            self._failing[command] = fact
-        elif failed and fact.exit_code == 0:
-            self.resolved.append((failed, entry.seq))
+        if not isinstance(code, int) or details.get("running") is True:
+            return
+        if is_read:
+            del self._jobs[str(id)]
+        if is_read or not job.is_told:
+            job.is_told = True
+            fact = CommandFact(job.command, code, entry.seq)
+            killed = details.get("interrupted", code < 0 or code > SIGNAL_EXIT_CODE) is True
+            self._add_outcome(fact, job.lines, passed=code == 0, unknown=killed, started=job.ref)
+
+    def _add_outcome(
+        self,
+        fact: CommandFact,
+        lines: Sequence[str],
+        *,
+        passed: bool,
+        unknown: bool,
+        started: int | None = None,
+    ) -> None:
+        """Add a command that has ended. `unknown`: it was cut short, which says nothing of what
+        failed before. `started` is the ref of its start, where that came before: what failed since
+        then is not mended by it."""
+        works, since = works_of(fact.command), started or fact.ref
+        key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
-            output, passed = "\n".join(_output_lines(entry)), not entry.is_error
-            cleared = self._tests.add(command, output, entry.seq, passed=passed, cwd=self.cwd)
-            for other in cleared:
-                if failing := self._failing.pop(other, None):
-                    self.resolved.append((failing, entry.seq))
+            tests_failed, cleared = self._tests.add(
+                fact.command, "\n".join(lines), fact.ref,
+                passed=passed, cwd=self.cwd, started=since,
+            )  # fmt: skip
+        asked = not passed and answers_no(fact.command, fact.exit_code)
+        if not unknown and ((not passed and not asked) or (passed and tests_failed)):
+            fact = replace(fact, errors=_telling_lines(lines))
+            self._failing.pop(key, None)
+            self._failing[key] = fact
+        elif fact.exit_code is not None and not unknown:
+            clean = _says_success(lines)
+            done = [work for work in works if work.decides or (clean and work.is_shown)]
+            for work in () if asked else done:
+                self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
+            before = self._failing.get(key)
+            if asked or len(done) == len(works) or (before and before.command == fact.command):
+                self._resolve(key, fact.ref, since)
+        for command in cleared:
+            self._resolve(self._work_key(command, works_of(command)), fact.ref, since)
         self.commands.append(fact)
+
+    def _work_key(self, command: str, works: Sequence[Work]) -> Hashable:
+        """Return what a command is known by: its work, or its text where that is not certain."""
+        return tuple((self.absolute_path(w.folder), w.variables, w.words) for w in works) or command
+
+    def _resolve(self, key: Hashable, ref: int, since: int) -> None:
+        failed = self._failing.get(key)
+        if failed is not None and failed.ref < since:
+            del self._failing[key]
+            self.resolved.append((failed, ref))
 
 
 def _is_denial(note: Note) -> bool:
@@ -334,6 +451,10 @@ def _section_texts(document: Any, section: str) -> list[str]:
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
 def _referred(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
     return [{"ref": ref, "text": text} for ref, text in texts]
 
@@ -342,11 +463,17 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _telling_lines(entry: ToolResult) -> tuple[str, ...]:
+def _telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    lines = [line for line in _output_lines(entry) if line.strip()]
+    lines = [line for line in lines if line.strip()]
     telling = [line for line in lines if _ERROR_SIGN.search(line)] or lines[-1:]
     return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling[-MAX_ERROR_LINES:])
+
+
+def _says_success(lines: Iterable[str]) -> bool:
+    """Return whether an output speaks of success and of no error."""
+    text = "\n".join(lines)
+    return bool(_SUCCESS_SIGN.search(text)) and not _ERROR_SIGN.search(_NO_ERRORS.sub("", text))
 
 
 def _output_lines(entry: ToolResult) -> list[str]:

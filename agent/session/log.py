@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from ..errors import SessionError
+from .conversation import ConversationFile
 from .entries import VERSION, Entry, decode, encode
 from .log_file import LogFile
 
@@ -201,6 +202,7 @@ class Log(LogFile):
         self.warn: Callable[[str], None] | None = None  # is told of warnings instead, if set
         self.redact: Redact = without_redaction
         self.last_seq = 0
+        self.conversation: ConversationFile | None = None  # made from the log, if it is kept
 
     @classmethod
     def open(
@@ -246,11 +248,25 @@ class Log(LogFile):
         line = encode_line(replace(self.redact(entry), seq=self.last_seq + 1, at=timestamp()))
         self.write_line(line)
         self.last_seq += 1
-        return decode(json.loads(line))
+        recorded = decode(json.loads(line))
+        if self.conversation is not None:
+            self.conversation.add(recorded)
+        return recorded
 
     def entries(self) -> Reversible[Entry]:
         """Return everything appended so far, read from disk each time it is iterated."""
         return Entries(self.path) if self.last_seq else ()
+
+    def keep_conversation(self, size: int) -> None:
+        """Keep `conversation.md` beside the log from now on. `size` is that of the texts of the
+        entries so far."""
+        self.conversation = ConversationFile(self.path.parent, Entries(self.path), size)
+
+    def sync_all(self) -> None:
+        """Put the log and the conversation made from it on the medium. Raises RecordError."""
+        self.sync()
+        if self.conversation is not None:
+            self.conversation.sync()
 
     @contextmanager
     def closed_on_error(self) -> Iterator[None]:

@@ -15,10 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 
 from ...tools.system.files import copy_private, copy_tree_private, make_private_folder
 from ..errors import RecordError, SessionError
+from .archive import SUMMARY_NAME
+from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
     Assistant,
     Block,
@@ -32,7 +35,7 @@ from .entries import (
     ToolResult,
     User,
 )
-from .log import LOG_NAME, find_entry, seq_of_line, try_parse_entry
+from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
 
 AGENTS = "agents"
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
@@ -97,10 +100,11 @@ class Project:
 
     def fork(self, log: Path, upto: int | None = None) -> Path:
         """Copy a session, with the files it holds, to a new one of this project; return its log.
-        The copy ends with entry `upto` when that is given. The original is not touched."""
+        The copy ends with entry `upto` when that is given, and the logs of its subagents with what
+        they had done by then. The original is not touched."""
         target = self.new_log()
         try:
-            self._copy(log, target, upto)
+            _copy_session(log, target, inf if upto is None else upto)
         except (OSError, SessionError) as error:
             shutil.rmtree(target.parent, ignore_errors=True)
             if isinstance(error, SessionError):
@@ -111,30 +115,45 @@ class Project:
             ) from error
         return target
 
-    def _copy(self, log: Path, target: Path, upto: int | None) -> None:
-        make_private_folder(target.parent)
-        paths, agents = set[str](), set[str]()
-        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            for line in _read_whole_lines(log):
-                if upto is not None and _seq(line) > upto:
-                    continue
-                out.write(line)
-                if b'"checkpoint"' not in line and b'"agent"' not in line:
-                    continue  # to parse every line would be most of the work
-                entry = try_parse_entry(line)
-                if isinstance(entry, Checkpoint):
-                    paths.add(entry.path)
-                elif isinstance(entry, SubagentRun):
-                    agents.add(entry.id)
-        if (log.parent / "offloaded").is_dir():
-            copy_tree_private(log.parent / "offloaded", target.parent / "offloaded")
-        for path in paths:
-            if _is_checkpoint_path(path) and (log.parent / path).is_file():
-                make_private_folder((target.parent / path).parent)
-                copy_private(log.parent / path, target.parent / path)
-        for id in agents:
-            if (log.parent / AGENTS / id).is_dir():
-                copy_tree_private(log.parent / AGENTS / id, target.parent / AGENTS / id)
+
+def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> None:
+    """Copy a log up to entry `upto`, and of those behind it what was recorded earlier than
+    `before`, with the session's files that belong to it. Raises OSError and SessionError."""
+    source, folder = log.parent, target.parent
+    make_private_folder(folder)
+    paths, runs = set[str](), dict[str, SubagentRun]()
+    left_out_from: str | None = None  # the moment of the first entry that is left out
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        for line in _read_whole_lines(log):
+            if _seq(line) > upto and not (at := _recorded_at(line)) < before:
+                left_out_from = at if left_out_from is None else left_out_from
+                continue
+            out.write(line)
+            if b'"checkpoint"' not in line and b'"agent"' not in line:
+                continue  # to parse every line would be most of the work
+            entry = try_parse_entry(line)
+            if isinstance(entry, Checkpoint):
+                paths.add(entry.path)
+            elif isinstance(entry, SubagentRun):
+                runs[entry.id] = entry
+    if (source / "offloaded").is_dir():
+        copy_tree_private(source / "offloaded", folder / "offloaded")
+    for path in paths:
+        if _is_checkpoint_path(path) and (source / path).is_file():
+            make_private_folder((folder / path).parent)
+            copy_private(source / path, folder / path)
+    if left_out_from is None:
+        for name in (CONVERSATION_NAME, SUMMARY_NAME):
+            with suppress(FileNotFoundError):
+                copy_private(source / name, folder / name)
+    else:
+        write_conversation(folder, Entries(target))
+    for id, run in runs.items():
+        old, new = (each / AGENTS / id / LOG_NAME for each in (source, folder))
+        if left_out_from is None and old.parent.is_dir():
+            copy_tree_private(old.parent, new.parent)
+        elif left_out_from is not None and old.is_file():
+            _copy_session(old, new, run.told, left_out_from)
 
 
 def all_logs(state: Path) -> list[Path]:
@@ -244,6 +263,11 @@ def _read_whole_lines(log: Path) -> Iterator[bytes]:
             yield from (line for line in file if line.endswith(b"\n"))
     except OSError as error:
         raise SessionError(f"cannot read the log {log}: {error.strerror}") from error
+
+
+def _recorded_at(line: bytes) -> str:
+    entry = try_parse_entry(line)
+    return entry.at if entry else ""
 
 
 def _seq(line: bytes) -> int:

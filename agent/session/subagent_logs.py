@@ -14,9 +14,11 @@ from typing import Any, Literal
 from ...tools.system.shorten import cut_after
 from ..errors import SessionError
 from .archive import SUMMARY_NAME
+from .conversation import CONVERSATION_NAME
 from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
 from .ledger import Ledger
 from .log import LOG_NAME, Entries
+from .same_work import is_same_work
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
@@ -38,23 +40,26 @@ def subagent_log(folder: Path, id: str) -> Path:
     return folder / AGENTS / id / LOG_NAME
 
 
-def earlier_work(folder: Path, ledger: Ledger, type: str, description: str) -> str:
-    """Return the summary and the answer of the newest earlier subagent that did the same work. A
-    new subagent is given them; "" when there was none."""
-    wanted = description.casefold().split()
-    same = [
-        agent
-        for agent in ledger.agents.values()
-        if agent.type == type and agent.description.casefold().split() == wanted
-    ]
-    for agent in reversed(same):
+def earlier_work(folder: Path, ledger: Ledger, type: str, description: str, prompt: str) -> str:
+    """Return the record and the answer of the newest earlier subagent of the type that was given
+    the same work. A new subagent is given them; "" when there was none."""
+    for agent in reversed(ledger.agents.values()):
+        known = (agent.description, agent.prompt)
+        if agent.type != type or not is_same_work(known, (description, prompt)):
+            continue
         log = subagent_log(folder, agent.id)
-        summary = (read_kept_text(log.with_name(SUMMARY_NAME)) or "").strip()
-        if summary or agent.answer:
-            texts = [f"An earlier subagent was given the same work; it ended as: {agent.status}."]
-            texts += [summary] if summary else []
+        record = (read_kept_text(log.with_name(SUMMARY_NAME)) or "").strip()
+        if record or agent.answer:
+            task = cut_after(agent.prompt, MIN_ANSWER_CHARS, " …")
+            texts = [
+                f"An earlier subagent, {agent.id}, was given this work ({agent.description}); it "
+                f"ended as: {agent.status}.\n\n{task}"
+            ]
+            texts += [f"The record of its work:\n\n{record}"] if record else []
             if agent.answer:
                 texts.append(f"Its answer:\n{cut_after(agent.answer, MAX_ANSWER_CHARS, ' …')}")
+            if (conversation := log.with_name(CONVERSATION_NAME)).is_file():
+                texts.append(f"All that was said in it: {conversation}")
             return qualify_refs("\n\n".join(texts), log, _last_seq(log))
     return ""
 

@@ -13,12 +13,14 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 MAX_COMMAND_CHARS = 10_000  # longer ones are not looked at
 
 
-def _names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -36,23 +38,23 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PIPES = ("|", "|&")
 
 # Programs that start the one after them, some with a word of their own.
-_WRAPPERS = _names("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx") | {
+_WRAPPERS = word_set("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx") | {
     "uv run", "poetry run", "pdm run", "hatch run", "pipenv run", "rye run", "bundle exec",
     "coverage run",
 }  # fmt: skip
 _PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
 _WRAPPER_ARGUMENT = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
-_RUNNERS = _names("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
+_RUNNERS = word_set("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
 _ARGUMENT_FOR_ALL = {"vitest": "run", "unittest": "discover"}  # the first argument
-_SCRIPTS = _names("npm pnpm yarn bun")  # these run what package.json names
-_RUN_SCRIPT = _names("run run-script exec dlx x")
+_SCRIPTS = word_set("npm pnpm yarn bun")  # these run what package.json names
+_RUN_SCRIPT = word_set("run run-script exec dlx x")
 _SCRIPT = re.compile(r"t|test(?:[:_-][\w:-]+)?")
-_MAKES = _names("make gmake just rake mvn mvnw gradle gradlew")
+_MAKES = word_set("make gmake just rake mvn mvnw gradle gradlew")
 _TARGET = re.compile(r"(?:[\w:-]*:)?(?:tests?|check|spec|verify)(?:[:_-][\w:-]+)?")
-_OPTIONS_WITH_VALUE_MAKE = _names("-C -f -I -o -W -j --directory --file")
-_COMMANDS = dict.fromkeys(_names("go dotnet mix manage.py"), _names("test"))
-_COMMANDS["cargo"] = _names("test t")
-_RUNS_NONE = _names(
+_OPTIONS_WITH_VALUE_MAKE = word_set("-C -f -I -o -W -j --directory --file")
+_COMMANDS = dict.fromkeys(word_set("go dotnet mix manage.py"), word_set("test"))
+_COMMANDS["cargo"] = word_set("test t")
+_RUNS_NONE = word_set(
     "--version -V --help -h --collect-only --co --fixtures --markers --no-run --list -list "
     "--listTests --show-only --dry-run --just-print"
 )
@@ -68,7 +70,7 @@ _SAME_TESTS = re.compile(
     r"|import-mode|fail-fast).*",
     re.DOTALL,
 )
-_OPTIONS_WITH_VALUE = _names(
+_OPTIONS_WITH_VALUE = word_set(
     "-n -W -j -timeout -count -parallel --tb --maxfail --durations --color --timeout --reporter "
     "--numprocesses --dist --log-level --import-mode"
 )
@@ -77,13 +79,15 @@ _FEWER_TESTS = re.compile(
     r"|shard|onlyChanged|changed)\b.*",
     re.DOTALL,
 )
-_MORE_TESTS = _names("--workspace --all --all-features --runslow")
-_EVERYTHING = _names(". ...")
-_ALL_OF_GO = _names("...")  # without it, go tests a single folder
+_MORE_TESTS = word_set("--workspace --all --all-features --runslow")
+_EVERYTHING = word_set(". ...")
+_ALL_OF_GO = word_set("...")  # without it, go tests a single folder
 
 # Programs that may print what another run said; a filter does not when it reads a pipe.
-_FILTERS = _names("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
-_MAY_SHOW_TESTS = _names("xargs find ssh docker podman kubectl gh curl wget bash sh zsh eval popd")
+_FILTERS = word_set("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
+_MAY_SHOW_TESTS = word_set(
+    "xargs find ssh docker podman kubectl gh curl wget bash sh zsh eval popd"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class TestCommand:
 
 
 @dataclass(slots=True)
-class _Simple:
+class CommandPart:
     """A simple command, with what stands between it and its neighbours."""
 
     before: str = ""
@@ -129,11 +133,11 @@ class _Simple:
 
 def find_test_command(command: str) -> TestCommand:
     """Return the first run of tests in a command; one without a runner when none is known."""
-    simple = _simple(command) if len(command) <= MAX_COMMAND_CHARS else []
+    simple = simple_commands(command)
     found: TestCommand | None = None
     folder, single, quiet, piped = "", True, True, False
     for place, each in enumerate(simple):
-        words, variables = _unwrapped(each.words)
+        words, variables = unwrapped_words(each.words)
         name = _base(words)
         if name in ("cd", "pushd"):
             folder = posixpath.join(folder, words[-1])
@@ -141,14 +145,14 @@ def find_test_command(command: str) -> TestCommand:
             piped = True
         elif run := _run(words):
             single = found is None
-            decides = _decides(simple, place, piped=piped)
+            decides = succeeds_only_with(simple, place, piped=piped)
             found = found or TestCommand(*run, variables, folder, decides=decides)
         elif name in _MAY_SHOW_TESTS or (name in _FILTERS and each.before not in _PIPES):
             quiet = False
     return replace(found, single=single, quiet=quiet) if found else TestCommand()
 
 
-def _decides(simple: Sequence[_Simple], place: int, *, piped: bool) -> bool:
+def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool) -> bool:
     """Return whether a command succeeds only if one of its simple commands does. `piped`: a
     pipeline fails with any part of it."""
     after = [each.after for each in simple[place:]]
@@ -191,7 +195,7 @@ def _direct(name: str, arguments: list[str]) -> tuple[str, tuple[str, ...]]:
     return "pytest" if name == "py.test" else name, tuple(arguments)
 
 
-def _unwrapped(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+def unwrapped_words(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the words of the program that wrappers start in the end, and its variables."""
     variables: list[str] = []
     while words:
@@ -216,14 +220,17 @@ def _base(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-def _simple(command: str) -> list[_Simple]:
+@lru_cache(maxsize=8)  # each command is read for its tests and for its work
+def simple_commands(command: str) -> tuple[CommandPart, ...]:
     """Return the simple commands of a command in order; none when they are not certain."""
-    found = [_Simple()]
+    if len(command) > MAX_COMMAND_CHARS:
+        return ()
+    found = [CommandPart()]
     place, to_file = 0, False
     while place < len(command):
         token = _TOKEN.match(command, place)
         if token is None:
-            return []
+            return ()
         place = token.end()
         if token["redirect"]:
             to_file = token["redirect"][-1] in "<>|"
@@ -233,8 +240,8 @@ def _simple(command: str) -> list[_Simple]:
             to_file = False
         elif token["end"] and found[-1].words:
             found[-1].after = token["end"]
-            found.append(_Simple(before=token["end"]))
-    return [each for each in found if each.words]
+            found.append(CommandPart(before=token["end"]))
+    return tuple(each for each in found if each.words)
 
 
 def _bare(quoted: re.Match[str]) -> str:

@@ -72,8 +72,14 @@ _FAILED_LINES = _patterns(
     r"rspec (\./\S+)(?: # .*)?",
     # vitest and jest: the whole name, with that of the suite
     r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?",
-    r"\s*● (.+ › .+)",
 )
+# jest, in whose output alone a dot marks a test: outside `describe` a name has no suite.
+_IS_JEST = re.compile(r"^(?:FAIL +\S|Tests: +\d)", re.MULTILINE)
+_FAILED_JEST_LINES = _patterns(
+    r"\s*● (?!(?:Console|Test suite failed to run|Validation Warning:?|Deprecation Warning:?"
+    r"|Multiple configurations found:?|Cannot log after tests are done\b.*)$)(.+)"
+)
+_DOT_WITH_SUITE = _patterns(r"\s*● (.+ › .+)")
 _FAILED_SHORT_LINES = _patterns(r"\s*[✕×✗] (.+?)(?: \(?[\d.]+ ?m?s\)?)?")
 _PASSED_LINES = _patterns(
     r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?",
@@ -92,18 +98,22 @@ class TestReport:
     failed: tuple[str, ...]
     passed: frozenset[str]
     says: frozenset[str]  # runners that say all passed; none when a failure is mentioned too
+    clean: bool  # no failure is mentioned
     partial: bool  # some tests were left out
 
 
 def read_report(output: str) -> TestReport:
     """Read what an output says about tests."""
     lines = [line.rstrip() for line in output.split("\n")[-MAX_OUTPUT_LINES:]]
-    failed = _test_names(lines, _FAILED_LINES) or _test_names(lines, _FAILED_SHORT_LINES)
+    dots = _FAILED_JEST_LINES if _IS_JEST.search(output) else _DOT_WITH_SUITE
+    failed = _test_names(lines, (*_FAILED_LINES, *dots)) or _test_names(lines, _FAILED_SHORT_LINES)
     passed = set(_test_names(lines, _PASSED_LINES)) - set(failed)
     clean = not failed and not _STILL_FAILING.search(output)
     text = "\n".join(line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines)
     says = {str(found.lastgroup) for found in _SUCCESS.finditer(text)} if clean else ()
-    return TestReport(failed, frozenset(passed), frozenset(says), bool(_LEFT_OUT.search(text)))
+    return TestReport(
+        failed, frozenset(passed), frozenset(says), clean, bool(_LEFT_OUT.search(text))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,7 @@ class _EndedCommand:
     command: str
     launch: TestCommand
     folder: str
+    ref: int
 
 
 @dataclass(slots=True)
@@ -134,44 +145,78 @@ class FailingTests:
     _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # the same, by place
     _blamed: dict[str, set[str]] = field(default_factory=dict)  # of a test, the commands it failed
     _blame: dict[str, set[str]] = field(default_factory=dict)  # of such a command, its open tests
+    _unnamed: dict[str, dict[str, _EndedCommand]] = field(
+        default_factory=dict
+    )  # runs that failed and named no test, by place and command
 
-    def add(self, command: str, output: str, ref: int, *, passed: bool, cwd: str = "") -> list[str]:
-        """Fold in a command that has ended, and return the commands whose last open test it
-        resolves. A test is resolved when a run names it with success, or says that all passed and
-        is the one in which it failed, or covers that."""
+    def add(
+        self, command: str, output: str, ref: int, *, passed: bool, cwd: str, started: int
+    ) -> tuple[bool, list[str]]:
+        """Fold in a command that has ended. Return whether tests failed in it, and the commands
+        whose last open test it resolves.
+
+        A test is resolved when a run names it with success, or says that all passed and is the one
+        in which it failed, or covers that; never by a run that was started before it failed.
+        """
         launch = find_test_command(command)
         place = launch.runner or command
         if passed and not launch.runner and place not in self._places:
-            return []
+            return False, []
         run = read_report(output)
-        now = _EndedCommand(
-            place, command, launch, posixpath.normpath(posixpath.join(cwd, launch.folder))
-        )
-        done = [
-            name
-            for name in run.passed
-            if (failed := self._open.get(name)) and _is_its(now, failed, name, named=True)
-        ]
-        if passed and _all_passed(launch, run):
-            done += [
-                name
-                for name, failed in self._places.get(place, {}).items()
-                if failed.command == command or (not run.partial and _is_its(now, failed, name))
-            ]
-        cleared: list[str] = []
-        for name in dict.fromkeys(done):
-            self._close(name)
-            self.tests[name] = replace(self.tests[name], resolved=ref)
-            cleared += self._forgive(name)
-        for name in run.failed if launch.runner or not passed else ():
+        folder = posixpath.normpath(posixpath.join(cwd, launch.folder))
+        now = _EndedCommand(place, command, launch, folder, ref)
+        cleared = self._resolve(now, run, passed=passed, started=started)
+        names = run.failed if launch.runner or not passed else ()
+        for name in names:
             self._close(name)
             self.tests[name] = FailingTest(name, ref)
             self._open[name] = now
             self._places.setdefault(place, {})[name] = now
-            if not passed:
-                self._blamed.setdefault(name, set()).add(command)
-                self._blame.setdefault(command, set()).add(name)
+            self._blamed.setdefault(name, set()).add(command)
+            self._blame.setdefault(command, set()).add(name)
+        # Of a run whose exit code is another program's, its own words tell.
+        failed = bool(names) or not passed or not (run.clean or launch.decides or not launch.quiet)
+        if failed and launch.runner:
+            self._take_unnamed(place, command)
+            if not names:
+                self._unnamed.setdefault(place, {})[command] = now
+        return failed and bool(launch.runner), cleared
+
+    def _resolve(
+        self, now: _EndedCommand, run: TestReport, *, passed: bool, started: int
+    ) -> list[str]:
+        """Resolve what a run says has passed, and return the commands with nothing open left."""
+        place, earlier = now.place, dict[str, _EndedCommand]()
+        done = [
+            name
+            for name in run.passed
+            if (failed := self._open.get(name))
+            and failed.ref < started
+            and _is_its(now, failed, name, named=True)
+        ]
+        if passed and _all_passed(now.launch, run):
+
+            def is_done(failed: _EndedCommand, name: str) -> bool:
+                covered = not run.partial and _is_its(now, failed, name)
+                return failed.ref < started and (failed.command == now.command or covered)
+
+            done += [n for n, failed in self._places.get(place, {}).items() if is_done(failed, n)]
+            unnamed = self._unnamed.get(place, {})
+            earlier = {c: failed for c, failed in unnamed.items() if is_done(failed, "")}
+        cleared: list[str] = []
+        for command in earlier:
+            self._take_unnamed(place, command)
+            cleared += [] if command in self._blame else [command]
+        for name in dict.fromkeys(done):
+            self._close(name)
+            self.tests[name] = replace(self.tests[name], resolved=now.ref)
+            cleared += self._forgive(name)
         return cleared
+
+    def _take_unnamed(self, place: str, command: str) -> None:
+        rows = self._unnamed.get(place, {})
+        if rows.pop(command, None) and not rows:
+            del self._unnamed[place]
 
     def _forgive(self, name: str) -> list[str]:
         """Return the commands that have no open test left, now that this one is resolved."""
@@ -180,7 +225,8 @@ class FailingTests:
             self._blame[command].discard(name)
             if not self._blame[command]:
                 del self._blame[command]
-                cleared.append(command)
+                is_open = any(command in rows for rows in self._unnamed.values())
+                cleared += [] if is_open else [command]
         return cleared
 
     def _close(self, name: str) -> None:

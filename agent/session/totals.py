@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from .entries import Assistant, Entry, Mask, SubagentRun, Summary, ToolResult, Usage, User
+from .entries import Assistant, Entry, Mask, Session, SubagentRun, Summary, ToolResult, Usage, User
 
 LAYERS = ("demoted", "microcompacted", "truncated", "summaries", "tokens_saved")
 
@@ -66,19 +66,23 @@ class Totals:
     """Counts since the first entry of a log."""
 
     turns: int = 0
-    replied: str = ""  # when the model replied last, as in the log
+    model: str = ""  # that is asked
+    replied: dict[str, str] = field(default_factory=dict)  # when each model last did, as in the log
     own: Counts = field(default_factory=Counts)  # without the subagents
     by_agent: dict[str, Counts] = field(default_factory=dict)  # of the subagents, by id
 
     def add(self, entry: Entry) -> None:
         own = self.own
-        if isinstance(entry, User):
+        if isinstance(entry, Session):
+            self.model = entry.model
+        elif isinstance(entry, User):
             self.turns += entry.source == "person"
         elif isinstance(entry, SubagentRun):
             self.by_agent[entry.id] = Counts.of(entry)
         elif isinstance(entry, Assistant):
             own.calls += 1
-            self.replied = entry.at or self.replied
+            if entry.purpose == "turn" and entry.at:
+                self.replied[self.model] = entry.at
             own.usage += Usage.from_json(entry.usage)
             if own.cost_usd is not None:
                 own.cost_usd = None if entry.cost_usd is None else own.cost_usd + entry.cost_usd
@@ -95,11 +99,11 @@ class Totals:
             own.compaction["demoted"] += 1
             own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
 
-    @property
-    def replied_at(self) -> float | None:
-        """The same in seconds since 1970; None where the model never replied or it is garbled."""
+    def replied_at(self, model: str) -> float | None:
+        """Return when a model replied last, in seconds since 1970; None where it never did or it is
+        garbled."""
         try:
-            return datetime.fromisoformat(self.replied).timestamp()
+            return datetime.fromisoformat(self.replied.get(model, "")).timestamp()
         except (ValueError, OverflowError):
             return None
 

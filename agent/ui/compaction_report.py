@@ -151,7 +151,10 @@ def _event(act: Act) -> str:
 
 
 def _remark(mark: Mark) -> str:
-    names = {"phase": "Phase", "drift": "Drift", "revert": "Taken back", "checkpoint": "Checkpoint"}
+    names = {
+        "phase": "Phase", "drift": "Drift", "revert": "Taken back", "checkpoint": "Checkpoint",
+        "recovery": "Recovery failed",
+    }  # fmt: skip
     lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {mark.text or 'none'}"]
     return "\n".join([*lines, *(f"**Files Created:** {path}" for path in mark.files)])
 

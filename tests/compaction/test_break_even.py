@@ -10,12 +10,18 @@ from ctxagent.agent.compaction.layers.break_even import (
     BreakEven,
     DueMask,
     HistoryEdit,
+    PromptPrices,
 )
 from ctxagent.agent.context.view import View
 
 from ..support.sessions.history import History, words
 
 READ, REWRITTEN = 0.1, 1.15
+
+
+def priced(read: float = READ, rewrite: float = REWRITTEN) -> PromptPrices:
+    """The prices of a model that charges the same for prompts of every size."""
+    return PromptPrices(read, rewrite, 100_000, lambda prompt: 1.0)
 
 
 def session(*sizes: int) -> tuple[History, list[int]]:
@@ -35,7 +41,7 @@ def due(seq: int, saved: int, layer: str = "microcompact") -> DueMask:
 def best(
     account: BreakEven, listed: list[DueMask], view: View, price: float = REWRITTEN
 ) -> HistoryEdit:
-    edit = account.best_edit(listed, view, price)
+    edit = account.best_edit(listed, view, priced(rewrite=price))
     assert edit is not None
     return edit
 
@@ -48,7 +54,7 @@ def tail(view: View, seq: int) -> int:
 
 def test_nothing_is_due() -> None:
     history, _ = session(100)
-    assert BreakEven().best_edit([], history.view(), REWRITTEN) is None
+    assert BreakEven().best_edit([], history.view(), priced()) is None
 
 
 def test_it_pays_when_reading_has_cost_half_of_the_rewrite() -> None:
@@ -57,7 +63,7 @@ def test_it_pays_when_reading_has_cost_half_of_the_rewrite() -> None:
     rewrite = tail(view, first) - 1_900
     account, calls = BreakEven(), 0
     while not best(account, listed, view).pays:
-        account.charge_reading(listed, READ)
+        account.charge_reading(listed, priced())
         calls += 1
     assert (
         (calls - 1) * READ * 1_900
@@ -74,7 +80,7 @@ def test_what_is_cheap_to_read_waits_longer() -> None:
     def calls(read: float) -> int:
         account, count = BreakEven(), 0
         while not best(account, listed, view, 1.25 - read).pays:
-            account.charge_reading(listed, read)
+            account.charge_reading(listed, priced(read))
             count += 1
         return count
 
@@ -92,7 +98,7 @@ def test_where_the_cache_has_ended_all_goes_at_once() -> None:
 def test_a_small_result_far_back_does_not_have_all_rewritten() -> None:
     history, (small, _, large, _) = session(1_100, 50_000, 20_000, 100)
     listed, account = [due(small, 1_000), due(large, 19_900)], BreakEven()
-    account.charge_reading(listed, READ)
+    account.charge_reading(listed, priced())
     edit = best(account, listed, history.view())
     assert edit.pays
     assert [each.seq for each in edit.due] == [large]
@@ -104,17 +110,35 @@ def test_what_is_taken_along_costs_no_further_rewrite() -> None:
     history, (first, second) = session(20_000, 2_000)
     listed = [due(first, 19_900), due(second, 300, "truncate")]
     account = BreakEven()
-    account.charge_reading(listed, READ)
+    account.charge_reading(listed, priced())
     assert best(account, listed, history.view()).due == tuple(listed)
 
 
 def test_what_is_due_no_more_is_forgotten() -> None:
     _, (first,) = session(2_000)
     account, listed = BreakEven(), [due(first, 1_900)]
-    account.charge_reading(listed, READ)
-    account.charge_reading([], READ)
-    account.charge_reading(listed, READ)
+    account.charge_reading(listed, priced())
+    account.charge_reading([], priced())
+    account.charge_reading(listed, priced())
     assert account.reading_cost == {listed[0].id: READ * 1_900}
+
+
+def test_a_price_that_rises_with_the_prompt_counts() -> None:
+    """10,000 tokens are due of a prompt of 105,000, above 100,000 of which all costs five times as
+    much: each call pays 5 x 1,000 to read them, and 4 x 9,500 for the other tokens. An edit that
+    leaves the prompt above the step spares only the first."""
+    history, (first, second) = session(10_000, 90_000)
+    view, listed, account = history.view(), [due(first, 9_900), due(second, 100)], BreakEven()
+    prices = PromptPrices(READ, REWRITTEN, 105_000, lambda prompt: 5.0 if prompt > 100_000 else 1.0)
+    account.charge_reading(listed, prices)
+    assert account.reading_cost == {listed[0].id: 4_950.0, listed[1].id: 50.0}
+    assert account.surcharge == 4 * READ * 95_000
+    edit = account.best_edit(listed, view, prices)
+    assert edit is not None
+    assert edit.due == tuple(listed)
+    assert edit.gain == 43_000 - REWRITE_COST_SHARE * REWRITTEN * edit.rewritten
+    account.charge_reading(listed[1:], prices)
+    assert account.surcharge == 0.0, "clearing that alone spares no surcharge"
 
 
 def test_what_has_left_the_view_is_no_part_of_an_edit() -> None:

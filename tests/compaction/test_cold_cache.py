@@ -5,8 +5,9 @@ import asyncio
 import re
 from pathlib import Path
 
-from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Mask
+from ctxagent.agent.events import Accepted, Event
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.session.entries import Mask, Session
 from ctxagent.tools.bash import BashTool
 
 from ..support.sessions.conversation import Conversation
@@ -40,3 +41,52 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
     assert len(mask.targets) == 3
     assert second.say("sure?").status == "ok"
     assert len(list(second.of(Mask))) == 1
+
+
+def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
+    """Six results, an interrupt before the first word about them, and words after the cache has
+    ended: they are in the next request. Once they are answered, what is due goes."""
+    command = "seq -f 'item %g of {}' 300"
+    calls = [("Bash", {"command": command.format(n)}) for n in range(6)]
+    steps = [Step(tools=calls), Step(text="Slow."), Step(text="I see."), Step(text="Yes.")]
+    talk = Conversation(tmp_path / "p", steps, tools=[BashTool()])
+    talk.cwd.mkdir()
+
+    def is_second(event: Event) -> bool:
+        return isinstance(event, Accepted) and len(talk.seen(Accepted)) == 2
+
+    assert talk.interrupted_at("count", is_second).status == "interrupted"
+    talk.agent.last_calls["scripted"] = 1.0  # long ago
+    assert talk.say("go on").text == "I see."
+    assert talk.of(Mask) == []
+    talk.agent.last_calls["scripted"] = 1.0
+    assert talk.say("and?").text == "Yes."
+    assert [len(mask.targets) for mask in talk.of(Mask)] == [3]
+
+
+def test_another_model_has_no_cache_of_this_conversation(tmp_path: Path) -> None:
+    """Six results that do not pay for a rewrite: for another model everything is written anew, and
+    they go with its first call, also where a resume changes the model."""
+    command = "seq -f 'item %g of {}' 300"
+    calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
+    model = ScriptedModel([*calls, Step(text="Done."), Step(text="Yes.")])
+    talk = Conversation(tmp_path / "p", model=model, tools=[BashTool()])
+    talk.cwd.mkdir()
+    host = talk.agent.engine.host
+    assert talk.say("go").status == "ok"
+    assert not host.cache_is_cold()
+    model.id = "another"
+    assert host.cache_is_cold()
+    talk.agent.record(Session(id="s", cwd=str(talk.cwd), version="0", model="another"))
+    assert talk.say("and?").text == "Yes."
+    assert [mask.trigger for mask in talk.of(Mask)] == ["the cache has ended"]
+    model.id = "scripted"
+    assert not host.cache_is_cold(), "what it was told before is still there"
+    asyncio.run(talk.agent.close())
+
+    third = ScriptedModel([], id="a third")
+    resumed = Conversation(tmp_path / "p", model=third, tools=[BashTool()])
+    assert resumed.agent.engine.host.cache_is_cold()
+    third.id = "another"
+    assert not resumed.agent.engine.host.cache_is_cold()
+    asyncio.run(resumed.agent.close())

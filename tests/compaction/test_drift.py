@@ -112,6 +112,25 @@ def indicators(drifts: Sequence[Drift]) -> list[Indicator]:
 
 # Each way to drift
 
+ASKS_AGAIN = (
+    "Could you clarify the requirements before I continue?",
+    "Which file should I write the sums to?",
+    "Could you clarify which file I should use?",
+)
+
+
+@pytest.mark.parametrize("text", ASKS_AGAIN)
+@pytest.mark.parametrize(
+    "words", ["Add up the numbers of each column and write the sums to a file.", WORDS]
+)
+def test_asking_again_for_the_task_whatever_is_known_of_files(words: str, text: str) -> None:
+    """Also where the session has touched no file yet."""
+    history = History()
+    history.say(words)
+    drifts = told(watch(SummaryDocument(intent=words), history), say(text))
+    assert [(drift.indicator, drift.severity) for drift in drifts] == [("clarification", "HIGH")]
+    assert indicators(told(watch(), say(text))) == ["clarification"]
+
 
 @pytest.mark.parametrize(
     "text",
@@ -226,6 +245,7 @@ def test_going_against_a_decision(blocks: list[Block], decision: str) -> None:
         ("Don't change *.lock files.", bash("sed -i s/a/b/ poetry.lock")),
         ("Leave config.yml alone.", bash("echo x > config.yml")),
         ("Leave `docs/api/` untouched.", bash("cd x && rm -rf docs/api")),
+        ("Hands off `docs/api/`.", bash("cd x && rm -rf docs/api")),
         ("schema.sql must not be changed.", bash("git checkout main -- schema.sql")),
         ("The fixtures/ folder is read-only.", bash("mv new.json fixtures/new.json")),
         ("Don't modify the generated folder.", write("src/generated/api.py")),

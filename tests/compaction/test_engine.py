@@ -163,7 +163,12 @@ def test_off_and_remind(project: Path) -> None:
     assert finished.error is not None
     assert "The largest items: #" in finished.error["message"]
     assert talk.of(Mask) == []
+    assert "/compact" in str(finished.error["message"])
     assert talk.say("more").status == "limit"  # and still no loop, no request
+    calls = len(prompts(talk))
+    asyncio.run(talk.agent.engine.compact())
+    talk.say("more")
+    assert len(prompts(talk)) > calls, "/compact mends it"
     (project.parent / "second").mkdir()
     remind = replace(DEFAULT, mode="remind", clear_when="off", truncate_at=None)
     player = Player(18, 2_500)
@@ -692,3 +697,30 @@ def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
 
     assert asyncio.run(run()) == set()
     assert len(talk.of(Summary)) == 1
+
+
+def test_one_summary_stands_in_the_view(project: Path) -> None:
+    """Also when the cut falls among the messages that the summary before it had kept."""
+
+    def step(request: Request) -> Step:
+        return Step(text=RECORD if asks_for_a_record(request) else "Noted. " + "blah " * 30)
+
+    talk = Conversation(project, step, policy=replace(DEFAULT, keep_tokens=3_000))
+    for number in range(20):
+        talk.say(f"Words number {number}: " + f"text{number} " * 60)
+    for _ in range(3):
+        said = [item.seq for item in talk.agent.view.items if item.source != "summary"]
+        asyncio.run(talk.agent.engine.compact())
+        items, summary = talk.agent.view.items, talk.of(Summary)[-1]
+        assert [item.seq for item in items if item.source == "summary"] == [summary.seq]
+        assert summary.tokens_after == talk.agent.current_window().tokens
+        first, last = summary.covers
+        assert said[0] == first <= last < summary.keep_from
+        talk.say("More: " + "more " * 300)
+    acts = [event for event in talk.seen(Compacted) if event.layer == "summary"]
+    spans = [summary.covers for summary in talk.of(Summary)]
+    assert [act.refs for act in acts] == [last - first + 1 for first, last in spans]
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
+    hooked = [event for name, event in talk.hooks.seen if name == "after_compact"]
+    assert [event["covers"] for event in hooked] == spans
+    assert fold(talk.entries()) == talk.agent.view

@@ -171,6 +171,8 @@ def test_marks_are_what_else_a_reader_needs() -> None:
 
 def test_how_an_act_is_named() -> None:
     assert describe(summary(6)) == "summary of #2 to #9 (manual)"
+    older = summary(6, covers=[59, 55])  # the first was an earlier summary
+    assert describe(older) == "summary of all up to #55 (manual)"
     assert describe(mask(4, "microcompact", 2, 1)) == "microcompact of 1 (level)"
 
 

@@ -137,7 +137,7 @@ def test_what_was_made_good_is_not_asked_for() -> None:
     session = full()
     session.run("pytest -q tests/test_auth.py", 1, "E   ValueError: no token")
     assert "ValueError: no token" in session.facts("errors")
-    session.run("cd /srv && pytest", 0, "5 passed")
+    session.run("cd / && pytest", 0, "5 passed in 0.1s")
     session.todo(Write_the_mail="completed", Limit_the_rate="completed")
     assert session.facts("errors") == []
     assert session.facts("in_progress") == []
@@ -167,6 +167,30 @@ def test_what_is_pinned_stays_anyway() -> None:
     assert "Use SHA-256, never bcrypt, for the tokens." in session.facts("facts")
 
 
+def test_a_plan_is_asked_for_until_the_work_goes_on() -> None:
+    session = full()
+    assert "Next, I mock the mailer in the tests." in session.facts("next_steps")
+    session.edit("tests/mailer.py")
+    assert session.facts("next_steps") == ["Limit the rate"]
+
+
+def test_what_a_later_decision_or_value_replaces_is_not_asked_for() -> None:
+    session = Session()
+    session.say("The port is 8080, as always. Go on.")
+    session.think("We decided to use requests for the client.")
+    session.say("The port is 9090, as always. Go on.")
+    session.think("We decided to use httpx instead of requests.")
+    previous = SummaryDocument(decisions=("Use requests", "Use pages of 50 rows"))
+    assert session.facts("decisions", previous) == [
+        "Use pages of 50 rows",
+        "We decided to use httpx instead of requests.",
+    ]
+    assert "8080" not in session.facts("facts")
+    dropped = SummaryDocument(decisions=("We decided to use httpx instead of requests",))
+    asked = choose_probes(session.view().items, session.ledger(), previous, CAP, written=dropped)
+    assert "Use pages of 50 rows" not in [probe.fact for probe in asked]
+
+
 def test_what_was_not_authorised_is_asked_for() -> None:
     session = Session()
     session.add(Note, topic="permission", text="not authorised: Bash git push", data={})
@@ -189,10 +213,11 @@ def test_words_of_spans_before_count_and_words_that_stay_do_not() -> None:
 def test_the_newest_words_are_asked_for_if_they_go() -> None:
     session = full()
     session.say("And now the documentation, please.")
-    assert "And now the documentation, please." in session.facts("next_steps")
+    assert "And now the documentation, please." in session.facts("facts")
+    assert "And now the documentation, please." not in session.facts("next_steps")  # answered
     session.think("Done.")
     session.say("Thank you, and the changelog too.")
-    assert "And now the documentation, please." not in session.facts("next_steps")
+    assert "And now the documentation, please." not in session.facts("facts")
 
 
 def test_what_the_summary_before_decided_must_survive() -> None:
@@ -203,15 +228,14 @@ def test_what_the_summary_before_decided_must_survive() -> None:
     session = Session()
     session.say("Go on with it then.")
     assert session.facts("decisions", previous) == ["Chose uv over pip: it is faster", "Only JSON."]
-    assert "Write the lexer" in session.facts("next_steps", previous)
-    session.todo(Write_the_parser="pending")
-    assert "Write the lexer" not in session.facts("next_steps", previous)
+    assert "Write the lexer" not in session.facts("next_steps", previous)  # it may be done
 
 
 def test_files_of_the_whole_session_are_asked_for_beside_other_facts() -> None:
     session = full()
+    session.edit("src/module_0.py")
     others = [probe for probe in session.asked(cap=600) if probe.section != "modified"]
-    for n in range(60):
+    for n in range(1, 60):
         session.edit(f"src/module_{n}.py")
     for cap in (600, 1_600, 8_000):
         asked = session.asked(cap=cap)
@@ -227,7 +251,7 @@ def test_a_session_full_of_facts_makes_a_bounded_number_of_probes() -> None:
         session.look(f"src/f{n}.py")
         session.run(f"check{n} it", 2, f"Error: bad value {n}")
     asked = session.asked(cap=8_000)
-    assert 25 <= len(asked) <= 45
+    assert 20 <= len(asked) <= 45
     assert asked == session.asked(cap=8_000)
     assert sum(estimate(p.entry) for p in session.asked(cap=1_600)) < 1_600
 
@@ -362,7 +386,7 @@ def test_a_useless_summary_gets_every_fact() -> None:
     assert rate(counted.before, counted) < 0.5
     assert rate(counted.after, counted) == 1.0
     assert after.errors == ("`pytest -q` failed (exit 1, #11):\nKeyError: 'REDIS_URL'",)
-    assert "The person (#2): Do not touch the migrations." in after.facts
+    assert "The person ruled (#2): Do not touch the migrations." in after.facts
     assert after.intent == "Add a password reset to the service."
     assert estimate(render(after)) <= CAP
 
@@ -498,7 +522,7 @@ def test_facts_survive_summary_after_summary() -> None:
     assert min(rates) >= 0.95
     paths = {row.path for row in document.modified}
     assert {"src/auth.py", "tests/test_auth.py", "src/part_0/module_0.py"} <= paths
-    assert "The person (#2): Do not touch the migrations." in document.facts
+    assert "The person ruled (#2): Do not touch the migrations." in document.facts
 
 
 # The count

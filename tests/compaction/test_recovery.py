@@ -1,8 +1,10 @@
 """Recovery: the three levels from a log alone, the commands, and what is typed alone."""
 
+import asyncio
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.recovery import (
     LEVEL_TOKENS,
+    LOSS_FLAG,
     ledger_of,
     newest_readable_summary,
     recover_session,
@@ -20,9 +24,18 @@ from ctxagent.agent.compaction.recovery import (
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.errors import CtxagentError, SessionError, UsageError
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Entry, Note, Pin, Revert, Summary, User
+from ctxagent.agent.session.entries import (
+    Assistant,
+    Entry,
+    Note,
+    Pin,
+    Revert,
+    Summary,
+    ToolResult,
+    User,
+)
 from ctxagent.agent.session.ledger import Ledger
-from ctxagent.agent.session.log import Log
+from ctxagent.agent.session.log import Log, read_log
 from ctxagent.agent.session.stale_files import MAX_BYTES_HASHED, MAX_FILES_CHECKED, list_stale_files
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
@@ -384,3 +397,47 @@ def test_typed_alone(words: str, argument: str) -> None:
 )  # fmt: skip
 def test_what_is_said_to_the_agent(words: str) -> None:
     assert commands.parse(words) is None
+
+
+@pytest.mark.slow
+def test_a_recovery_that_fails_is_recorded(place: Place) -> None:
+    """With level 3 in its place, and a flag for whoever reviews the session."""
+    entry = ToolResult(tool_use_id="a", content="ok", details={"path": "a.py", "added": 1})
+    call = {"type": "tool_use", "id": "a", "name": "Edit", "input": {"path": "a.py"}}
+    reply = Assistant(content=[call], usage={}, stop_reason="tool_use", model="m")
+    log = recorded(place, [reply, entry])
+    told = place.run("recover", "1")
+    assert told.returncode == 0
+    assert "level 1 cannot be made" in told.stderr
+    assert "(recorded: #3)" in told.stderr
+    assert "a.py" in told.stdout
+    (note,) = [e for e in read_log(log).entries if isinstance(e, Note)]
+    assert (note.topic, note.data["flag"]) == ("recovery", LOSS_FLAG)
+    assert "Recovery failed · #3" in place.run("log").stdout
+    assert (
+        "recoveries that failed, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
+    )
+
+
+def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    steps = [
+        Step(tools=[("Bash", {"command": "seq 30000"})]),
+        Step(text="Counted. " + "word " * 900),
+    ]
+    policy = replace(DEFAULT, summarizer="mechanical", keep_tokens=0, keep_messages=1)
+    talk = Conversation(tmp_path / "p", [*steps, Step(text="So.")], policy=policy)
+    talk.say("Count to 30,000.")
+    talk.say("And then?")
+    (whole,) = (talk.agent.folder / "offloaded").iterdir()
+    whole.write_text("damaged")
+    asyncio.run(talk.agent.engine.compact())
+    (result,) = talk.of(ToolResult)
+    (summary,), (note,) = talk.of(Summary), [n for n in talk.of(Note) if n.topic == "recovery"]
+    assert summary.probes["recovery"] == {"asked": 1, "ok": 0}
+    assert note.data == {"flag": LOSS_FLAG, "refs": [result.seq]}
+    shown = str(talk.agent.view.items[-1].blocks)
+    assert f"cannot be read back as it was: #{result.seq}" in shown
+    assert "Intent: Count to 30,000." in shown
+    talk.agent.engine.uncompact(talk.agent.log.entries())
+    assert "cannot be read back" not in str(talk.agent.view.items)

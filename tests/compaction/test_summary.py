@@ -1,6 +1,7 @@
 """The summary document: written and read back without loss, merged by S2's rules, put right from
 the ledger, and made to fit."""
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ from ctxagent.agent.session.ledger import Ledger
 SHARDS = [
     "# ", "## Next Steps", "**Session Intent**", "**Done:**", "Phase: x", "- ", "1. ", "| a | b |",
     "| --- |", "\\|", "\\", "|", "`", "``", "None.", "n/a", "unchanged", "\n", "\n\n", "  ", "\t",
+    "```", "~~~", "```py\n", "\n```\n", "---", "<summary>", "</summary>", "I will go on.",
     "\r\n", " — ", " - ", ": ", "&#35;", "&", ";", "#", "*", "_", "a.py", "\x0b", "\u2028", "é",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(), st.lists(st.sampled_from(SHARDS)).map("".join))
@@ -100,7 +102,7 @@ Keep the API as it is.
 - **Blocked:** None.
 
 ## Critical Facts
-- Not authorised: git push
+1. Not authorised: git push
 
 ## Error Context
 - `pytest -q` failed (exit 1, #9):
@@ -283,6 +285,96 @@ A paragraph.
     )
 
 
+ANSWER = """\
+## Session Intent
+Mend the parser.
+
+## Key Decisions
+1. Use tabs, because the file has them.
+
+## Current State
+Phase: testing
+- Done: the lexer
+
+## Critical Facts
+- port 8080
+```python
+# Errors
+
+- not a bullet
+## Next Steps
+```
+- key = "v"
+
+## Error Context
+- TypeError: x
+
+## Next Steps
+1. Run the tests
+2. Mend the lexer
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANSWER,
+        f"```markdown\n{ANSWER}```\n",
+        f"Here is the record:\n\n```\n{ANSWER}```\n\nLet me know if I should go on.",
+        f"```markdown\n{ANSWER}",
+        f"~~~~\n{ANSWER}~~~~\nBye.",
+        f"{ANSWER}```\n",
+        f"<summary>\n{ANSWER}</summary>",
+        f"Sure.\n<summary>{ANSWER}</summary>\n\nI will go on now.",
+        f"<summary>\n```markdown\n{ANSWER}```\n</summary>",
+        f"<analysis>\n## Session Intent\na draft\n</analysis>\n\n<summary>\n{ANSWER}</summary>\n",
+        f"{ANSWER}</summary>",
+        f"<record>\n{ANSWER}",
+        ANSWER.replace("\n\n## ", "\n\n---\n\n## "),
+        f"{ANSWER}\nI will now go on with the task.",
+        f"{ANSWER}\n---\n\nShall I go on?",
+    ],
+    ids=itertools.count(),
+)
+def test_what_an_answer_is_wrapped_in_is_no_part_of_the_document(text: str) -> None:
+    document = parse(text)
+    assert missing_titles(text) == []
+    assert document == SummaryDocument(
+        intent="Mend the parser.",
+        decisions=("Use tabs, because the file has them.",),
+        phase="testing",
+        done=("the lexer",),
+        facts=(
+            "port 8080\n```python\n# Errors\n\n- not a bullet\n## Next Steps\n```",
+            'key = "v"',
+        ),
+        errors=("TypeError: x",),
+        next_steps=("Run the tests", "Mend the lexer"),
+    )
+    assert parse(render(document)) == document
+
+
+def test_a_model_may_write_other_titles() -> None:
+    text = "## 1. Primary Request and Intent:\nMend it.\n"
+    text += "## Decisions\n- none\n## Current Work\nPhase: tests\n## Optional Next Step\n- Run it"
+    assert missing_titles(text) == []
+    document = parse(text)
+    assert (document.intent, document.phase, document.next_steps) == (
+        "Mend it.",
+        "tests",
+        ("Run it",),
+    )
+
+
+def test_tags_and_fences_that_a_document_speaks_of_stay() -> None:
+    text = "## Session Intent\nWrap it in <summary>.\n\n## Critical Facts\n- </summary>\n- ```\n"
+    document = parse(text)
+    assert document.intent == "Wrap it in <summary>."
+    assert document.facts == ("</summary>", "```")
+    prose = "## Session Intent\nWrap.\n\n## Next Steps\n\nI will run the tests."
+    assert parse(prose).next_steps == ("I will run the tests.",)
+
+
 def test_what_begins_like_a_label_is_no_label() -> None:
     text = "## Current State\n**Done:**\n- Completed the migration\n- Blocked users are listed"
     assert parse(text).done == ("Completed the migration", "Blocked users are listed")
@@ -369,11 +461,49 @@ def test_facts_and_references_are_appended_once() -> None:
 
 
 def test_state_and_next_steps_are_replaced() -> None:
+    old = SummaryDocument(phase="a", in_progress=("y",), next_steps=("n",))
+    new = SummaryDocument(phase="b", done=("y",), next_steps=("m", "Y."))
+    assert merge(old, new) == replace(new, next_steps=("m",))
+
+
+def test_what_was_done_and_what_blocks_outlive_ten_merges() -> None:
+    document = SummaryDocument()
+    for n in range(1, 11):
+        new = SummaryDocument(
+            done=(f"part {n} is finished",),
+            blocked=("part 3 waits for the credentials that Anna sends",) if n == 3 else (),
+        )
+        document = merge(document, new)
+    assert document.done == tuple(f"part {n} is finished" for n in range(1, 11))
+    assert document.blocked == ("part 3 waits for the credentials that Anna sends",)
+    reworded = "part 3: the credentials that Anna sends are missing"
+    assert merge(document, SummaryDocument(blocked=(reworded,))).blocked == (reworded,)
+    gone = SummaryDocument(blocked=("Resolved: part 3 waits for the credentials", "no disk"))
+    assert merge(document, gone).blocked == ("no disk",)
+
+
+def test_a_later_entry_replaces_an_earlier_one() -> None:
     old = SummaryDocument(
-        phase="a", done=("x",), in_progress=("y",), blocked=("z",), next_steps=("n",)
+        decisions=("Chose requests over urllib because it is short", "Use SQLite for storage"),
+        facts=("The suite has 210 tests.", "Rows 1 to 3 are headers", "Use port 1 or 2"),
     )
-    new = SummaryDocument(phase="b", done=("y",))
-    assert merge(old, new) == new
+    new = SummaryDocument(
+        decisions=("Switched from requests to httpx", "Use files for tests instead of SQLite"),
+        facts=("The suite has 214 tests.", "Rows 1 to 4 are bold"),
+    )
+    merged = merge(old, new)
+    assert merged.decisions == ("Use SQLite for storage", *new.decisions)
+    assert merged.facts == ("Rows 1 to 3 are headers", "Use port 1 or 2", *new.facts)
+
+
+def test_an_entry_about_a_deleted_file_says_so() -> None:
+    rows = [{"path": "/p/src/old.py", "action": "deleted", "added": 0, "removed": 9}]
+    known = ledger(("Bash", {"command": "rm src/old.py", "exit_code": 0, "changes": rows}, ""))
+    facts = ("The parser is in src/old.py", "src/old.py was renamed", "src/new.py is new")
+    noted = with_ledger_facts(SummaryDocument(facts=facts), known)
+    assert noted.facts == ("The parser is in src/old.py [src/old.py: deleted since]", *facts[1:])
+    assert with_ledger_facts(noted, known).facts == noted.facts
+    assert with_ledger_facts(noted, ledger()).facts == facts
 
 
 def test_errors_are_appended_and_resolved_ones_go() -> None:

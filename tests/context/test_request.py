@@ -463,6 +463,35 @@ def test_results_of_one_message_settle_with_its_calls() -> None:
         assert "cache_control" in marked[-1]
 
 
+def test_the_breakpoint_stands_before_its_item_behind_a_summary() -> None:
+    """Whose number is larger than those of the items behind it."""
+    log: list[Entry] = [User(content="Go.")]
+    for n in range(4):
+        log += [_said([_use(f"c{n}")]), _done(f"c{n}")]
+    log.append(
+        Summary(document={}, text="So far.", covers=[1, 3], keep_from=4, replaces_earlier=True)
+    )
+    log += [User(content="Go on."), _said([_use("c9")]), _done("c9")]
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    messages = request(numbered, stable_before=7)["messages"]
+    marked = [n for n, m in enumerate(messages) if "cache_control" in json.dumps(m)]
+    assert messages[3]["content"][0]["id"] == "c2"
+    assert marked == [3, len(messages) - 3, len(messages) - 1]
+
+
+def test_a_later_summary_replaces_the_earlier_one() -> None:
+    """In a log that does not say so, an earlier summary stays where it stood when it was sent."""
+    later = Summary(document={}, text="Later.", covers=[2, 2], keep_from=3, replaces_earlier=True)
+    log: list[Entry] = [
+        User(content="One."), User(content="Two."), User(content="Three."),
+        Summary(document={}, text="Earlier.", covers=[1, 1], keep_from=2), later,
+    ]  # fmt: skip
+    texts = [block["text"] for block in content(*log)[0]]
+    assert texts == ["Later.", "Three."]
+    old = [block["text"] for block in content(*log[:-1], replace(later, replaces_earlier=False))[0]]
+    assert old == ["Later.", "Earlier.", "Three."]
+
+
 def nested(levels: int, inner: Any, wrap: Any) -> Any:
     for _ in range(levels):
         inner = wrap(inner)

@@ -108,6 +108,55 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
     assert "by the ledger" in done.stdout
 
 
+def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
+    """A failure stays over runs whose outcome says nothing, and goes by a model's word, in whatever
+    the answer is wrapped, until it is seen again."""
+    place = Place(tmp_path)
+    redis = ("Bash", {"command": "seq 4000; echo 'Error: REDIS_URL is not set'; exit 3"})
+    build = {"command": "echo 'error: no rule for x'; exit 2"}
+    steps = [
+        Say(tools=[redis, ("Bash", build), ("Bash", {"command": "grep foo /dev/null"})]),
+        Say(tools=[("Bash", {**build, "run_in_background": True})]),
+        Say(tools=[("Job", {"action": "wait"})]),
+        Say("It fails."),
+    ]
+    resolved = "## Error Context\n- Resolved: the missing REDIS_URL, as tokens need no store\n\n"
+    answer = RECORD.replace("## Next", f"{resolved}## Next")
+
+    def summarised() -> dict[str, Any]:
+        done = place.run(*KEEP_LITTLE, "compact", "--apply", env=env)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return [entry for entry in place.entries() if entry["kind"] == "summary"][-1]
+
+    with Server([*steps, Say(f"<summary>\n```markdown\n{answer}```\n</summary>")]) as server:
+        env = place.server(server.url)
+        assert place.run("--permission-mode", "bypass", "-p", "build it", env=env).returncode == 0
+        first = summarised()
+        asked = str(server.requests[-1]["messages"][-1])
+    assert "Counted as still failing" in asked
+    assert "grep foo" not in asked.partition("Counted as still failing")[2]
+    assert "summary>" not in first["text"]
+    assert "```" not in first["text"]
+    (error,) = first["document"]["errors"]
+    assert "no rule for x" in error
+    (row,) = first["resolved"]
+    assert (row["by"], "tokens need no store" in row["why"], len(row["refs"])) == ("model", True, 1)
+
+    with Server([Say(tools=[redis]), Say("Again."), Say(answer)]) as server:
+        env = place.server(server.url)
+        assert (
+            place.run("--permission-mode", "bypass", "--continue", "-p", "go", env=env).returncode
+            == 0
+        )
+        second = summarised()
+    assert second["resolved"] == []  # the same words do not speak of the later failure
+    assert [line in str(second["document"]["errors"]) for line in ("no rule", "REDIS_URL")] == [
+        True,
+        True,
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -157,3 +206,66 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
     view = fold(entries)
     assert not any(item.stubs for item in view.items)
     assert view.calls["b"].input == uses[1]["input"]
+
+
+def record(*, facts: str = "", state: str = "", gone: str = "None.", steps: str = "") -> Say:
+    """An answer with a record of these sections."""
+    return Say(
+        f"## Session Intent\nMend it.\n\n## Key Decisions\nNone.\n\n## Current State\nPhase: work\n"
+        f"{state}\n\n## Critical Facts\n{facts}\n\n## No Longer True\n{gone}\n\n"
+        f"## Next Steps\n1. {steps}\n"
+    )
+
+
+def test_what_no_longer_holds_goes_and_what_the_person_ruled_stays(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Keep setup.cfg at 4.2.")
+    said = "Mend the parser. " + " ".join(rules) + " Vendored fonts are sacred to me."
+    records = [
+        record(
+            facts="- Rule: vendored fonts are sacred to me\n- the port is 8080\n- the host is h1",
+            state="- Done: the lexer\n- Blocked: the key that Anna sends",
+            steps="Write the parser",
+        ),
+        record(
+            facts="- the suite has 12 tests",
+            state="- Done: the parser",
+            gone=(
+                '- Fact 5 "the port is 8080": it is 9090 now\n'
+                '- Fact 1 "Niemals auf main pushen": it is late\n'
+                '- Rule 9 "Vendored fonts are sacred": nobody needs them'
+            ),
+            steps="Write the tests",
+        ),
+        record(facts="- the suite has 14 tests", steps="Rest"),
+    ]
+    later = ("Go on with it.", "You may edit vendor/ now.", "And the rest.")
+    answers = [Say("Done. " + "word " * 900)]
+    for made in records:
+        answers += [Say("Done. " + "word " * 900), made]
+    with Server(answers) as server:
+        env = place.server(server.url)
+        assert place.run("-p", said, env=env).returncode == 0
+        for words in later:
+            for run in (["--continue", "-p", words], [*KEEP_LITTLE, "compact", "--apply"]):
+                done = place.run(*run, env=env)
+                assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    first, second, third = (e for e in place.entries() if e["kind"] == "summary")
+    ruled = [fact for fact in first["document"]["facts"] if fact.startswith("The person ruled")]
+    assert [fact.partition(": ")[2] for fact in ruled] == [
+        *rules, "Vendored fonts are sacred to me."
+    ]  # fmt: skip
+    assert first["superseded"] == []
+    kept = [*ruled[1:], "the host is h1"]
+    assert second["document"]["facts"][:4] == kept
+    assert "the suite has 12 tests" in second["document"]["facts"]
+    assert [each["text"] for each in second["superseded"]] == ["the port is 8080"]
+    newest = third["document"]
+    assert newest["facts"][:4] == kept
+    assert "the suite has 14 tests" in newest["facts"]
+    assert "12 tests" not in third["text"]
+    assert newest["done"] == ["the lexer", "the parser"]
+    assert newest["blocked"] == ["the key that Anna sends"]
+    assert newest["next_steps"] == ["Rest"]
+    assert "Write the" not in third["text"]

@@ -15,11 +15,12 @@ from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import build_messages
-from ctxagent.agent.events import CallStarted, Notice, TurnFinished
+from ctxagent.agent.events import CallStarted, Event, Notice, TextDelta, ToolDraft, TurnFinished
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.anthropic import AnthropicModel
+from ctxagent.agent.models.catalog import cost
 from ctxagent.agent.models.retry import RetryPolicy
-from ctxagent.agent.session.entries import Mask, Revert, Summary
+from ctxagent.agent.session.entries import Assistant, Mask, Revert, Summary, Usage
 
 from ..compaction.test_engine import RECORD
 from ..support.server.loopback import Body, Fail, Say, Server, Step, flat
@@ -310,3 +311,64 @@ def test_a_turn_interrupted_while_it_waits_for_a_summary(project: Path) -> None:
     assert server.rejected == []
     assert max(player.rooms) <= WINDOW
     assert talk.of(Summary)
+
+
+LONG = "A long answer about the code of this project. " * 900  # fills a quarter of the window
+
+
+def test_what_was_said_before_an_interrupt_counts(project: Path) -> None:
+    """A long reply is interrupted, then one in its thoughts and its call, then one breaks off. The
+    server has not said how long they were: the bill and the size of the context have it all the
+    same, so that the next request fits, and nothing is masked or summarised for it."""
+    call = ("Write", {"path": "a.txt", "content": LONG})
+    steps = [
+        Say(LONG, deltas=40, fault="silence", after=41),
+        Say("Hello."),
+        Say(thinking=LONG, tools=[call], deltas=40, fault="silence", after=80),
+        Say(LONG, fault="cut", after=4),
+        Say("Hello again."),
+    ]
+    rooms: list[int] = []
+
+    def step(body: Body) -> Step:
+        size = sum(tokens.estimate_block(block) for _, block in flat(body))
+        rooms.append(size + body["max_tokens"])
+        return steps.pop(0)
+
+    with Server(step, bound=True, window=WINDOW) as server:
+        talk = connected(project, server)
+
+        async def interrupted_at(kind: type[Event], count: int) -> None:
+            turn = asyncio.ensure_future(run_turn(talk.agent, "explain"))
+            left = [count]
+
+            def emit(event: Event) -> None:
+                talk.events.append(event)
+                if isinstance(event, kind):
+                    left[0] -= 1
+                    if left[0] == 0:
+                        asyncio.get_running_loop().call_soon(turn.cancel)
+
+            talk.agent.emit = emit
+            assert (await turn).status == "interrupted"
+            talk.agent.emit = talk.events.append
+
+        async def play() -> None:
+            await interrupted_at(TextDelta, 38)
+            assert talk.agent.current_window().tokens >= talk.agent.view.size
+            assert (await run_turn(talk.agent, "go on")).text == "Hello."
+            await interrupted_at(ToolDraft, 35)
+            assert (await run_turn(talk.agent, "go on")).text == "Hello again."
+
+        run(talk, play())
+    assert server.rejected == []
+    assert max(rooms) <= WINDOW
+    assert {"mask", "summary"}.isdisjoint(talk.kinds())
+    written, size = talk.of(Assistant), tokens.estimate(LONG)
+    cut, _, drafted, broken, _ = (reply.usage["output"] for reply in written)
+    assert 0.8 * size < cut <= 1.1 * size
+    assert 1.4 * size < drafted < 2.3 * size  # thoughts and most of the call
+    assert 0.4 * size < broken < 0.6 * size
+    assert [reply.purpose for reply in written] == ["turn", "turn", "turn", "attempt", "turn"]
+    prices = [cost("claude-sonnet-5-5", Usage.from_json(reply.usage)) for reply in written]
+    assert [reply.cost_usd for reply in written] == prices

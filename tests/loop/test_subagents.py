@@ -494,6 +494,10 @@ def test_an_earlier_one_hands_over_and_can_be_resumed(tmp_path: Path) -> None:
     third = json.dumps(body(talk.prompts["ask: three"][0]))
     assert "## Prior Session Context" in second
     assert "the port is 48231" in second
+    said = talk.agent.folder / "agents" / talk.of(SubagentRun)[0].id / "conversation.md"
+    assert f"All that was said in it: {said}" in second
+    assert "ask: one" in said.read_text()
+    assert "[Conversation compressed]" not in second  # nothing was
     assert "## Prior Session Context" not in third
     first = talk.of(SubagentRun)[0].id
     before = len(talk.log_of(talk.of(SubagentRun)[0]))

@@ -296,6 +296,7 @@ NONSENSE: list[dict[str, Any]] = [
     {"upto": 10**9},
     {"upto": True},
     {"settled": "x"},
+    {"stable_before": ["x"]},
     {"asked": ["x"]},
     {"asked": "\ud800"},
     {"parameters": None},
@@ -317,6 +318,21 @@ def test_what_makes_no_sense_is_no_equal(long: Long, tmp_path: Path, wrong: Any)
     copy.write_text("".join(f"{encode_line(entry).decode()}" for entry in head))
     total = check_log(copy).total
     assert (total.equal, total.different + total.apart) == (1, 1)
+
+
+def test_a_breakpoint_of_an_older_log_counts_as_it_did(long: Long, tmp_path: Path) -> None:
+    """It stood before the first item of that number or a larger one."""
+
+    def older(entry: Entry) -> Entry:
+        if not isinstance(entry, Assistant) or "stable_before" not in entry.request:
+            return entry
+        made = dict(entry.request)
+        return replace(entry, request=made | {"settled": made.pop("stable_before")})
+
+    def before_summaries(check: RequestCheck) -> bool:
+        return check.first is None or check.first.seq > of(long.log, Summary)[0].seq
+
+    assert before_summaries(check_log(altered(long.log, tmp_path, older)))
 
 
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:

@@ -706,3 +706,161 @@ def test_a_command_that_the_person_interrupted_is_no_open_error() -> None:
     script.call("Bash", details, "[interrupted by the user]", error=True)
     assert script.ledger.unresolved() == []
     assert [fact.command for fact in script.ledger.commands] == ["sleep 9"]
+
+
+def open_commands(script: Script) -> list[str]:
+    return [fact.command for fact in script.ledger.unresolved()]
+
+
+def job(script: Script, text: str, *, code: int | None = None, **details: Any) -> int:
+    """What the Job tool tells of job-1."""
+    told = {"job": "job-1", "command": "make", "exit_code": code, "running": code is None}
+    return script.call("Job", {**told, **details}, text)
+
+
+def start_job(script: Script, command: str) -> int:
+    details = {"command": command, "exit_code": None, "job": "job-1", "running": True}
+    return script.call("Bash", details, "[job-1 started]")
+
+
+CUT_SHORT: dict[str, Any] = {"exit_code": -15, "interrupted": True}
+
+
+def test_a_failure_stays_open_while_the_outcome_of_another_run_is_not_known() -> None:
+    script = Script()
+    script.run("make", 2, "error: no rule")
+    script.call("Bash", {"command": "make", **CUT_SHORT}, "[interrupted by the user]", error=True)
+    assert open_commands(script) == ["make"]
+    start_job(script, "make")
+    assert open_commands(script) == ["make"]
+    job(script, "compiling")
+    assert open_commands(script) == ["make"]
+    end = job(script, "[job-1: exit 0]", code=0)
+    assert open_commands(script) == []
+    assert [by for _, by in script.ledger.resolved] == [end]
+    job(script, "[job-1: exit 2]", code=2)
+    assert open_commands(script) == []  # its end was told before
+
+
+def test_what_a_job_said_and_how_it_ended_counts() -> None:
+    script = Script()
+    start_job(script, "pytest")
+    job(script, "FAILED t/a.py::test_x - boom")
+    listed = {"job": "job-1", "exit_code": 1, "running": False}
+    script.call("Job", {"jobs": [listed]}, "job-1: exit 1")
+    script.call("Job", {"jobs": [listed, 3]}, "job-1: exit 1")
+    assert [(f.exit_code, f.errors) for f in script.ledger.unresolved()] == [
+        (1, ("FAILED t/a.py::test_x - boom",))
+    ]
+    ref = job(script, "1 failed in 0.1s", code=1)
+    (fact,) = script.ledger.unresolved()
+    assert (fact.ref, fact.errors) == (ref, ("FAILED t/a.py::test_x - boom", "1 failed in 0.1s"))
+    assert standing(script) == {"t/a.py::test_x": (ref, None)}
+
+
+@pytest.mark.parametrize(
+    "details", [{"interrupted": True, "code": 1}, {"code": -15}, {"code": 143}]
+)
+def test_a_job_that_was_ended_says_nothing_of_its_command(details: dict[str, Any]) -> None:
+    script = Script()
+    start_job(script, "make")
+    job(script, "[job-1: killed]", **details)
+    assert open_commands(script) == []
+
+
+def test_a_job_that_began_before_a_failure_does_not_resolve_it() -> None:
+    script = Script()
+    start_job(script, "pytest")
+    script.run("pytest", 1, "FAILED t/a.py::test_x - boom")
+    job(script, PASSED, code=0)
+    assert open_commands(script) == ["pytest"]
+    assert [resolved for _, resolved in standing(script).values()] == [None]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("grep -rn foo src", 1), ("cd src && grep -q foo a.py", 1), ("test -f a.cfg", 1),
+        ("[ -e a ] || which b", 1), ("git diff --quiet -- a", 1), ("git -C sub grep foo", 1),
+        ("make 2>&1 | grep -i warning", 1), ("pytest; grep -c foo log", 1), ("! command -v a", 1),
+        ('test -z "$(git status)"', 1), ("ls nowhere", 2), ("cat nowhere 2>&1 | head", 1),
+    ],
+)  # fmt: skip
+def test_a_question_that_is_answered_no_is_no_failure(command: str, code: int) -> None:
+    script = Script()
+    script.run(command, code, "")
+    assert open_commands(script) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("grep -rn foo nowhere", 2), ("pytest && grep -q foo log", 1), ("git push", 1),
+        ("set -o pipefail; make | grep error", 1), ("grep foo a; make", 1), ("echo 'a", 2),
+        ('for f in a b; do grep "$(cat $f)" c; false; done', 1), ("cd nowhere", 1),
+    ],
+)  # fmt: skip
+def test_a_failure_is_no_answer(command: str, code: int) -> None:
+    script = Script()
+    script.run(command, code, "")
+    assert open_commands(script) == [command]
+
+
+@pytest.mark.parametrize(
+    ("again", "output"),
+    [
+        ("cd /p && npm run build", ""), ("npm run build > log", ""),
+        ("npm run build 2>&1 | tail -20", "done"), ("npm ci && npm run build", ""),
+        ("npm run build; ls dist", "Found 0 errors"),
+    ],
+)  # fmt: skip
+def test_the_same_work_in_other_words_resolves_a_failure(again: str, output: str) -> None:
+    script = Script()
+    script.run("npm run build", 2, "error TS2304: x")
+    script.run(again, 0, output)
+    assert open_commands(script) == []
+
+
+@pytest.mark.parametrize(
+    ("again", "output"),
+    [
+        ("npm run build 2>&1 | tail -20", "some text"), ("npm run build | tail", "npm ERR! done"),
+        ("npm run build | grep -c x", "0 ok"), ("npm run build > log; true", "ok"),
+        ("npm run lint", ""), ("cd sub && npm run build", ""), ("CI=1 npm run build", ""),
+        ("(npm run build)", ""),
+    ],
+)  # fmt: skip
+def test_in_doubt_a_failure_stays_open(again: str, output: str) -> None:
+    script = Script()
+    script.run("npm run build", 2, "error TS2304: x")
+    script.run(again, 0, output)
+    assert open_commands(script) == ["npm run build"]
+
+
+def test_tests_that_fail_behind_a_filter_are_an_open_failure() -> None:
+    script = Script()
+    ref = script.run("pytest -q 2>&1 | tail -3", 0, "FAILED t/a.py::test_x - boom\n1 failed in 1s")
+    assert [(f.ref, f.errors[0]) for f in script.ledger.unresolved()] == [
+        (ref, "FAILED t/a.py::test_x - boom")
+    ]
+    script.run("pytest -q t/b.py | tail -1", 0, "2 failed, 1 passed in 1s")
+    assert len(open_commands(script)) == 2
+    script.run("pytest", 0, PASSED)
+    assert open_commands(script) == []
+
+
+def test_a_run_that_failed_and_names_no_test_is_resolved_by_one_that_covers_it() -> None:
+    script = Script()
+    script.run("cargo test", 101, "error[E0425]: cannot find value `x`")
+    script.run("cargo test -p other", 0, CARGO_TESTED)
+    assert open_commands(script) == ["cargo test"]
+    script.run("cargo test --workspace", 0, CARGO_TESTED)
+    assert open_commands(script) == []
+
+
+def test_jest_names_tests_outside_of_a_suite_by_a_dot() -> None:
+    script = Script()
+    script.run("npx jest", 1, "FAIL src/a.test.js\n  ● adds 1 + 2 to 3\n\n  ● Console\n\n  ● b › c")
+    assert list(script.ledger.tests) == ["adds 1 + 2 to 3", "b › c"]
+    script.run("systemctl status nginx", 3, "● nginx.service - a web server")
+    assert len(script.ledger.tests) == 2

@@ -137,9 +137,9 @@ def test_nothing_found_says_what_was_searched_and_what_else_there_is(project: Pa
     said = recall(talk, query="quagga").text
     assert "'quagga'" in said
     assert "this session" in said
-    assert f"Grep {folder / 'log.jsonl'}" in said
-    (folder / "conversation.md").write_text("so far")
-    assert f"Grep {folder / 'conversation.md'}" in recall(talk, query="quagga").text
+    assert f"Grep {folder / 'conversation.md'}" in said
+    (folder / "conversation.md").unlink()
+    assert f"Grep {folder / 'log.jsonl'}" in recall(talk, query="quagga").text
 
 
 @pytest.mark.parametrize(

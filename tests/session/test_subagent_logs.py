@@ -15,7 +15,8 @@ from ctxagent.agent.launch import SessionChoice
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Note, SubagentRun, ToolResult, User
 from ctxagent.agent.session.log import read_log
-from ctxagent.agent.session.subagent_logs import qualify_refs
+from ctxagent.agent.session.store import Project
+from ctxagent.agent.session.subagent_logs import qualify_refs, subagent_log
 from ctxagent.agent.session.totals import Totals
 
 from ..e2e.test_subagent_http import Cast, agent_logs, tasks
@@ -274,3 +275,56 @@ def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
     assert stopped[0] not in talk.agent.ledger.agents
     assert [a.status for a in talk.agents().values()] == ["done"] * 5
     assert talk.agent.context.agents == {}
+
+
+def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: Path) -> None:
+    """The run that is undone is not in the copy's talk, files or bill."""
+
+    def child(talk: Talk, prompt: str, number: int) -> Step:
+        name = f"{'ab'[number > 2]}.txt"
+        if number % 2:
+            return Step(tools=[("Write", {"path": name, "content": "x"})])
+        return Step(text=f"Wrote {name}.")
+
+    talk = Talk(
+        tmp_path, [Step(tools=[task("t", "ask: t", "general")]), Step(text="First.")], child
+    )
+    talk.say("first")
+    id, bill = talk.agents()["t"].id, talk.agent.totals.all
+    told = len(talk.log_of(talk.agents()["t"]))
+    talk.parent = [Step(tools=[task("on", "And b.", resume=id)]), Step(text="Second.")]
+    talk.open(SessionChoice(newest=True))
+    talk.say("second")
+    log = talk.agent.log.path
+    point = next(entry.seq for entry in talk.of(User) if entry.content == "second")
+    project = Project(tmp_path / "state", talk.project)
+
+    copy = project.fork(log, point - 1)
+    again = talk.open(SessionChoice(id=copy.parent.name))
+    assert list(again.ledger.files) == ["a.txt"]
+    assert again.totals.all == bill
+    assert again.setup.unrecorded == []
+    inner = read_log(subagent_log(copy.parent, id)).entries
+    assert len(inner) == told
+    said = subagent_log(copy.parent, id).with_name("conversation.md").read_text()
+    assert "Wrote a.txt." in said
+    assert "And b." not in said
+    asyncio.run(again.close())
+    whole = project.fork(log)
+    kept = subagent_log(whole.parent, id)
+    assert kept.read_bytes() == subagent_log(log.parent, id).read_bytes()
+
+
+def test_a_copy_has_what_a_killed_subagent_did_before_the_point(tmp_path: Path) -> None:
+    """The parent's log says nothing of it, and yet it was done before the words."""
+    talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t")]), Step(text="Done.")])
+    talk.say("go")
+    log, id = talk.agent.log.path, talk.agents()["t"].id
+    cut_after(log, "running")
+    talk.parent = [Step(text="Yes.")]
+    talk.open(SessionChoice(newest=True))
+    talk.say("again")
+    point = next(entry.seq for entry in talk.of(User) if entry.content == "again")
+    copy = Project(tmp_path / "state", talk.project).fork(log, point - 1)
+    inner = subagent_log(copy.parent, id)
+    assert inner.read_bytes() == subagent_log(log.parent, id).read_bytes()

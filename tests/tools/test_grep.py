@@ -130,6 +130,9 @@ def test_count_counts_lines_and_sums_up(project: Path, engine: Engine) -> None:
         ({"type": "py"}, ["src/deep/more.py", "src/main.py"]),
         ({"type": "txt"}, [".hidden/notes.txt"]),
         ({"type": "py", "glob": "ma*"}, ["src/main.py"]),
+        ({"type": "py", "glob": "src/**"}, ["src/deep/more.py", "src/main.py"]),
+        ({"type": "py", "glob": "!src/deep"}, ["src/main.py"]),
+        ({"glob": "{src/deep,lib}/*.py"}, ["src/deep/more.py"]),
         ({"path": "src/main.py", "glob": "*.ts"}, ["src/main.py"]),
     ],
 )
@@ -201,7 +204,8 @@ def test_ignored_files_are_left_out_and_named(
     assert not out.is_error
     assert files(tmp_path, engine, "needle", path="build") == ["build/out.txt"]
     assert files(tmp_path, engine, "needle", path="app.log") == ["app.log"]
-    assert files(tmp_path, engine, "needle", glob="*.log") == ["app.log"]
+    for glob in ("*.log", "build/**", "*", "**", "**/*"):  # narrows, and brings nothing back
+        assert files(tmp_path, engine, "needle", glob=glob) == []
 
 
 def test_rules_above_the_searched_directory_count(tmp_path: Path, engine: Engine) -> None:

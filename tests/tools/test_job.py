@@ -90,6 +90,7 @@ def test_end_kills_the_tree(tmp_path: Path) -> None:
         await written(job, "\n")
         pid = int(job.spool.path.read_text())
         output = await ask(context, "end", "job-1")
+        assert output.details["interrupted"] is True
         assert output.text == f"{pid}\n[job-1: killed by SIGTERM]"
         assert gone(pid)
         assert (await ask(context, "end")).text == "[no new output; job-1: killed by SIGTERM]"

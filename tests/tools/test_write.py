@@ -146,6 +146,32 @@ def test_mode_and_links_stay(context: Context, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "real.sh").stat().st_mode) == 0o751
 
 
+def test_all_names_of_a_file_get_the_new_content(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("old and long\n")
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    for content in ("new\n", "newer and longer than before\n"):
+        read(context, "one")
+        write(context, "one", content)
+        assert (tmp_path / "two").read_text() == content
+    assert (tmp_path / "one").samefile(tmp_path / "two")
+    assert names(tmp_path) == ["one", "two"]
+
+
+@pytest.mark.parametrize("names_of_it", [1, 2])
+def test_extended_attributes_stay(context: Context, tmp_path: Path, names_of_it: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("old\n")
+    for number in range(1, names_of_it):
+        (tmp_path / f"name{number}").hardlink_to(path)
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except OSError:
+        pytest.skip("no extended attributes on this file system")
+    read(context, "file")
+    write(context, "file", "new\n")
+    assert os.getxattr(path, "user.note") == b"kept"
+
+
 def test_a_dangling_link_gets_its_target(context: Context, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("folder/target")
     write(context, "link", "x\n")
@@ -224,6 +250,30 @@ def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path: Path) -> 
     assert done.stdout.startswith("Could not write a: File too large. Nothing was changed")
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]
+
+
+def test_a_file_with_two_names_gets_its_content_back(tmp_path: Path) -> None:
+    """Its room on a full disk is that of a file with a limit on its size."""
+    old, program = (
+        "x" * 2_000,
+        (
+            "import resource, signal, sys\n"
+            "from pathlib import Path\n"
+            "from ctxagent.tools.system import files\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "files.write_private = lambda path, data: path.touch()\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))\n"
+            "files.edit_file(Path(sys.argv[1]), b'y' * 5_000)\n"
+        ),
+    )
+    (tmp_path / "one").write_text(old)
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "one")], capture_output=True, text=True
+    )
+    assert "File too large" in done.stderr
+    assert (tmp_path / "one").read_text() == (tmp_path / "two").read_text() == old
+    assert names(tmp_path) == ["one", "two"]
 
 
 def test_no_other_file_is_left_behind(context: Context, tmp_path: Path) -> None:

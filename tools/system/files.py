@@ -12,6 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,6 +52,7 @@ def replacing(
                 with suppress(PermissionError):
                     os.fchown(descriptor, old.st_uid, old.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                _copy_attributes(path, descriptor)
             elif new_mode not in (None, 0o600):
                 os.fchmod(descriptor, new_mode)
             if durable:
@@ -74,13 +76,53 @@ def replace_file(
 
 def edit_file(path: Path, data: bytes) -> None:
     """Put a file of the person's in place, and make the folders it needs. A new one gets the mode
-    that the umask says, one that is there keeps its mode and owner. Raises PermissionError for one
-    that is read-only, and OSError; then nothing has changed."""
+    that the umask says, one that is there keeps its mode, owner and extended attributes. One with
+    several names (hard links) is written over, so that all of them have the new content. Raises
+    PermissionError for one that is read-only, and OSError; then nothing has changed."""
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_nlink > 1:
+        _write_over(path, data)
+        return
     with replacing(path, new_mode=None, keep_mode=True) as file:
         file.write(data)
+
+
+def _write_over(path: Path, data: bytes) -> None:
+    """Give a file new content where it lies. A part file has it whole until that is done, in case a
+    kill comes between. Raises OSError, with the old content put back."""
+    part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
+    try:
+        write_private(part, data)
+        with path.open("r+b", buffering=0) as file:
+            old = file.readall()
+            try:
+                _write_from_start(file, data)
+            except OSError:
+                _write_from_start(file, old)
+                raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_from_start(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate()
+    os.fsync(file.fileno())
+
+
+def _copy_attributes(source: Path, target: int) -> None:
+    """Copy the extended attributes, access lists among them, as far as that is allowed."""
+    if not hasattr(os, "listxattr"):  # Linux alone has them in this form
+        return
+    with suppress(OSError):
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def is_part_name(name: str) -> bool:

@@ -64,6 +64,8 @@ async def survey(
     root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
 ) -> Listing:
     """Return the files below `root`. `env` is git's environment, by default this process's."""
+    if await asyncio.to_thread(is_ignored, root):  # git would list what it tracks there alone
+        return await _walked(root, limit)
     listing = await _tracked(root, limit, env)
     if listing is None or not listing.paths:
         return await _walked(root, limit)
@@ -75,7 +77,15 @@ async def left_out(root: Path, env: Mapping[str, str] | None = None) -> list[str
     found = await _git(root, ("-o", "-i", "--directory"), MAX_FILES, env)
     if found is None:
         return in_order((await _walked(root, MAX_FILES)).left_out)
-    return in_order(path for path in found.paths if path not in ("./", ".git"))
+    forced = await tracked_ignored(root, env)
+    return in_order({*found.paths, *forced} - {"./", ".git"})
+
+
+async def tracked_ignored(root: Path, env: Mapping[str, str] | None = None) -> set[str]:
+    """Return the files that git tracks although they are ignored. A listing has them, ripgrep does
+    not search them."""
+    found = await _git(root, ("-c", "-i"), MAX_FILES, env)
+    return set(found.paths) if found else set()
 
 
 async def tell_left_out(root: Path, env: Mapping[str, str] | None = None) -> str:
@@ -206,17 +216,26 @@ def _parses(line: str) -> bool:
     return True
 
 
-def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
-    """Return the rules of the directories above `root`.
+def is_ignored(root: Path) -> bool:
+    """Tell whether the ignore files above a directory leave it out.
 
-    There are none when they leave out `root` itself: whoever names an ignored directory wants what
-    is in it.
+    Whoever names such a directory wants what is in it: those rules have no say there.
     """
+    return _ignored(_chain_above(root.resolve(), IGNORE_FILES), "")
+
+
+def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
+    """Return the rules of the directories above `root`, none when they leave out `root` itself."""
+    chain = _chain_above(root, names)
+    return [] if _ignored(chain, "") else chain
+
+
+def _chain_above(root: Path, names: Iterable[str]) -> list[_Rules]:
     chain: list[_Rules] = []
     for directory in reversed(root.parents):
         lead = f"{root.relative_to(directory).as_posix()}/"
         chain += _rules_of(directory, names, lead=lead)
-    return [] if _ignored(chain, "") else chain
+    return chain
 
 
 def _drop_ignored(found: Listing, root: Path) -> None:

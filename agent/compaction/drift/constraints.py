@@ -29,7 +29,7 @@ _DONT = (
 _CHANGE = (
     r"touch|modify|edit|change|alter|delete|remove|overwrite|rename|move|rewrite|update|write to"
 )
-_KEEP = re.compile(rf"{_DONT}(?:{_CHANGE})\b(?: or (?:{_CHANGE})\b)*", re.I)
+_KEEP = re.compile(rf"{_DONT}(?:{_CHANGE})\b(?: or (?:{_CHANGE})\b)*|\bhands off\b", re.I)
 _LEAVE = re.compile(
     r"\bleave\b(.{1,120}?)\b(?:alone|untouched|unchanged|as (?:it |they )?\w+)", re.I
 )

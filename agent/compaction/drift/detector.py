@@ -15,8 +15,9 @@ from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument, render
 from ..language import signs
+from ..language.decisions import rejections_in
 from .constraints import Constraint, breaks, constraints_in, is_lifted
-from .decisions import adoption_evidence, rejections_in
+from .decisions import adoption_evidence
 
 Indicator = Literal["clarification", "complete", "unrelated", "contradiction", "constraint"]
 Severity = Literal["MEDIUM", "HIGH", "CRITICAL"]
@@ -151,7 +152,7 @@ class DriftDetector:
         document, ledger = self._document, self._ledger
         if re.search(r"\b(?:errors?|traceback|stack|logs?|output)\b", question, re.I):
             return bool(document.errors or ledger.unresolved())
-        if re.search(r"\b(?:files?|code|function|module|snippet)\b", question, re.I):
+        if re.search(r"\b(?:code|function|module|snippet)\b", question, re.I):
             return bool(document.modified or document.read or ledger.files or ledger.read)
         return bool(document.intent.strip() or self._messages)
 

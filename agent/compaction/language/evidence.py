@@ -19,10 +19,10 @@ MAX_CACHED_TEXTS = 512
 
 _BULLET = re.compile(r"(?:[-*+•] +|\d{1,3}[.)] +|#{1,6} +|\[[ xX]\] +)*")
 _PASTED = re.compile(r'[<{}|$>\]]|at \S+\(|File "|\d+[:|→]|[+-]{2,}|diff |import |from \S+ import ')
-_END = re.compile(r"(?<=[.!?])[ \t]+(?=[\"'(`*\[A-Z0-9À-ß])|(?<=[。！？])")
+_END = re.compile(r"(?<=[.!?])[ \t]+(?=[\"'(`*\[A-Z0-9À-ßΑ-ΩА-ЯЁ¿¡])|(?<=[。！？।])")
 _CLAUSE = re.compile(r"(?<=[,;:]) +| +[—–] +| +- +")
 
-_FORBIDS = re.compile(
+FORBIDS = re.compile(
     r"\b(?:do not|never|must|mustn['’]t|always|under no circumstances|not allowed|forbidden"
     r"|don['’]t (?!know|think|see|understand|remember|care|worry|have|need)"
     r"|use (?:\S+ ){1,4}(?:not|instead of|rather than))\b",
@@ -87,9 +87,9 @@ def _is_meaningful(sentence: str) -> bool:
     return MIN_SENTENCE_BYTES <= size <= MAX_SENTENCE_BYTES and any(map(str.isalpha, sentence))
 
 
-def demands(text: str) -> list[tuple[int, str]]:
-    """Return what a person's words demand or rule out, strict demands (0) before others (1)."""
-    return _ranked_facts(text, _FORBIDS, _LIMITS)
+def wishes(text: str) -> list[str]:
+    """Return what a person's words limit or ask for, short of a rule."""
+    return [fact for rank, fact in _ranked_facts(text, FORBIDS, _LIMITS) if rank]
 
 
 def decisions(text: str) -> list[tuple[int, str]]:

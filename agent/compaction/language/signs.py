@@ -21,7 +21,7 @@ STEM_CHARS = 5  # by which "deployment" is known to be about "deploying"
 
 _THING = (
     r"(?:what|which|task|goal|more|context|errors?|files?|code|details|information|stack|logs?"
-    r"|project|instructions)"
+    r"|project|instructions|requirements?|scope|specifications?|where|how)"
 )
 ASKS_FOR_TASK = re.compile(
     r"\bwhat (?:would|do|should|can) (?:you like|you want|you need|I) (?:me to |to )?"
@@ -39,6 +39,21 @@ ASKS_FOR_TASK = re.compile(
     r"|\bI(?:['’]m| am) (?:missing|lacking|not sure what)\b",
     re.I,
 )
+_GO_ON_WITH = r"(?:continue|proceed|go on|go ahead|carry on|move on|keep going|resume|start|begin)"
+_ASKS_TO_GO_ON = re.compile(
+    rf"\b(?:shall|should|may|can) (?:I|we) (?:now |then )?{_GO_ON_WITH}\b"
+    rf"|\b(?:would you like|(?:do )?you want|want) (?:me|us) to (?:now )?{_GO_ON_WITH}\b"
+    rf"|\b(?:ready|ok(?:ay)?|all right|fine) (?:for me )?to {_GO_ON_WITH}\b[^.!]*\?"
+    rf"|\blet me know (?:if|when|whether)\b[^.?!]{{0,40}}\b{_GO_ON_WITH}\b"
+    rf"|\b(?:confirm|approve)\b[^.?!]{{0,60}}\b{_GO_ON_WITH}\b"
+    r"|\b(?:a?waiting for|await(?:ing)?) your (?:confirmation|approval|go-ahead|ok)\b",
+    re.I,
+)
+_NEEDS_PERSON = re.compile(
+    r"\b(?:delet\w*|drop\w*|push\w*|deploy\w*|publish\w*|releas\w*|overwrit\w*|reset\w*|force"
+    r"|merg\w*|production|credentials?|secrets?|passwords?|permissions?|instead)\b",
+    re.I,
+)  # such a question is for more than to go on
 LACKS_CONTEXT = re.compile(
     r"\b(?:context|clarify|remind|missing|not sure what|which|errors?)\b", re.I
 )  # the agent does not know something; a courtesy after work has none of these words
@@ -161,6 +176,14 @@ def search_words(text: str, count: int) -> str:
     """Return the first words of a text that are worth a search."""
     words = dict.fromkeys(_SEARCHED.findall(text[:MAX_SENTENCE_CHARS]))
     return " ".join([word for word in words if word.lower() not in _FUNCTION][:count])
+
+
+def asks_to_go_on(text: str) -> bool:
+    """Return whether a reply ends with the question whether to go on, and asks nothing else."""
+    asked = [s for s in sentences(text)[-3:] if "?" in s or _ASKS_TO_GO_ON.search(s)]
+    return bool(asked) and all(
+        _ASKS_TO_GO_ON.search(s) and not _NEEDS_PERSON.search(s) for s in asked
+    )
 
 
 def says_go_on(words: str) -> bool:

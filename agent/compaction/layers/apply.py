@@ -17,8 +17,8 @@ from ...session.entries import Mask
 from ..host import EngineHost
 from ..policy import Policy, reached
 from ..summary.request import max_tokens_after
-from . import demote, microcompact, truncate
-from .break_even import BreakEven, DueMask
+from . import demote, images, microcompact, truncate
+from .break_even import BreakEven, DueMask, PromptPrices
 
 LayerName = Literal["demote", "microcompact", "truncate"]
 
@@ -43,21 +43,40 @@ class LayerRunner:
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
 
     def demote_together(self) -> None:
-        """Move the largest new results to files, before they are first sent, until the rest is
-        small enough together. Of one that is in a file already, the preview goes."""
+        """Move the largest results that are not answered yet to files, until the rest is small
+        enough together. Of one that is in a file already, the preview goes."""
         limit, view = self.policy.demote_above, self.host.view
         if limit is None:
             return
         room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
-        unsent = sorted(_unsent_results(view), key=lambda result: result.size)
-        total, targets = sum(result.size for result in unsent), []
-        while unsent and total > room:
-            result = unsent.pop()
+        new = sorted(
+            (result for result in view.unanswered_results() if not result.masked),
+            key=lambda result: result.size,
+        )
+        total, targets = sum(result.size for result in new), []
+        while new and total > room:
+            result = new.pop()
             target = self._demoted(result)
             if target is not None:
                 targets.append(target)
                 total -= result.size
         self._record("demote", targets, "several results in one message")
+
+    def bound_images(self) -> None:
+        """Take out the oldest images where a request would hold too many, or too large ones."""
+        unseen = {result.item.seq for result in self.host.view.unanswered_results()}
+        self._record("microcompact", images.plan(self.host.view, unseen), images.OVER_BOUND)
+
+    def drop_images(self, refusal: str, *, only_unseen: bool) -> bool:
+        """Take out images that a server refused: the one that it names, else those that the model
+        has seen, else the others. Return whether there were any."""
+        unseen = {result.item.seq for result in self.host.view.unanswered_results()}
+        found = images.results_with_images(self.host.view)
+        new = [result for result in found if result.item.seq in unseen]
+        old = [result for result in found if result not in new and not only_unseen]
+        refused = images.named_in(refusal, self.host.view) or old or new
+        self._record("microcompact", images.targets(refused, images.REFUSED), images.REFUSED)
+        return bool(refused)
 
     def clear(self, window: Window) -> None:
         """Mask old results and inputs, if the policy says that it is time with the context at the
@@ -92,9 +111,11 @@ class LayerRunner:
         self.due = []
         return True
 
-    def clear_all(self) -> None:
-        """Replace every result by a stub, when nothing else fits."""
-        targets = microcompact.plan_all(self.host.view, str(self.host.folder))
+    def clear_all(self, *, answered_only: bool) -> None:
+        """Replace every result by a stub, when nothing else fits; with `answered_only` those the
+        model has not answered yet stay."""
+        folder = str(self.host.folder)
+        targets = microcompact.plan_all(self.host.view, folder, answered_only=answered_only)
         self._record("microcompact", targets, "nothing else fits")
 
     def truncate_all(self) -> None:
@@ -114,8 +135,14 @@ class LayerRunner:
         has expired that is all that is due: then everything is written again anyway."""
         due, is_cold = self._find_due(), self.host.cache_is_cold()
         read, write = self.host.cache_prices()
-        self.break_even.charge_reading(due, read)
-        edit = self.break_even.best_edit(due, self.host.view, 0.0 if is_cold else write - read)
+        prices = PromptPrices(
+            read=read,
+            rewrite=0.0 if is_cold else write - read,
+            prompt=self.host.current_window().tokens,
+            factor=self.host.price_factor,
+        )
+        self.break_even.charge_reading(due, prices)
+        edit = self.break_even.best_edit(due, self.host.view, prices)
         self.next_edit_seq = edit.due[0].seq if edit else None
         self.due = due
         if edit and edit.pays:
@@ -188,12 +215,6 @@ class LayerRunner:
 
 def _target(result: ViewResult, stub: str) -> dict[str, Any]:
     return {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": stub}
-
-
-def _unsent_results(view: View) -> list[ViewResult]:
-    """Return the results after the newest reply, which no request has held yet."""
-    newest = next((i.seq for i in reversed(view.items) if i.role == "assistant"), 0)
-    return [r for r in view.results() if r.item.seq > newest and not r.masked]
 
 
 def _saved_tokens(view: View, target: dict[str, Any]) -> int:

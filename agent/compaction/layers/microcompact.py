@@ -8,7 +8,6 @@ says when it is done.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,11 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
     """Return all results that are due now, oldest first.
 
     Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep`,
-    those the model has not seen yet (which the preset v5 clears too), and those of no category
-    that the policy's rules let go. `folder` is the session's, for stubs of offloaded results.
+    those the model has not answered yet, and those of no category that the policy's rules let go.
+    `folder` is the session's, for stubs of offloaded results.
     """
     results = list(view.results())
-    kept = _newest_kept_seqs(results, policy) | _unseen_seqs(view, policy)
+    kept = _newest_kept_seqs(results, policy) | _seqs(view.unanswered_results())
     due = [r for r in results if _clearable(r, view, policy) and r.item.seq not in kept]
     fates = _fates(results, due, policy)
     due = [r for r in due if _permitted(r, fates.get(r.item.seq), policy)]
@@ -50,11 +49,12 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
     ]
 
 
-def plan_all(view: View, folder: str = "") -> list[dict[str, Any]]:
-    """Return targets for every result that a stub makes smaller, whatever its tool and age: the
-    last resort before a context that does not fit."""
-    unmasked = [result for result in view.results() if not result.masked]
-    return [target for target, _ in _targets_with_savings(unmasked, view, folder, {})]
+def plan_all(view: View, folder: str = "", *, answered_only: bool) -> list[dict[str, Any]]:
+    """Return targets for every result that a stub makes smaller, whatever its tool and age, for a
+    context that does not fit; with `answered_only` those the model has not answered yet stay."""
+    kept = _seqs(view.unanswered_results()) if answered_only else set()
+    due = [r for r in view.results() if not r.masked and r.item.seq not in kept]
+    return [target for target, _ in _targets_with_savings(due, view, folder, {})]
 
 
 def oldest_clearable(view: View, policy: Policy) -> int | None:
@@ -131,14 +131,6 @@ def _failed(result: ViewResult) -> bool:
     """Return whether the call did not do its work. A command that ran and exits with 1 did."""
     ran = isinstance(result.details.get("exit_code"), int)
     return result.block.get("is_error") is True and not ran
-
-
-def _unseen_seqs(view: View, policy: Policy) -> set[int]:
-    """Return the seqs of what stands after the last reply: the model has not seen it yet."""
-    if policy.preset == "v5":  # it clears them too
-        return set()
-    tail = takewhile(lambda item: item.role == "user", reversed(view.items))
-    return {item.seq for item in tail}
 
 
 def _newest_kept_seqs(results: Sequence[ViewResult], policy: Policy) -> set[int]:

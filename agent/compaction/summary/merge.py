@@ -10,24 +10,26 @@ from dataclasses import replace
 
 from ...session.ledger import CommandFact, FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
-from ..language.signs import says_go_on
+from ..language.signs import paths_in, says_go_on
+from .resolved_errors import comparable, names_error, resolved_error, says_what_passed
 from .shorten import (
     changed_file_rows,
     is_line_count,
-    resolved_error,
     shorten_at_gap,
     stands_for_many,
 )
+from .supersede import replaced_by_order, with_standing, without_superseded
 
 LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
 MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
 MAX_INTENT_CHARS = 2_000  # of the person's words that a summary without a model takes over
 MAX_WORDS_CHARS = 400  # of each later thing they said
 MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
-MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
 _READ_REF = re.compile(r"#\d+")
+_NOTED = re.compile(r" \[[^\[\]]*: deleted since\]$")
+_SAYS_GONE = re.compile(r"\b(?:delet|remov|renam|mov|replac|dropp?|no longer)", re.IGNORECASE)
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 
 
@@ -35,9 +37,14 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
     The intent changes only when the scope did; files, decisions, facts and references are added or
-    updated; the state and the next steps are the new ones alone. Errors are added, less those that
-    a new line "Resolved: …" names.
+    updated, less those that a new one replaces. The phase, what is in progress and the next steps
+    are the new ones alone, less what is done. What was done stays done, and what was blocked stays
+    blocked until it is said to be gone. Errors are added, less those that a new line "Resolved: …"
+    names.
     """
+    old = without_superseded(old, replaced_by_order(old, new))
+    done = with_standing("done", old.done, new.done)
+    ended = set(map(comparable, done))
     modified = {row.path: row for row in old.modified}
     for row in new.modified:
         modified[row.path] = _updated(modified.get(row.path), row)
@@ -51,6 +58,10 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
         modified=tuple(modified.values()),
         read=tuple(row for path, row in read.items() if path not in modified),
         decisions=_union(old.decisions, new.decisions),
+        done=done,
+        in_progress=tuple(text for text in new.in_progress if comparable(text) not in ended),
+        blocked=with_standing("blocked", old.blocked, new.blocked),
+        next_steps=tuple(text for text in new.next_steps if comparable(text) not in ended),
         facts=_union(old.facts, new.facts),
         errors=_open_errors(old.errors, new.errors),
         recovery=_union(old.recovery, new.recovery),
@@ -64,7 +75,8 @@ def with_ledger_facts(
     with the table of changed files in about so many tokens.
 
     What a model said of a file is kept for a path that the ledger knows, else its changed lines are
-    counted. Failed commands that the ledger once named go when they have passed since.
+    counted. Errors that the ledger once named, or that quote what it knows, go once they are
+    resolved. Decisions and facts that name a file which is deleted say so.
     """
     named = (row for row in document.modified if not stands_for_many(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
@@ -76,6 +88,7 @@ def with_ledger_facts(
     failing = {fact.ref for fact in ledger.unresolved()}
     files = ledger.files
     rows = changed_file_rows(files, room)
+    deleted = {path for path, fact in files.items() if fact.action == "deleted"}
     return replace(
         document,
         modified=tuple(
@@ -87,7 +100,14 @@ def with_ledger_facts(
         read=tuple(
             ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
         ),
-        errors=tuple(e for e in document.errors if _failed_ref(e) in {None, *failing}),
+        decisions=tuple(_with_deleted_noted(text, deleted) for text in document.decisions),
+        facts=tuple(_with_deleted_noted(text, deleted) for text in document.facts),
+        errors=tuple(
+            error
+            for error in document.errors
+            if _failed_ref(error) in failing
+            or (_failed_ref(error) is None and not says_what_passed(error, ledger))
+        ),
         recovery=_offloaded_files(ledger),
     )
 
@@ -163,12 +183,8 @@ def _union(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     """Return the old items, then the new ones that say something else."""
     first: dict[str, str] = {}
     for text in (*old, *new):
-        first.setdefault(_key(text), text)
+        first.setdefault(comparable(text), text)
     return tuple(first.values())
-
-
-def _key(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _updated(old: FileRow | None, new: FileRow) -> FileRow:
@@ -188,19 +204,12 @@ def _pieces(change: str) -> list[str]:
 
 
 def _open_errors(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    resolved = [_key(text) for text in map(resolved_error, new) if text]
+    resolved = [text for text in map(resolved_error, new) if text]
     return tuple(
         error
         for error in _union(old, new)
-        if resolved_error(error) is None
-        and not any(_same_error(_key(error), key) for key in resolved)
+        if resolved_error(error) is None and not any(names_error(text, error) for text in resolved)
     )
-
-
-def _same_error(error: str, named: str) -> bool:
-    """Return whether both are equal, or one is a part of the other that is long enough to tell."""
-    short, long = sorted((error, named), key=len)
-    return error == named or (len(short) >= MIN_SHARED_ERROR_CHARS and short in long)
 
 
 # From the ledger
@@ -209,6 +218,16 @@ def _same_error(error: str, named: str) -> bool:
 def _change_text(said: str, fact: FileFact) -> str:
     lines = f"+{fact.added} −{fact.removed} lines " if fact.added or fact.removed else ""
     return "; ".join(_pieces(said)) or f"{lines}({fact.tool}, #{fact.ref})"
+
+
+def _with_deleted_noted(text: str, deleted: Collection[str]) -> str:
+    """Return an entry with a note of each deleted file that it names, unless it says so itself or
+    is in the person's words."""
+    bare = _NOTED.sub("", text)
+    if bare.startswith(("The person", "Not authorised")) or _SAYS_GONE.search(bare):
+        return bare
+    gone = [path for path in dict.fromkeys(paths_in(bare)) if path.removeprefix("./") in deleted]
+    return f"{bare} [{', '.join(gone)}: deleted since]" if gone else bare
 
 
 def _failed_ref(error: str) -> int | None:

@@ -6,9 +6,8 @@ text, tools and messages), so the call reads the prompt cache; where that prefix
 the span is summarised in chunks of plain text. Nothing here changes anything.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any
 
 from ...context import tokens
 from ...context.request import Request, build_request, with_question, without_surrogates
-from ...context.view import Item, View, shown_blocks
+from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
 from ...context.window import Window
 from ...prompts import prompt_text
+from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
@@ -39,7 +39,6 @@ MAX_SUMMARY_CAP_TOKENS = 8_000
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
 KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
-SPARE_SHARE = 0.01  # of the window, left free beside the call for a summary
 HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
 
 
@@ -54,8 +53,9 @@ class Cut:
 
     @property
     def covers(self) -> list[int]:
-        """The seqs of the first and the last evicted item."""
-        return [self.evicted[0].seq, self.evicted[-1].seq]
+        """The seqs of the first and the last item that no earlier summary stands for."""
+        new = [item.seq for item in self.evicted if item.source != SUMMARY_SOURCE]
+        return [new[0], new[-1]]
 
 
 def find_cut(
@@ -86,7 +86,8 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
     """Return the index of the first item of the tail that stays: at least so many messages, and
     more while they fit into `max_size`, at a place where no call is parted from its result."""
     size, count, start, kept, role = 0, 0, len(items), 0, ""
-    for index in range(len(items) - 1, 0, -1):
+    summaries = sum(item.source == SUMMARY_SOURCE for item in items)  # which stand first
+    for index in range(len(items) - 1, max(summaries, 1) - 1, -1):
         item = items[index]
         size += item.size
         if kept >= messages and size > max_size:
@@ -133,9 +134,12 @@ def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
     return round((view.size - evicted + summary) * view.ratio)
 
 
-def summary_question(window: Window, instructions: str = "") -> str:
-    """Return what the model is asked. `instructions` are the person's, for this summary alone."""
+def summary_question(window: Window, instructions: str = "", failures: str = "") -> str:
+    """Return what the model is asked. `instructions` are the person's, for this summary alone;
+    `failures` lists what counts as failing."""
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
+    if failures:
+        text += f"\n\n{failures}"
     if instructions.strip():
         text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
     return text
@@ -148,8 +152,7 @@ def is_summary_question(text: str) -> bool:
 
 def room_for_summary(window: Window, question: str) -> int:
     """Return the tokens left for a summary that is asked for behind the session's own prefix."""
-    spare = int(SPARE_SHARE * window.size)
-    return window.size - window.tokens - 2 * tokens.estimate(question) - spare
+    return window.room - 2 * tokens.estimate(question)
 
 
 def summary_request(
@@ -167,7 +170,7 @@ def chunk_requests(
     """Return requests over the evicted span as plain text, each at most half of the window. `upto`
     is the newest entry of the view that was cut."""
     max_tokens = max(max_tokens_after(window) - tokens.estimate(question), 1_000)
-    text = transcript(cut.evicted, shown_blocks)
+    text = transcript(cut.evicted)
     origin = {"upto": upto, "asked": question, "keep_from": cut.keep_from, "keep": list(cut.keep)}
     return [
         Request(
@@ -189,7 +192,7 @@ def rebuild_chunk_messages(
     """Return the messages of one of `chunk_requests`, from the view and its recorded origin."""
     items = view.items[: view.position(keep_from)]
     begin, end = span
-    text = transcript([i for i in items if i.seq not in keep], shown_blocks)
+    text = transcript([i for i in items if i.seq not in keep])
     return _chunk_messages(text[begin:end], question)
 
 
@@ -225,33 +228,14 @@ def _pieces(text: str, max_tokens: int) -> Iterator[str]:
             yield line[start : start + max_tokens]
 
 
-def transcript(
-    items: Sequence[Item], blocks: Callable[[Item], list[Block]] = lambda item: item.blocks
-) -> str:
-    """Return items as text: whole for people (`conversation.md`); with the stubs of the context
-    for a summary in chunks, so that its price is bounded."""
-    texts = (_block_text(item, block) for item in items for block in blocks(item))
+def transcript(items: Sequence[Item]) -> str:
+    """Return items as text, with the stubs of the context, so that its price is bounded."""
+    texts = (_block_text(item, block) for item in items for block in shown_blocks(item))
     return "\n\n".join(filter(None, texts))
 
 
-def _block_text(item: Item, block: dict[str, Any]) -> str:
-    kind = block.get("type")
-    if kind == "text":
-        speaker = "User" if item.role == "user" else "Assistant"
-        return f"## {speaker} · #{item.seq}\n\n{block.get('text', '')}"
-    if kind == "tool_use":
-        arguments = json.dumps(block.get("input"), ensure_ascii=False)
-        return f"## {block.get('name')} · #{item.seq}\n\n{arguments}"
-    if kind == "tool_result":
-        content = block.get("content")
-        text = content if isinstance(content, str) else _text_of_blocks(content)
-        return f"### Result · #{item.seq}\n\n{text}"
-    return f"[{kind}]" if kind in ("image", "document") else ""
-
-
-def _text_of_blocks(content: Any) -> str:
-    blocks = content if isinstance(content, list) else []
-    return "\n".join(str(b.get("text", f"[{b.get('type')}]")) for b in blocks)
+def _block_text(item: Item, block: Block) -> str:
+    return block_text(block, "User" if item.role == "user" else "Assistant", item.seq)
 
 
 def headline(item: Item) -> str:
@@ -276,7 +260,7 @@ def summary_text(
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the person asked. "
         "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
-        f"the whole conversation is also in {folder / 'conversation.md'}. "
+        f"the whole conversation is also in {folder / CONVERSATION_NAME}. "
         f"{ORDER_OF_TRUTH}\n\n{head}{render(document)}{pinned_section(pins)}"
     )
 

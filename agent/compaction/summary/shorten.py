@@ -18,6 +18,7 @@ from ...context.tokens import estimate
 from ...session.archive import FILES_NAME
 from ...session.ledger import FileFact
 from ..document import FileRow, SummaryDocument, render, row_line
+from .resolved_errors import resolved_error
 
 FILE_TABLE_FACTOR = 2  # times a summary's cap: what the paths of changed files may take beside it
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
@@ -33,8 +34,7 @@ _ROOTS = ("./", "/")
 _FILE_COUNT = re.compile(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _OLDER_FACTS = re.compile(r"(\d+) older facts: Recall finds them")
-_RESOLVED = re.compile(r"\W*resolved:\W*(.*)", re.I | re.DOTALL)
-_RULED = re.compile(r"(?:Not authorised|The person(?: \(#\d+\)| said)): ")
+_RULED = re.compile(r"(?:Not authorised|The person(?: (?:ruled )?\(#\d+\)| said)): ")
 
 Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
 
@@ -103,12 +103,6 @@ def drop_oldest_facts(
 def counts_older_facts(fact: str) -> bool:
     """Return whether a fact is the line that says how many older ones there are."""
     return _OLDER_FACTS.fullmatch(fact) is not None
-
-
-def resolved_error(error: str) -> str | None:
-    """Return what a line "Resolved: …" names; None for the line of an open error."""
-    found = _RESOLVED.fullmatch(error)
-    return found[1] if found else None
 
 
 def is_line_count(change: str) -> bool:

@@ -6,13 +6,15 @@ put right from the ledger when the summary is applied. Cancelling changes nothin
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong
 from ...events import Emit, Event, Notice, Waiting, waiting
 from ...session.entries import Summary
-from ..document import SummaryDocument, parse, render
+from ..document import SummaryDocument, parse, render, superseded_lines
 from ..host import EngineHost, ModelAnswer
 from ..policy import Policy
 from .merge import document_from_ledger, merge
@@ -25,6 +27,8 @@ from .request import (
     summary_request,
     why_unusable,
 )
+from .resolved_errors import claim_lines, open_failures_text, resolution_rows
+from .supersede import Superseded, claimed, replaced_by_order, without_superseded
 
 MAX_ATTEMPTS = 2
 
@@ -40,6 +44,8 @@ class SummaryDraft:
     seconds: float = 0.0  # that writing it took
     in_background: bool = False  # whether the work went on meanwhile
     max_words: int | None = None  # that it may have beside lists of files; None: only its cap
+    resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
+    superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
 
 
 def _ignore(event: Event) -> None:
@@ -70,19 +76,40 @@ class SummaryWriter:
         problem = ""
         for _ in range(MAX_ATTEMPTS):
             window = self.host.current_window()  # anew, since the agent works on meanwhile
+            ledger = self.host.ledger
+            failures = ledger.unresolved()
             try:
-                answer, new = await self._ask(cut, instructions, window, emit)
+                answer, new, claims = await self._ask(cut, instructions, window, emit)
             except ModelError as error:
                 problem = error.message
                 break
             spent = _add_costs(spent, answer.cost_usd)
             problem = why_unusable(answer.text, answer.stop_reason, window)
             if not problem:
-                document = new if previous is None else merge(previous, new)
-                return SummaryDraft(document, spent, "model", render(document))
+                resolved = resolution_rows(new.errors, "model", ledger, failures)
+                return replace(self._merged(previous, new, claims, spent), resolved=resolved)
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
+
+    def _merged(
+        self,
+        previous: SummaryDocument | None,
+        new: SummaryDocument,
+        claims: Sequence[str],
+        spent: float | None,
+    ) -> SummaryDraft:
+        """Merge a model's document with the one before, less what no longer holds of that."""
+        if previous is None:
+            document = merge(SummaryDocument(), new)
+            return SummaryDraft(document, spent, "model", render(document))
+        found = (
+            *claimed(claims, previous, self.host.ledger.words),
+            *replaced_by_order(previous, new),
+        )
+        document = merge(without_superseded(previous, found), new)
+        superseded = tuple(dict.fromkeys(found))
+        return SummaryDraft(document, spent, "model", render(document), superseded=superseded)
 
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from records alone, without a model."""
@@ -93,8 +120,10 @@ class SummaryWriter:
 
     async def _ask(
         self, cut: Cut, instructions: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument]:
-        question = summary_question(window, self.host.redact(instructions))
+    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
+        """Return the answer, the document in it, and what it says no longer holds."""
+        failures = open_failures_text(self.host.ledger.unresolved())
+        question = summary_question(window, self.host.redact(instructions), failures)
         view, model, effort = self.host.view, self.host.model_id, self.host.effort
         # Another model cannot take this one's thinking, so it is asked in chunks.
         is_own_model = self.policy.model in (None, model)
@@ -102,15 +131,17 @@ class SummaryWriter:
             request = summary_request(view, window, question, model=model, effort=effort)
             try:
                 answer = await self.host.ask_model(request)
-                return answer, parse(answer.text)
+                return answer, parse(answer.text), superseded_lines(answer.text)
             except PromptTooLong:
                 pass  # the estimate was too low: ask in chunks
         return await self._ask_in_chunks(cut, question, window, emit)
 
     async def _ask_in_chunks(
         self, cut: Cut, question: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument]:
+    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
+        claims: tuple[str, ...] = ()
         merged: SummaryDocument | None = None
+        said: tuple[str, ...] = ()  # of errors that are resolved
         answer = ModelAnswer("", None, 0.0)
         spent: float | None = 0.0
         requests = chunk_requests(
@@ -127,9 +158,12 @@ class SummaryWriter:
             spent = _add_costs(spent, answer.cost_usd)
             if why_unusable(answer.text, answer.stop_reason, window):
                 break
-            new = parse(answer.text)
-            merged = new if merged is None else merge(merged, new)
-        return replace(answer, cost_usd=spent), merged or parse(answer.text)
+            new, claims = parse(answer.text), (*claims, *superseded_lines(answer.text))
+            said += claim_lines(new.errors)
+            merged = merge(merged or SummaryDocument(), new)
+        if merged:
+            merged = replace(merged, errors=(*merged.errors, *said))
+        return replace(answer, cost_usd=spent), merged or parse(answer.text), claims
 
 
 def _add_costs(spent: float | None, more: float | None) -> float | None:

@@ -17,8 +17,11 @@ from ...context.view import Item
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
 from ..language import evidence
+from ..language.rules import PersonRule, changes_value, rules_in, telling_part
 from ..summary.request import MAX_PIN_TOKENS
+from ..summary.rulings import rule_line, rulings_of
 from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows
+from ..summary.supersede import replaces_decision
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 
@@ -28,6 +31,7 @@ ITEM_FRAME_TOKENS = 4  # of what stands around an item
 MIN_FACT_CHARS = 2
 MAX_COMMAND_CHARS = 120  # of a command that stand beside its error
 IGNORED_FACT_ENDS = " .,;:"
+MAX_DEMANDS = 8  # of the person, that are asked for
 MAX_RECENT_MESSAGES = 100  # of the person's, beside the first
 
 _REFERENCE = re.compile(r"&#(\d{1,6});")
@@ -43,9 +47,6 @@ _FAILURE = re.compile(r"fail|denied|refused|not found|no such|undefined|timed ou
 _NOTE = re.compile(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
 _QUOTING = re.compile(r"The person(?: \(#\d+\)| said): ")  # before words that a summary quotes
 _QUOTED_REF = re.compile(r" \(#(\d+)\)$")  # after them
-_JOINED = re.compile(r"&&|;|\n")
-_PREPARES = re.compile(r"(?:cd|export|source|set|mkdir)\b|\w+=\S*$")
-_TESTING = {"grep", "rg", "diff", "test", "[", "which", "ls", "cat", "find", "head", "pgrep"}
 
 
 RefText = tuple[int, str]  # a text with the seq of its entry
@@ -68,11 +69,20 @@ class Probe:
 
 
 def choose_probes(
-    evicted: Sequence[Item], ledger: Ledger, previous: SummaryDocument | None, cap_tokens: int
+    evicted: Sequence[Item],
+    ledger: Ledger,
+    previous: SummaryDocument | None,
+    cap_tokens: int,
+    *,
+    rules: Sequence[PersonRule] | None = None,
+    written: SummaryDocument | None = None,
 ) -> list[Probe]:
     """Return what a summary of `evicted` should still say, the most important first. The summary is
-    at most `cap_tokens` long, beside its table of changed files. What is pinned is not asked for:
-    it stays in the context anyway."""
+    at most `cap_tokens` long, beside its table of changed files and the person's `rules` (by
+    default those in their words). What is pinned is not asked for: it stays in the context anyway.
+    Nor is what no longer holds: a decision of the summary before is not that `written`, which was
+    merged with it, does not have."""
+    rules = rulings_of(evicted, ledger).rules if rules is None else rules
     changed = list(_changed_files(ledger, cap_tokens))
     room = int(PROBED_SHARE * (cap_tokens - EMPTY_DOCUMENT_TOKENS))
     said, texts = _person_texts(evicted, ledger), _assistant_texts(evicted)
@@ -80,14 +90,14 @@ def choose_probes(
     candidates: list[Iterator[Probe]] = [  # the most important sort first
         _intent(said),
         _errors(ledger),
-        _constraints(said, ledger),
-        _work(here, texts, ledger, previous),
-        _decisions(texts, previous),
+        _constraints(said, rules, ledger),
+        _work(here, texts, ledger),
+        _decisions(texts, previous, written),
         _read_files(here, ledger),
         _names([(ref, text) for ref, text in said if ref in here]),
     ]
     paths = [probe.fact for probe in changed]
-    return [*changed, *_chosen([list(sort) for sort in candidates], room, paths, ledger)]
+    return [*changed, *_chosen([list(sort) for sort in candidates], room, paths, rules, ledger)]
 
 
 def prepare_reading(evicted: Sequence[Item], ledger: Ledger) -> Callable[[], None]:
@@ -98,7 +108,8 @@ def prepare_reading(evicted: Sequence[Item], ledger: Ledger) -> Callable[[], Non
 
     def read() -> None:
         for ref, text in said:
-            evidence.demands(text)
+            evidence.wishes(text)
+            rules_in(text)
             if ref in here:
                 evidence.names(text)
         for _, text in texts:
@@ -129,16 +140,20 @@ def _person_texts(evicted: Sequence[Item], ledger: Ledger) -> list[RefText]:
 
 
 def _chosen(
-    candidates: Sequence[Sequence[Probe]], room: int, paths: Sequence[str], ledger: Ledger
+    candidates: Sequence[Sequence[Probe]],
+    room: int,
+    paths: Sequence[str],
+    rules: Sequence[PersonRule],
+    ledger: Ledger,
 ) -> list[Probe]:
     """Return the probes whose entries have room, in the order of the lists. The first of each list
     is tried, then the second of each, and so on. What a path, another probe or a pin says already
-    is left out."""
+    is left out. Rules take no room here."""
     facts = [
         *(path.casefold() for path in paths),
         *(normalized(t).casefold() for t in ledger.pins.values() if estimate(t) <= MAX_PIN_TOKENS),
     ]
-    entries: set[str] = set()
+    entries = set(map(rule_line, rules))
     kept: list[list[Probe]] = [[] for _ in candidates]
     for rank in range(max(map(len, candidates), default=0)):
         for sort, chosen in zip(candidates, kept, strict=True):
@@ -178,34 +193,57 @@ def _intent(said: Sequence[RefText]) -> Iterator[Probe]:
         yield Probe("recall", "What did the person first ask for?", fact, "intent", ref, fact)
 
 
-def _constraints(said: Sequence[RefText], ledger: Ledger) -> Iterator[Probe]:
-    """Yield what was not authorised last, then the person's demands. Strict demands of the newest
-    messages come before others; of each message its first comes before its second."""
+def _constraints(
+    said: Sequence[RefText], rules: Sequence[PersonRule], ledger: Ledger
+) -> Iterator[Probe]:
+    """Yield what was not authorised last, then the newest rules of the person, then their other
+    demands; of each message its first comes before its second."""
     question = "What did the person demand, rule out or not authorise? Quote each."
     for denial in ledger.denials[:-3:-1]:
         fact = evidence.fact_at(re.sub("^not authorised: ", "", denial, flags=re.IGNORECASE))
         yield Probe("decision", question, fact, "facts", None, f"Not authorised: {fact}")
+    for rule in sorted(rules, key=lambda rule: -rule.ref)[:MAX_DEMANDS]:
+        fact = telling_part(rule.text)
+        yield Probe("decision", question, fact, "facts", rule.ref, rule_line(rule))
     rows = [
-        (rank, place, ref, fact)
+        (place, ref, fact)
         for ref, text in said
-        for place, (rank, fact) in enumerate(evidence.demands(text)[:4])
+        for place, fact in enumerate(evidence.wishes(text)[:4])
+        if not any(fact in rule.text for rule in rules)
     ]
-    for _, _, ref, fact in sorted(rows, key=lambda row: row[:2])[:8]:
+    for _, ref, fact in sorted(rows, key=lambda row: row[0])[: max(0, MAX_DEMANDS - len(rules))]:
         yield Probe("decision", question, fact, "facts", ref, f"The person (#{ref}): {fact}")
 
 
 def _names(said: Sequence[RefText]) -> Iterator[Probe]:
     found = [(ref, *name) for ref, text in said for name in evidence.names(text)[:3]]
-    for ref, name, words in found[:6]:
+    holding = [
+        row
+        for place, row in enumerate(found)
+        if not any(changes_value(newer, row[2]) for _, _, newer in found[:place])
+    ]
+    for ref, name, words in holding[:6]:
         question = f"What stands in the gap? “{words.replace(name, '____')}”"
         yield Probe("recall", question, name, "facts", ref, f"The person (#{ref}): {words}")
 
 
-def _decisions(texts: Sequence[RefText], previous: SummaryDocument | None) -> Iterator[Probe]:
-    """Yield decisions of the summary before and of the evicted texts in turns, the newest first."""
-    old = [_remembered(text) for text in (previous.decisions[:-5:-1] if previous else ())]
-    rows = [(rank, ref, fact) for ref, text in texts for rank, fact in evidence.decisions(text)]
+def _decisions(
+    texts: Sequence[RefText], previous: SummaryDocument | None, written: SummaryDocument | None
+) -> Iterator[Probe]:
+    """Yield decisions of the summary before and of the evicted texts in turns, the newest first,
+    less those that a later one replaces."""
+    remembered = previous.decisions if previous else ()
+    standing = [text for text in remembered if written is None or text in written.decisions]
+    later = [text for text in (written.decisions if written else ()) if text not in standing]
+    rows: list[tuple[int, int, str]] = []
+    for seq, text in texts:
+        for rank, fact in evidence.decisions(text):
+            if not any(replaces_decision(newer, fact) for newer in later):
+                rows.append((rank, seq, fact))
+        later += [fact for _, fact in evidence.decisions(text)]
     rows.sort(key=lambda row: row[0])
+    holding = [t for t in standing if not any(replaces_decision(newer, t) for newer in later)]
+    old = [_remembered(text) for text in holding[:-5:-1]]
     new = [(ref, fact, f"{fact} (#{ref})") for _, ref, fact in rows[:4]]
     for n in range(4):
         for ref, fact, entry in (*old[n : n + 1], *new[n : n + 1]):
@@ -224,13 +262,10 @@ def _remembered(decision: str) -> tuple[int | None, str, str]:
     return ref, fact, decision if len(decision) <= 2 * evidence.MAX_FACT_CHARS else fact
 
 
-def _work(
-    here: set[int],
-    texts: Sequence[RefText],
-    ledger: Ledger,
-    previous: SummaryDocument | None,
-) -> Iterator[Probe]:
-    """Yield the person's newest words if they go, what is in progress and pending, and the plan."""
+def _work(here: set[int], texts: Sequence[RefText], ledger: Ledger) -> Iterator[Probe]:
+    """Yield the person's newest words if they go, what is in progress and pending by the todo list,
+    and the plan if nothing that is recorded has followed it. Words that go were answered: they are
+    no step any more."""
 
     def probe(question: str, fact: str, section: str, ref: int | None, entry: str) -> Probe:
         return Probe("continuation", question, fact, section, ref, entry)
@@ -239,29 +274,30 @@ def _work(
     for ref, text in ledger.words[-1:]:
         if ref in here and (fact := evidence.first_fact(text)):
             question, entry = "What did the person ask for last?", f"The person (#{ref}): {fact}"
-            yield probe(question, fact, "next_steps", ref, entry)
+            yield Probe("recall", question, fact, "facts", ref, entry)
     todos = [(t["status"], evidence.fact_at(t["content"])) for t in ledger.todos]
     for fact in [text for status, text in todos if status == "in_progress"][:3]:
         yield probe("What is being worked on?", fact, "in_progress", None, fact)
     for fact in [text for status, text in todos if status == "pending"][:4]:
         yield probe(following, fact, "next_steps", None, fact)
-    plans = [(ref, fact) for ref, text in texts[:5] for fact in evidence.plans(text)[-1:]][:1]
-    for ref, fact in plans:
-        yield probe(following, fact, "next_steps", ref, f"{fact} (#{ref})")
-    if previous and not plans and not ledger.todos:
-        for text in previous.next_steps[:2]:
-            fact = evidence.fact_at(text)
-            yield probe(following, fact, "next_steps", None, fact)
+    for ref, text in texts[:1]:
+        for fact in evidence.plans(text)[-1:] if ref > _newest_act(ledger) else ():
+            yield probe(following, fact, "next_steps", ref, f"{fact} (#{ref})")
+
+
+def _newest_act(ledger: Ledger) -> int:
+    """Return the seq of the newest entry that is known to have moved the work on."""
+    acts = [fact.ref for fact in ledger.files.values()]
+    acts += [*ledger.read.values(), *(fact.ref for fact in ledger.commands[-1:])]
+    return max([*acts, *(ref for ref, _ in ledger.words[-1:])], default=0)
 
 
 def _errors(ledger: Ledger) -> Iterator[Probe]:
     """Yield the exact error and the exit code of the newest commands that still fail."""
-    latest = {_family(c.command): c.exit_code for c in ledger.commands if c.exit_code is not None}
     found = 0
     for fact in reversed(ledger.unresolved()):
         line = _error(fact)
-        only_tests = fact.exit_code == 1 and (not line or _family(fact.command)[0] in _TESTING)
-        if only_tests or latest.get(_family(fact.command)) == 0 or found == 3:
+        if (fact.exit_code == 1 and not line) or found == 3:  # it may have answered "no"
             continue
         found += 1
         command = evidence.fact_at(fact.command)[:MAX_COMMAND_CHARS].rstrip()
@@ -284,14 +320,6 @@ def _error(fact: CommandFact) -> str:
             if match := pattern.search(line):
                 return evidence.fact_at(line, match.start())
     return lines[-1][: evidence.MAX_FACT_CHARS] if lines else ""
-
-
-def _family(command: str) -> tuple[str, ...]:
-    """Return the program and its subcommand; a later run that succeeds mends the failure."""
-    parts = [part.strip() for part in _JOINED.split(command[:1_000])]
-    work = next((part for part in parts if part and not _PREPARES.match(part)), command)
-    words = work.split()[:2] or [""]
-    return (words[0], *(word for word in words[1:] if not word.startswith("-")))
 
 
 def is_answered(probe: Probe, text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, cast, get_args
 from ...context.tokens import estimate
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
+from ..summary.rulings import is_ruling
 from ..summary.shorten import counts_older_facts
 from .probes import Probe, ProbeKind, is_answered
 
@@ -132,7 +133,8 @@ def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlac
     guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
 
     def guarded(text: str) -> bool:
-        return counts_older_facts(text) or any(is_answered(probe, text) for probe in guarding)
+        held = counts_older_facts(text) or is_ruling(text)
+        return held or any(is_answered(probe, text) for probe in guarding)
 
     return [
         (name, index)

@@ -25,12 +25,14 @@ async def _recover(repl: CommandContext, argument: str) -> None:
     if not argument:
         raise UsageError("/recover needs a topic", hint="/recover TOPIC, or a level: 1, 2 or 3.")
     if argument in ("1", "2", "3"):
-        from ...compaction.recovery import recover_session
+        from ...compaction.recovery import failure_note, recover_session
 
         entries = repl.agent.log.entries()
         state = await asyncio.to_thread(recover_session, entries, int(argument), disk=True)
         if state.failure:
             repl.say(state.failure)
+            if not repl.agent.log.refusal:
+                repl.agent.record(failure_note(state.failure))
         repl.show(state.text)
         return
     findings = await asyncio.to_thread(repl.agent.context.search, argument, "project")

@@ -12,9 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ctxagent.tools.image import recognise
+
 LARGEST_BODY = 32 * 1024 * 1024
 LARGEST_IMAGE = 5 * 1024 * 1024
 MOST_IMAGES = 100
+MANY_IMAGES = 20  # with more, no side may be longer than
+LONGEST_SIDE_OF_MANY = 2_000  # pixels
 MOST_BREAKPOINTS = 4
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -186,8 +190,7 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
     if messages[-1]["role"] == "assistant":
         _check(allow_paused, "messages: the last message must be the user's (no prefill)")
         _check(not calls, f"messages: `tool_use` ids without `tool_result` blocks: {calls}")
-    images = sum(_is_image(block) for block in _walk(messages))
-    _check(images <= MOST_IMAGES, f"messages: more than {MOST_IMAGES} images")
+    _check_number_of_images([block for block in _walk(messages) if block["type"] == "image"])
 
 
 def _check_blocks(
@@ -322,5 +325,13 @@ def _walk(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield from block["content"]
 
 
-def _is_image(block: dict[str, Any]) -> bool:
-    return block["type"] == "image"
+def _check_number_of_images(images: list[dict[str, Any]]) -> None:
+    _check(len(images) <= MOST_IMAGES, f"messages: more than {MOST_IMAGES} images")
+    if len(images) > MANY_IMAGES:
+        shapes = [recognise(base64.b64decode(image["source"]["data"])) for image in images]
+        longest = max(max(shape.width, shape.height) for shape in shapes if shape)
+        _check(
+            longest <= LONGEST_SIDE_OF_MANY,
+            "messages: At least one of the image dimensions exceed max allowed size for many-image "
+            f"requests: {LONGEST_SIDE_OF_MANY} pixels",
+        )

@@ -1,0 +1,101 @@
+"""Bound the images of one request: the newest stay, a stub with a ref stands for each other.
+
+A request with too many or too large images is refused, and so would be each later one that holds
+them. The limits are those of the strictest servers of the Messages API.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ....tools.system.shorten import shorten
+from ....tools.system.unicode import replace_unprintable
+from ...context.request import build_messages
+from ...context.view import View, ViewResult
+from .microcompact import MAX_ARGUMENT_CHARS
+
+MAX_IMAGES = 20  # in one request; with more, none may have a side above 2,000 pixels
+MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64, of the 32 MB that a request may have
+KEPT_SHARE = 0.5  # of both, after a bound was passed: not each further image edits history
+
+OVER_BOUND = (
+    f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; the "
+    "file can be read again"
+)
+REFUSED = "the server refused the request with it"
+
+_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)\b")
+
+
+@dataclass(slots=True)
+class _Total:
+    images: int = 0
+    size: int = 0  # of base64
+
+    def add(self, blocks: list[dict[str, Any]]) -> None:
+        self.images += len(blocks)
+        sources = (block.get("source") for block in blocks)
+        self.size += sum(len(str(s.get("data", ""))) for s in sources if isinstance(s, dict))
+
+    def within(self, share: float) -> bool:
+        return self.images <= share * MAX_IMAGES and self.size <= share * MAX_IMAGE_BYTES
+
+
+def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
+    """Return targets for the oldest results with images, so that the others are within the bounds;
+    none where all are.
+
+    Once a bound is passed, of the images that the model has seen only those stay that fill half of
+    the room. `unseen` are the seqs of the results that it has not seen.
+    """
+    total, over = _Total(), []
+    results = results_with_images(view)
+    for result in results:
+        total.add(_images(result))
+    if total.within(1.0):
+        return []
+    kept = _Total()
+    for result in reversed(results):
+        kept.add(_images(result))
+        if not kept.within(1.0 if result.item.seq in unseen else KEPT_SHARE):
+            over.append(result)
+    return targets(reversed(over), OVER_BOUND)
+
+
+def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:
+    """Return targets that put stubs in the place of results with images."""
+    return [
+        {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": _stub(result, why)}
+        for result in results
+    ]
+
+
+def results_with_images(view: View) -> list[ViewResult]:
+    """Return the results with images that stand in the view, oldest first."""
+    return [result for result in view.results() if not result.masked and _images(result)]
+
+
+def named_in(refusal: str, view: View) -> list[ViewResult]:
+    """Return the result with an image whose place in the request a server's refusal names."""
+    place = _PLACE.search(refusal)
+    if not place:
+        return []
+    try:
+        block = build_messages(view.items)[int(place[1])]["content"][int(place[2])]
+    except IndexError:
+        return []
+    call = block.get("tool_use_id")
+    return [result for result in results_with_images(view) if result.call.id == call]
+
+
+def _images(result: ViewResult) -> list[dict[str, Any]]:
+    content = result.block.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [b for b in blocks if isinstance(b, dict) and b.get("type") in ("image", "document")]
+
+
+def _stub(result: ViewResult, why: str) -> str:
+    argument = shorten(result.call.argument, MAX_ARGUMENT_CHARS)
+    headline = f'{result.call.name} "{argument}"'
+    return replace_unprintable(f"[{headline} · image left out: {why} · #{result.item.seq}]")

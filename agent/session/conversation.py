@@ -1,0 +1,149 @@
+"""The conversation of a session as text for people and tools: `conversation.md`, made from the log.
+
+Each entry of the conversation adds its text once, right after it was written to the log, and no
+compaction changes that. How long the file must be is a fold of the log, so a look at its size tells
+whether it is whole. Where a kill or a full disk left it short, what is missing is added; a file
+that is not the beginning of the conversation is written anew.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Reversible, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...tools.system.files import private_opener, replacing
+from ..errors import RecordError, SessionError
+from .entries import Assistant, Block, Entry, ToolResult, User
+
+CONVERSATION_NAME = "conversation.md"
+MAX_BYTES_AT_OPEN = 8 << 20  # of text; more is written anew with the first new entry
+
+
+def conversation_text(entry: Entry) -> bytes:
+    """Return what an entry adds to the conversation; b"" for one that is no part of it."""
+    blocks: list[Block] = []
+    speaker = "Assistant"
+    if isinstance(entry, User):
+        content = entry.content
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        speaker = "User" if entry.source == "person" else entry.source.capitalize()
+    elif isinstance(entry, ToolResult):
+        blocks = [{"type": "tool_result", "content": entry.content}]
+    elif isinstance(entry, Assistant) and entry.purpose == "turn":
+        blocks = entry.content
+    texts = filter(None, (block_text(block, speaker, entry.seq) for block in blocks))
+    return "".join(f"{text}\n\n" for text in texts).encode("utf-8", "replace")
+
+
+def block_text(block: Block, speaker: str, seq: int) -> str:
+    """Return a block of an entry with a heading that names who or what speaks; "" for thinking."""
+    kind = block.get("type")
+    if kind == "text":
+        return f"## {speaker} · #{seq}\n\n{block.get('text', '')}"
+    if kind == "tool_use":
+        arguments = json.dumps(block.get("input"), ensure_ascii=False)
+        return f"## {block.get('name')} · #{seq}\n\n{arguments}"
+    if kind == "tool_result":
+        content = block.get("content")
+        text = content if isinstance(content, str) else _text_of_blocks(content)
+        return f"### Result · #{seq}\n\n{text}"
+    return f"[{kind}]" if kind in ("image", "document") else ""
+
+
+def _text_of_blocks(content: Any) -> str:
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(str(b.get("text", f"[{b.get('type')}]")) for b in blocks)
+
+
+class ConversationFile:
+    """`conversation.md` in the folder of a session that this process writes. `size` is that of the
+    texts of all `entries`, which are read only where the file is not as it should be."""
+
+    def __init__(self, folder: Path, entries: Reversible[Entry], size: int) -> None:
+        self.path = folder / CONVERSATION_NAME
+        self._entries, self._size = entries, size
+        self._is_whole = False  # this far it is what the log says
+        with suppress(OSError, SessionError):
+            self._complete(anew=size <= MAX_BYTES_AT_OPEN)
+
+    def add(self, entry: Entry) -> None:
+        """Add the newest entry of the log. Where that fails, it is done with the next one."""
+        if text := conversation_text(entry):
+            before, self._size = self._size, self._size + len(text)
+            with suppress(OSError, SessionError):
+                if self._is_whole and _size(self.path) == before:
+                    _append(self.path, before, [text])
+                else:
+                    self._complete()
+
+    def sync(self) -> None:
+        """Put the whole conversation on the medium. Raises RecordError and SessionError."""
+        try:
+            self._complete()
+            if not self._size:
+                return
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RecordError(
+                f"cannot write {self.path}: {error.strerror}", hint="Free the disk, then go on."
+            ) from error
+
+    def _complete(self, *, anew: bool = True) -> None:
+        """Make the file what the log says, if need be `anew`. Raises OSError, and SessionError for
+        a log that is gone."""
+        size = _size(self.path)
+        missing = self._missing_texts(size) if 0 < size <= self._size else None
+        if missing:
+            _append(self.path, self._size - sum(map(len, missing)), missing)
+        elif missing is None and (size or self._size):
+            if not anew:
+                return
+            write_conversation(self.path.parent, self._entries)
+        self._is_whole = True
+
+    def _missing_texts(self, size: int) -> list[bytes] | None:
+        """Return the texts that a file of `size` bytes lacks; None where it must be written anew,
+        because too much is missing or the text before that is another one."""
+        begin, missing = self._size, list[bytes]()
+        for text in filter(None, map(conversation_text, reversed(self._entries))):
+            if begin <= size:
+                with self.path.open("rb") as file:
+                    file.seek(max(0, begin - len(text)))
+                    return missing[::-1] if file.read(len(text)) == text else None
+            begin -= len(text)
+            missing.append(text)
+            if self._size - begin > MAX_BYTES_AT_OPEN:
+                break
+        return None
+
+
+def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
+    """Write the whole conversation anew. Raises OSError, with the old file as it was."""
+    path = folder / CONVERSATION_NAME
+    with replacing(path, part_name=f"{path.name}.part") as file:
+        file.writelines(map(conversation_text, entries))
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file, 0 where there is none. Raises OSError."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _append(path: Path, end: int, texts: Sequence[bytes]) -> None:
+    """Write texts behind the first `end` bytes of a file. Raises OSError, with the file as long as
+    that."""
+    with open(path, "ab", buffering=0, opener=private_opener) as file:
+        file.truncate(end)
+        try:
+            rest = memoryview(b"".join(texts))
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            file.truncate(end)
+            raise

@@ -1,0 +1,129 @@
+"""Which images stay in a request, and which go when a server refuses it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction.layers import images
+from ctxagent.agent.context.view import View, fold
+from ctxagent.agent.errors import RequestRejected
+from ctxagent.agent.events import TurnFinished
+from ctxagent.agent.models.retry import classify_error
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.session.entries import Assistant, Entry, Mask, ToolResult
+
+from ..e2e.test_images import png
+from ..support.sessions.conversation import Conversation
+
+DATA = "iVBORw0KGgo" + "A" * 1_000
+
+
+def image(size: int = len(DATA)) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": "image/png", "data": DATA.ljust(size, "A")}
+    return {"type": "image", "source": source}
+
+
+def view_of(*sizes: int) -> View:
+    """A view with a call and an image of each size, all unseen but for what `replied` says."""
+    calls = [
+        {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"path": f"{n}.png"}}
+        for n in range(len(sizes))
+    ]
+    entries: list[Entry] = [Assistant(seq=1, content=calls, usage={}, stop_reason=None, model="m")]
+    for n, size in enumerate(sizes):
+        entries.append(ToolResult(seq=n + 2, tool_use_id=f"t{n}", content=[image(size)]))
+    return fold(entries)
+
+
+def gone(view: View, unseen: set[int]) -> list[int]:
+    """The numbers of the images that the plan takes out."""
+    return [int(target["tool_use_id"][1:]) for target in images.plan(view, unseen)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unseen", "expected"),
+    [
+        ([2_000] * 20, 0, []),
+        ([2_000] * 21, 21, [0]),  # as many new ones as fit
+        ([2_000] * 21, 1, list(range(11))),  # once an edit is due, half of the room is made free
+        ([2_000] * 21, 12, list(range(9))),
+        ([5 << 20] * 4, 4, []),
+        ([5 << 20] * 5, 5, [0]),
+        ([5 << 20] * 5, 1, [0, 1, 2]),
+        ([2_000, 5 << 20, 5 << 20, 5 << 20, 5 << 20, 2_000], 6, [0, 1]),
+    ],
+)
+def test_the_newest_stay(sizes: list[int], unseen: int, expected: list[int]) -> None:
+    view = view_of(*sizes)
+    new = {item.seq for item in view.items[len(view.items) - unseen :]}
+    assert gone(view, new) == expected
+
+
+def test_a_view_within_the_bounds_is_not_edited_again() -> None:
+    view = view_of(*[2_000] * 21)
+    view.add(Mask(seq=99, layer="microcompact", targets=images.plan(view, set()), tokens_before=0,
+                  tokens_after=0, trigger=""))  # fmt: skip
+    assert images.plan(view, set()) == []
+
+
+class Refusing(ScriptedModel):
+    """A model whose server refuses requests with more than `limit` images."""
+
+    limit = 1
+    words = "too many images"
+    status = 400
+
+    async def stream(self, request: Any) -> Any:
+        text = str(request.messages)
+        if text.count("'image'") > self.limit:
+            raise classify_error(
+                self.status, "invalid_request_error", self.words, model=self.id, headers={}
+            )
+        async for event in super().stream(request):
+            yield event
+
+
+def play(tmp_path: Path, *, limit: int, words: str, status: int = 400) -> Conversation:
+    """Read one image, then two more."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for number in range(3):
+        (project / f"{number}.png").write_bytes(png(8, 8))
+    reads = [("Read", {"path": f"{number}.png"}) for number in range(3)]
+    model = Refusing([Step(tools=reads[:1]), Step(tools=reads[1:]), Step(text="Done.")])
+    model.limit, model.words, model.status = limit, words, status
+    return Conversation(project, model=model)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "limit", "left"),
+    [
+        ("too many images", 400, 2, [1, 2]),  # those that were taken before go first
+        ("the model has no vision", 422, 0, []),
+        ("request_too_large", 413, 2, [1, 2]),
+        ("messages.4.content.0: Input should be valid", 400, 2, [0, 2]),  # the one that is named
+        ("messages.99.content.0: image", 400, 2, [1, 2]),
+        ("Bad Request", 400, 1, [0]),  # no image is named: what is new is the cause
+    ],
+)
+def test_what_a_server_refuses_goes(
+    tmp_path: Path, words: str, status: int, limit: int, left: list[int]
+) -> None:
+    talk = play(tmp_path, limit=limit, words=words, status=status)
+    assert talk.say("look") == TurnFinished("ok", "Done.")
+    shown = {int(r.call.argument[0]) for r in images.results_with_images(talk.agent.view)}
+    if "content" in words and len(left) == 2 and 0 in left:
+        assert shown in ({0, 1}, {0, 2})  # whichever of the two was read first
+    else:
+        assert shown == set(left)
+    assert talk.agent.limits is None or talk.agent.limits.window == 200_000  # nothing is learned
+
+
+def test_another_refusal_is_told(tmp_path: Path) -> None:
+    talk = play(tmp_path, limit=-1, words="Bad Request")
+    finished = talk.say("look")
+    assert finished.status == "error"
+    assert finished.error
+    assert finished.error["type"] == RequestRejected.__name__
+    assert "mask" not in talk.kinds()
