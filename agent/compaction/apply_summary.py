@@ -9,6 +9,7 @@ nothing.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +20,25 @@ from ..context.view import ViewResult
 from ..context.window import Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
-from ..session.archive import FILES_NAME, SUMMARY_NAME, write_archive_file
+from ..session.archive import (
+    FILES_NAME,
+    SUMMARY_NAME,
+    TASK_SUMMARY_PREFIX,
+    write_archive_file,
+)
 from ..session.conversation import CONVERSATION_NAME
 from ..session.entries import Entry, Summary, User
 from ..session.ledger import Ledger
+from ..session.stale_files import list_stale_files
 from ..session.store import content_text
 from . import drift, verify
-from .document import SummaryDocument
+from .document import SummaryDocument, render
 from .host import EngineHost
 from .preserve import missing_sections, sections_not_in_context
 from .recovery import recover_after
-from .summary.merge import with_ledger_facts
+from .summary.merge import with_ledger_facts, with_statuses
 from .summary.request import (
+    MAX_SHARE_OF_BEFORE,
     Cut,
     first_tokens,
     max_summary_tokens,
@@ -56,7 +64,32 @@ CUT_NOTE = (
     "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
 )
 WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
+TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
+SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
+
+
+def _prose(document: SummaryDocument) -> tuple[int, int]:
+    """Return the tokens and the words of a document without its lists of files."""
+    text = render(replace(document, modified=(), read=(), recovery=()))
+    return tokens.estimate(text), len(text.split())
+
+
+def _tokens_of_words(document: SummaryDocument, count: int) -> int:
+    """Return about how many tokens `count` words of a document's prose have."""
+    size, words = _prose(document)
+    return size * count // max(1, words)
+
+
+def not_worth_it(before: Window, after: int) -> str:
+    """Return why a summary that nobody asked for is not made."""
+    return (
+        f"it is not worth it: {after:,} of {before.tokens:,} tokens would stay, and a summary that "
+        f"nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
+    )
+
+
+_TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
@@ -107,16 +140,21 @@ class SummaryApplier:
     host: EngineHost
     probes: Sequence[Probe] = ()  # of the newest summary that was applied
 
-    async def apply(self, cut: Cut, draft: SummaryDraft, trigger: str, before: Window) -> Summary:
-        """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller."""
-        fitted = await self.fit(cut, draft, before)
+    async def apply(
+        self, cut: Cut, draft: SummaryDraft, trigger: str, before: Window, max_after: int
+    ) -> Summary:
+        """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller, or
+        leaves more than `max_after` tokens where that is less than half of the window."""
+        fitted = await self.fit(cut, draft, before, max_after)
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
-        files = [CONVERSATION_NAME, SUMMARY_NAME]
+        task_file = self._task_file(cut)
+        files = [CONVERSATION_NAME, SUMMARY_NAME, task_file]
         if any(map(stands_for_many, document.modified)):
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)
         self.host.sync()
         recall, lost = self._count_recalled(cut)
+        replies, lost_replies = self._count_replies(cut)
         summary = Summary(
             document=document.to_json(),
             text=text,
@@ -130,6 +168,7 @@ class SummaryApplier:
                 **_gate_results(document, before, after),
                 "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
                 "sections": self._count_preserved(fitted.reinserted),
+                "trajectory": replies,
                 "recovery": recall,
             },
             files=files,
@@ -137,17 +176,30 @@ class SummaryApplier:
             replaces_earlier=True,
             superseded=[each.to_json() for each in self._superseded(draft)],
         )
-        recovered = recover_after(self.host.ledger, summary, lost)
+        recovered = recover_after(self.host.ledger, summary, [*lost, *lost_replies])
         recorded = self.host.record(summary)
         assert isinstance(recorded, Summary)
         self.probes = fitted.probes
         for entry in (*fitted.reinserted, *recovered):
             self.host.record(entry)
         try:
-            write_archive_file(self.host.folder / SUMMARY_NAME, text)
+            for name in (SUMMARY_NAME, task_file):
+                write_archive_file(self.host.folder / name, text)
         except RecordError as error:  # the summary is in the log, which is what counts
             self.host.emit(Notice("warning", error.message))
         return recorded
+
+    def _task_file(self, cut: Cut) -> str:
+        """Return the name of the file that keeps the newest summary of the task: that of the
+        summary before, unless a task ended with it."""
+        previous = self.host.view.summary
+        if previous is not None and not previous.trigger.startswith(TASK_BOUNDARY):
+            for name in previous.files:
+                if _TASK_FILE.fullmatch(name):
+                    return name
+        end = previous.covers[1] if previous else 0
+        begun = next((ref for ref, _ in self.host.ledger.words if ref > end), cut.evicted[0].seq)
+        return f"{TASK_SUMMARY_PREFIX}{begun}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
         """Write a draft in the background, and read in advance what it will be checked against."""
@@ -163,6 +215,7 @@ class SummaryApplier:
         first, last = summary.covers
         how = f" · written ahead in {draft.seconds:.1f} s" if draft.in_background else ""
         sections, recovery = summary.probes["sections"], summary.probes["recovery"]
+        replies = summary.probes["trajectory"]
         self.host.emit(
             Compacted(
                 "summary",
@@ -181,21 +234,25 @@ class SummaryApplier:
                 f"{lost} of {sections['critical']} preserved sections do not stand in the context"
             )
             self.host.emit(Notice("warning", f"{text}; `ctxagent preserve` shows them"))
-        if recovery["ok"] < recovery["asked"]:
-            lost = recovery["asked"] - recovery["ok"]
-            text = f"{lost} of {recovery['asked']} entries cannot be read back"
+        asked, ok = (recovery[key] + replies[key] for key in ("asked", "ok"))
+        if ok < asked:
+            text = f"{asked - ok} of {asked} entries cannot be read back"
             self.host.emit(Notice("error", f"{text}; take the summary back with /uncompact"))
 
     def reinserted(self, window: Window) -> list[Entry]:
         """Return what is said again after a summary, cut to its share of the window."""
         return reinserted_within(self.host.reinserted(), window)
 
-    async def fit(self, cut: Cut, draft: SummaryDraft, before: Window) -> FittedSummary:
+    async def fit(
+        self, cut: Cut, draft: SummaryDraft, before: Window, max_after: int
+    ) -> FittedSummary:
         """Return the summary as it would be recorded; what a person wrote stays as it is. Raises
-        CompactionFailed when it makes nothing smaller."""
+        CompactionFailed as `apply` does."""
         reinserted = self.reinserted(before)
         with waiting(self.host.emit, "checking the summary"):
-            fitted = await asyncio.to_thread(self._fit, cut, draft, before, reinserted)
+            fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
+        if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
+            raise CompactionFailed(not_worth_it(before, fitted.tokens_after))
         if fitted.tokens_after >= before.tokens:
             raise CompactionFailed(
                 f"it would not be smaller: {before.tokens:,} tokens before, "
@@ -204,7 +261,12 @@ class SummaryApplier:
         return fitted
 
     def _fit(
-        self, cut: Cut, draft: SummaryDraft, before: Window, reinserted: Sequence[Entry]
+        self,
+        cut: Cut,
+        draft: SummaryDraft,
+        before: Window,
+        max_after: int,
+        reinserted: Sequence[Entry],
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
         view, ledger = self.host.view, self.host.ledger.with_resolutions(draft.resolved)
@@ -214,8 +276,11 @@ class SummaryApplier:
         rules_room = int(RULES_SHARE * before.size)
         said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
         written = None if by_person else draft.document
-        for divisor in (1,) if by_person else (1, 2, 4):
+        stale = () if by_person else list_stale_files(ledger)
+        for divisor in (1,) if by_person else (1, 2, SHORTEST_DIVISOR):
             room = max_summary_tokens(before) // divisor
+            if draft.max_words:
+                room = min(room, _tokens_of_words(draft.document, draft.max_words) // divisor)
             probes = verify.choose_probes(
                 cut.evicted, ledger, previous, room, rules=rulings.rules, written=written
             )
@@ -228,11 +293,15 @@ class SummaryApplier:
                 document = shortened_to(document, int(WRITTEN_SHARE * room) + beside, is_probed)
                 document = with_rulings(document, rulings, rules_room)
                 document = verify.add_missed_facts(document, probes, room + beside + said)
-            text = summary_text(document, self.host.folder, ledger.pins)
+                document = with_statuses(document, stale)
+            text = summary_text(document, self.host.folder, ledger.pins, saved=before.tokens)
             added = tokens.estimate(text) + reinserted_tokens(reinserted)
             after = tokens_after_summary(view, cut, added)
-            if after <= max_tokens_after(before) and after < before.tokens:
+            short = not draft.max_words or _prose(document)[1] <= draft.max_words
+            if short and after <= max_after and after < before.tokens:
                 break
+        saved = max(0, before.tokens - after)
+        text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
         return FittedSummary(document, text, reinserted, after, probes)
 
     def _superseded(self, draft: SummaryDraft) -> list[Superseded]:
@@ -256,6 +325,14 @@ class SummaryApplier:
         critical = sum(section.critical for section in sections)
         gone = len(missing_sections(sections)) + len(sections_not_in_context(text, sections))
         return {"critical": critical, "kept": critical - gone}
+
+    def _count_replies(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
+        """Count the replies of the span, of a sample, and how many stand in the log with all that
+        was thought; return the seqs of the others too."""
+        replies = [item.seq for item in cut.evicted if item.role == "assistant"]
+        sample = replies[:: len(replies) // MAX_RECALLED_RESULTS + 1]
+        lost = [seq for seq in sample if self.host.recall(seq) is None]
+        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
     def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
         """Count how many results, of a sample over the whole span, can be read back whole; return

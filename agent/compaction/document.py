@@ -82,6 +82,7 @@ _LABEL = re.compile(
 )
 _BULLET = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
 _SEPARATOR = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
+_STATUS = "Status"
 _PIPE = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"-{3,}|\*{3,}|_{3,}")
 _PLAIN_PATH = re.compile(r"[\w./@+~-]+")
@@ -95,6 +96,7 @@ class FileRow:
     path: str
     action: FileAction
     change: str = ""
+    status: str = ""  # by records alone: "complete", "partial", or how the disk differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _from_json(name: str, value: Any) -> Any:
 def _is_row(value: Any, row: type[FileRow] | type[ReadRow]) -> bool:
     names = {f.name for f in fields(row)}
     texts = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-    return texts and value.keys() == names
+    return texts and names - {"status"} <= value.keys() <= names  # older logs have no status
 
 
 def render(document: SummaryDocument) -> str:
@@ -256,13 +258,15 @@ def _state(document: SummaryDocument) -> str:
 def _table(rows: Sequence[FileRow]) -> str:
     if not rows:
         return ""
-    return "\n".join(
-        ["| File | Action | What Changed |", "| --- | --- | --- |", *map(row_line, rows)]
-    )
+    head, line = "| File | Action | What Changed |", "| --- | --- | --- |"
+    if not any(row.status for row in rows):
+        return "\n".join([head, line, *map(row_line, rows)])
+    lines = (f"{row_line(row)} {_cell(_escape(row.status))} |" for row in rows)
+    return "\n".join([f"{head} {_STATUS} |", f"{line} --- |", *lines])
 
 
 def row_line(row: FileRow) -> str:
-    """Return the line of a changed file in its table."""
+    """Return the line of a changed file in its table, without its status."""
     change = _escape(row.change).replace("\n", "&#10;")
     return f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |"
 
@@ -408,12 +412,14 @@ def _file_rows(lines: Sequence[str]) -> Iterator[FileRow]:
             continue
         # A table of artifacts has name, path and status, and no column for the action.
         action = "created" if at else cells.pop(0).lower() if cells else ""
+        status = cells.pop() if titles[-1:] == [_STATUS.lower()] and not at and cells else ""
         change = " | ".join(cells)
         quoted = _QUOTED_PATH.fullmatch(name)
         yield FileRow(
             _decode(quoted[1] if quoted else name),
             _ACTIONS.get(action, "modified"),
             "" if _NOTHING.fullmatch(change) else _decode(change),
+            _decode(status),
         )
 
 

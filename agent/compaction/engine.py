@@ -19,14 +19,20 @@ from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
 from ..session.entries import Entry, Mask, Note, Revert, Summary
-from .apply_summary import SummaryApplier, reinserted_tokens
+from .apply_summary import (
+    SHORTEST_DIVISOR,
+    TASK_BOUNDARY,
+    SummaryApplier,
+    not_worth_it,
+    reinserted_tokens,
+)
 from .document import SummaryDocument, render
 from .history import last_acts
 from .host import EngineHost
 from .layers import microcompact
 from .layers.apply import LayerRunner
-from .policy import Policy, reached
-from .preserve import missing_sections
+from .policy import Policy, reached, threshold_tokens
+from .preserve import DECISION_LOG, missing_sections
 from .summary.background import BackgroundSummary
 from .summary.request import (
     Cut,
@@ -82,8 +88,11 @@ class CompactionEngine:
     _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
     _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
     _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
+    _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
+    _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
 
     def __post_init__(self) -> None:
+        self._span_start = (time.time(), self.host.view.last_seq)
         self._layers = LayerRunner(self.host, self.policy)
         self._applier = SummaryApplier(self.host)
         self._background = BackgroundSummary(self.host, self._would_leave_room)
@@ -97,10 +106,15 @@ class CompactionEngine:
         self._layers.demote_together()
         self._layers.bound_images()
         if self.policy.mode != "off":
-            self._layers.clear()
+            full = self.host.current_window()
+            summary_first = self.policy.summarize_first and reached(self.policy.summarize_at, full)
+            if not summary_first:
+                self._layers.clear(full)
             window = self.host.current_window()
             await self._checkpoint_if_due(window)
             await self._summarize_if_due(window, turn_start=turn_start)
+            if summary_first:
+                self._layers.clear(full)
         await self.force_fit()
 
     async def force_fit(self) -> None:
@@ -151,14 +165,20 @@ class CompactionEngine:
         *,
         trigger: str = "manual",
         document: SummaryDocument | None = None,
+        must_halve: bool = False,
+        max_words: int | None = None,
     ) -> Summary:
-        """Summarise now, with `document` as the summary if it is given. Raises CompactionFailed
-        with the reason; then nothing has changed."""
+        """Summarise now, with `document` as the summary if it is given, in at most `max_words`
+        beside lists of files; one that nobody asked for `must_halve` the context. Raises
+        CompactionFailed with the reason; then nothing has changed."""
         self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
+        max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions) or document is not None
         prepared = None if is_custom else self._background.usable_summary()
-        cut = prepared.cut if prepared else self._find_cut()
+        cut = prepared.cut if prepared else self._find_cut(max_after)
+        if must_halve:
+            self._check_worth(cut, before, max_after)
         event = {
             "trigger": trigger,
             "tokens": before.tokens,
@@ -178,9 +198,11 @@ class CompactionEngine:
         else:
             self._background.discard()
             draft = await self._writer().write(cut, instructions, emit=self.host.emit)
+            draft = replace(draft, max_words=max_words)
         self._background.discard()
-        summary = await self._applier.apply(cut, draft, trigger, before)
-        self._calls_since_summary, self._done_once = 0, set()
+        summary = await self._applier.apply(cut, draft, trigger, before, max_after)
+        self._calls_since_summary, self._done_once, self._done_todos = 0, set(), ()
+        self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
         await self.host.run_hook("after_compact", {**event, "seq": summary.seq})
         self._applier.report(summary, draft, started)
@@ -191,7 +213,7 @@ class CompactionEngine:
         self._background.discard()
         cut, before = self._find_cut(), self.host.current_window()
         draft = await self._writer().write(cut, instructions, emit=self.host.emit)
-        fitted = await self._applier.fit(cut, draft, before)
+        fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return fitted.document, fitted.text
 
     async def examine(self, summary: Summary) -> ExamReport:
@@ -268,7 +290,7 @@ class CompactionEngine:
             with suppress(CompactionFailed):
                 self._find_cut()  # raises where there is nothing to summarise
                 self.host.emit(Notice("info", "writing a summary of the session …"))
-                await self.compact(trigger="end of the session")
+                await self.compact(trigger="end of the session", must_halve=True)
                 return
         await self.host.take_checkpoint("end of the session")
 
@@ -303,25 +325,34 @@ class CompactionEngine:
             return
         if due and not self._layers.clear_if_enough():
             try:
-                await self.compact(trigger=f"HOOK-CTX-003: {window.share:.0%} of the window")
+                trigger = f"HOOK-CTX-003: {window.share:.0%} of the window"
+                await self.compact(trigger=trigger, must_halve=True)
             except CompactionFailed as error:
                 self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
                 self.host.emit(Notice("warning", f"not compacted: {error.message}"))
-        elif turn_start and (reason := self._boundary_reason()):
-            with suppress(CompactionFailed):  # there is still room without it
-                await self.compact(trigger=reason)
+        elif reason := self._boundary_reason(turn_start=turn_start):
+            try:
+                await self.compact(trigger=reason, must_halve=True)
+            except CompactionFailed as error:  # there is still room without it
+                self.host.emit(Notice("info", f"not compacted: {error.message}"))
         elif not due and reached(self.policy.prepare_at, window) and not self._layers.is_enough():
             self._prepare_summary()
 
-    def _boundary_reason(self) -> str:
-        """Return why this turn should begin with a summary although there is room, or ""."""
+    def _boundary_reason(self, *, turn_start: bool) -> str:
+        """Return why there should be a summary now although there is room, or "". A turn begins
+        with one when the todo list is done; within a turn, which may just be ending, the work must
+        have gone on since."""
         ledger = self.host.ledger
         todos = tuple(t["content"] for t in ledger.todos)
         done = all(t["status"] == "completed" for t in ledger.todos)
-        new = todos != self._finished_todos and ledger.todos != ledger.summarized_todos
-        if self.policy.boundaries and todos and done and new:
-            self._finished_todos = todos
-            return "task boundary: the todo list is done"
+        done_before, new = self._done_todos, ledger.todos != ledger.summarized_todos
+        self._done_todos = todos if done and new else ()
+        finished = self._done_todos if turn_start else done_before
+        if self.policy.boundaries and finished and finished != self._finished_todos:
+            self._finished_todos = finished
+            return f"{TASK_BOUNDARY}: the todo list is done"
+        if not turn_start:
+            return ""
         last = self.host.view.summary.seq if self.host.view.summary else 0
         turns = len(ledger.words) - bisect(ledger.words, (last + 1,))
         if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
@@ -347,7 +378,7 @@ class CompactionEngine:
         if self.policy.summarizer != "model":
             return
         with suppress(CompactionFailed):
-            cut = self._find_cut()
+            cut = self._find_cut(self._max_tokens_when_due())
             if self._background.should_start(cut):
                 self._background.start(cut, self._applier.prepare(cut, self._writer()))
 
@@ -355,27 +386,50 @@ class CompactionEngine:
         """Return whether a summary at this cut would leave enough room."""
         window = self.host.current_window()
         room = max_summary_tokens(window) + self._tokens_beside_summary(window)
-        return tokens_after_summary(self.host.view, cut, room) <= max_tokens_after(window)
+        return tokens_after_summary(self.host.view, cut, room) <= self._max_tokens_when_due()
 
-    def _find_cut(self) -> Cut:
-        """Find where to cut so that what is left fills at most half of the window, or else the
-        last place that was tried. Raises CompactionFailed when there is nothing to summarise."""
+    def _max_tokens_when_due(self) -> int:
+        """Return what an automatic summary may leave when it is applied, which is not yet."""
+        window = self.host.current_window()
+        due = threshold_tokens(self.policy.summarize_at, window) or 0
+        full = replace(window, tokens=max(window.tokens, int(due)))
+        return max_tokens_after(full, must_halve=True)
+
+    def _find_cut(self, max_after: int | None = None) -> Cut:
+        """Find where to cut so that what is left fills at most `max_after` tokens, by default half
+        of the window, or else the last place that was tried. Raises CompactionFailed when there is
+        nothing to summarise."""
         view, window = self.host.view, self.host.current_window()
+        max_after = max_tokens_after(window) if max_after is None else max_after
         room = max_summary_tokens(window) + self._tokens_beside_summary(window)
         found = None
         for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
             cut = find_cut(view, self.policy, window, keep_messages=keep_messages)
             found = cut or found
-            if cut and tokens_after_summary(view, cut, room) <= max_tokens_after(window):
+            if cut and tokens_after_summary(view, cut, room) <= max_after:
                 return cut
         if found is None:
             raise CompactionFailed("there is nothing to summarise yet")
         return found
 
+    def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
+        """Raise CompactionFailed when even a short summary would leave more than `max_after`."""
+        room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_beside_summary(before)
+        after = tokens_after_summary(self.host.view, cut, room)
+        if after > max_after:
+            raise CompactionFailed(not_worth_it(before, after))
+
     def _check_preserved(self) -> None:
-        """Warn once of each section that must be kept and is missing. Raises CompactionFailed in
-        strict mode."""
-        for section in missing_sections(self.host.preserved_sections()):
+        """Warn once of each section that must be kept and is missing, and of a log of decisions
+        that is behind the work. Raises CompactionFailed in strict mode."""
+        sections, (since, newest) = self.host.preserved_sections(), self._span_start
+        changed = sum(fact.ref > newest for fact in self.host.ledger.files.values())
+        behind = any(s.name == DECISION_LOG and s.found and s.at < since for s in sections)
+        is_expected = self.policy.rules.expected or self.policy.rules.strict
+        if is_expected and changed and behind and self._first_time("decision log"):
+            text = f"the Decision Log was not updated, though files were changed: {changed:,}"
+            self.host.emit(Notice("warning", f"{text}. What was decided belongs there"))
+        for section in missing_sections(sections):
             text = f"{section.problem}; `ctxagent preserve {section.name} --create` writes it"
             if self.policy.rules.strict:
                 raise CompactionFailed(f"preserve.strict is set, and {text}")

@@ -193,9 +193,9 @@ def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
     if isinstance(entry, ToolResult | User) and entry.offloaded:
         after = tokens.estimate_content(entry.content)
         before = after + int_field(entry.details, "tokens_saved")
-        return Act(
-            entry.seq, entry.at, "demote", "oversize result", before, after, (entry.offloaded,)
-        )
+        gate = entry.details.get("gate")  # older logs name none
+        trigger = f"{gate}: oversize result" if gate else "oversize result"
+        return Act(entry.seq, entry.at, "demote", trigger, before, after, (entry.offloaded,))
     if isinstance(entry, Mask):
         before, after = entry.tokens_before, entry.tokens_after
         files = _moved(entry) if entry.layer == "demote" else ()

@@ -33,14 +33,17 @@ class Policy:
     demote_above: int | None = 10_000
     preview_chars: int = 2_000
     preview_lines: int | None = None  # shortens a reference to so many lines from the beginning
+    preview_end: bool = True  # else a reference shows the beginning of a text alone
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
     clear_from: PolicyThreshold = 0.50
     clear_keep: int = 3  # newest results
     clear_above: int = 1_000
     clear_tools: tuple[str, ...] = ("Bash", "Read", "Grep", "Glob")
+    clear_silently: bool = False  # the log alone tells of it
     truncate_at: PolicyThreshold = 0.50  # from here on, with "pays" where that pays
     prepare_at: PolicyThreshold = 0.70
     summarize_at: PolicyThreshold = 0.93
+    summarize_first: bool = False  # clearing does not take its place there, but follows it
     # A summary leaves a tail verbatim: at least `keep_messages`, and up to `keep_tokens` (at most
     # `keep_share` of the window) where that is more.
     keep_tokens: int = 20_000
@@ -65,7 +68,9 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="v5",
         demote_above=40_000,
+        preview_end=False,
         clear_when="every-call",
+        clear_silently=True,
         truncate_at=None,
         prepare_at=None,
         keep_tokens=0,
@@ -89,6 +94,7 @@ PRESETS: dict[str, Policy] = {
         clear_from=0.85,
         truncate_at=0.85,
         summarize_at=0.85,
+        summarize_first=True,
         checkpoint_at=None,
         checkpoint_always=True,
         boundaries=True,

@@ -36,6 +36,7 @@ MAX_UNITS_LEFT = 100  # of a run that are believed
 MAX_LISTED_TODOS = 20
 MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
 RUNNING = "RUNNING"
+DECISION_LOG = "decision_log"  # the category
 PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
 FROM_A_FILE = "what the file says: data of the project, not the person's words"
 
@@ -57,6 +58,7 @@ class PreservedSection:
     where: str  # for people
     text: str = ""  # kept verbatim, with a pointer to the rest
     problem: str = ""  # what is wrong with it
+    at: float = 0.0  # when its file was changed last, in Unix time
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class _ProjectFile:
     data: bytes = b""
     exists: bool = True
     problem: str = ""
+    at: float = 0.0
 
 
 def preserved_sections(
@@ -200,6 +203,7 @@ def _notes_section(
         f"{rules.notes}:{first}-{last}",
         _shortened_section(whole, first, rules.notes, room),
         "nothing is written under it" if empty else "",
+        notes.at,
     )
 
 
@@ -352,10 +356,10 @@ def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
             return _ProjectFile(problem=f"{shown} is not a regular file")
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(max_bytes + 1)
+            data, at = file.read(max_bytes + 1), os.fstat(descriptor).st_mtime
         if len(data) > max_bytes:
             return _ProjectFile(problem=f"{shown} has more than {max_bytes:,} bytes: not read")
-        return _ProjectFile(data)
+        return _ProjectFile(data, at=at)
     except (FileNotFoundError, NotADirectoryError):
         return _ProjectFile(exists=False, problem=f"there is no {shown}")
     except OSError as error:

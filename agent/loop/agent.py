@@ -26,7 +26,7 @@ from ..models.base import Model, Reply
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
 from ..session.checkpoints import Checkpoints
-from ..session.entries import Assistant, Entry, Revert, Summary
+from ..session.entries import Assistant, Entry, Mask, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.totals import Totals
@@ -98,6 +98,8 @@ class Agent:
         if isinstance(recorded, Summary):
             self.drift_monitor.arm(recorded)
             self.resume_cache.renew_aside()
+        elif isinstance(recorded, Mask):
+            self.drift_monitor.arm_after_mask(self.view.summary)
         return recorded
 
     def rebuild_view(self) -> None:

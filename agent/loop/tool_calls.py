@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.system import orphans
-from ..compaction.layers.demote import demote_to_file
+from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file
 from ..compaction.policy import Policy
 from ..errors import ToolError
 from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
@@ -369,6 +369,7 @@ class ToolRunner:
                 room=room,
             )
         except OSError as error:
+            details["gate"] = OVERSIZE_GATE
             details["not_offloaded"] = str(error.strerror)
             told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
@@ -376,6 +377,7 @@ class ToolRunner:
         if found is None:
             return text, None
         plan, path = found
+        details["gate"] = OVERSIZE_GATE
         details["tokens_saved"] = plan.saved
         return plan.reference, path
 

@@ -17,6 +17,7 @@ from ..context import tokens
 from ..context.request import Request
 from ..errors import ModelError, ScriptExhausted, UsageError
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..prompts import prompt_text
 from ..session.entries import Block, Usage
 from .base import Reply
 from .catalog import Limits
@@ -68,12 +69,15 @@ class ScriptedModel:
         self.requests: list[Request] = []  # all so far
         self._block_tokens: dict[str, int] = {}  # by the JSON of a block
         self._steps = steps if callable(steps) else list(steps)
+        self._played = 0  # of these steps
+        self._summary: Step | None = None
 
     @classmethod
     def from_file(cls, path: Path, *, pace: float = 0.0, window: int = 200_000) -> "ScriptedModel":
         """Return a model that plays the steps of a JSON file. The file holds `{"steps": [{"text":
-        …, "thinking": …, "tools": [{"name": …, "input": {…}}], "stop_reason": …, "delay": …}]}`,
-        every key optional. Raises UsageError that names the file and the step."""
+        …, "thinking": …, "tools": [{"name": …, "input": {…}}], "stop_reason": …, "delay": …}],
+        "summary": {…}}`, every key of a step optional. `summary`, if it is there, is the step that
+        answers each request for a summary. Raises UsageError that names the file and the step."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -83,7 +87,10 @@ class ScriptedModel:
         if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             raise UsageError(f"{path}: a script is an object with a list of `steps`")
         steps = [_step(step, f"{path}: step {n}") for n, step in enumerate(data["steps"], 1)]
-        return cls(steps, pace=pace, window=window)
+        model = cls(steps, pace=pace, window=window)
+        if "summary" in data:
+            model._summary = _step(data["summary"], f"{path}: summary")
+        return model
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
@@ -131,12 +138,20 @@ class ScriptedModel:
     def _next(self, request: Request) -> Step:
         if callable(self._steps):
             return self._steps(request)
-        if len(self.requests) > len(self._steps):
+        if self._summary is not None and _asks_for_summary(request):
+            return self._summary
+        self._played += 1
+        if self._played > len(self._steps):
             raise ScriptExhausted(
-                f"The script has {len(self._steps)} steps and this is call {len(self.requests)}.",
+                f"The script has {len(self._steps)} steps and this is call {self._played}.",
                 hint="Add a step to the script.",
             )
-        return self._steps[len(self.requests) - 1]
+        return self._steps[self._played - 1]
+
+
+def _asks_for_summary(request: Request) -> bool:
+    asked = str(request.messages[-1]["content"][-1].get("text", ""))
+    return asked.startswith(prompt_text("summary").partition(".")[0])
 
 
 def _step(data: Any, where: str) -> Step:

@@ -1,8 +1,9 @@
 """The archive: what leaves the context stays in files of the session's folder.
 
-`offloaded/` holds texts that were too large to send; `summary.md` is the newest summary, and
-`files.md` names every file that was changed when the summary has too few rows for them.
-(`conversation.py` keeps the whole conversation.)
+`offloaded/` holds texts that were too large to send; `summary.md` is the newest summary,
+`session-summary-<seq>.md` that of the task that began with the entry <seq>, and `files.md` names
+every file that was changed when the summary has too few rows for them. (`conversation.py` keeps the
+whole conversation.)
 """
 
 import errno
@@ -13,6 +14,7 @@ from ...tools.system.files import make_private_folder, replace_file
 from ..errors import RecordError
 
 SUMMARY_NAME = "summary.md"
+TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task, S2's name for it
 FILES_NAME = "files.md"
 MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
 

@@ -224,3 +224,22 @@ def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(proje
     with pytest.raises(CompactionFailed, match="it would not be smaller"):
         asyncio.run(talk.agent.engine.compact())
     assert talk.of(Summary) == []
+
+
+def test_the_summary_says_whose_it_is_and_what_it_saves(tmp_path: Path) -> None:
+    talk = talking(tmp_path / "project")
+    talk.say("Take the steps.")
+    summary = talk.of(Summary)[0]
+    saved = summary.tokens_before - summary.tokens_after
+    assert f"**Session ID:** {talk.agent.folder.name} · **Generated:** " in summary.text
+    assert f" UTC · **Context Saved:** {saved:,} tokens" in summary.text
+    archive = f"All of this session is in {talk.agent.folder}: conversation.md"
+    assert summary.text.count(archive) == 1
+    assert "offloaded/" not in summary.text.partition(archive)[2]  # there is none
+
+
+def test_the_checks_of_a_summary_are_recorded(tmp_path: Path) -> None:
+    talk = talking(tmp_path / "project")
+    talk.say("Take the steps.")
+    probes = talk.of(Summary)[0].probes
+    assert probes["trajectory"]["ok"] == probes["trajectory"]["asked"] > 0

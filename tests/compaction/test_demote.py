@@ -82,3 +82,9 @@ def test_a_reference_that_saves_nothing_does_not_take_a_place() -> None:
     text = "a " * 12_000
     assert demote.plan("a b c", path="p", policy=replace(DEFAULT, demote_above=1)) is None
     assert demote.plan(text, path="p", policy=replace(DEFAULT, preview_chars=100_000)) is None
+
+
+def test_v5_shows_the_beginning_alone() -> None:
+    lines = LOG * 2
+    preview = quoted(reference(lines, PRESETS["v5"]))
+    assert "\n".join(preview) == f"{lines[:2_000]}..."

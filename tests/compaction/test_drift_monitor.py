@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Notice
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Note, User
+from ctxagent.agent.session.entries import Mask, Note, User
 
 from ..support.sessions.conversation import Conversation
 
@@ -186,3 +186,16 @@ def test_a_session_that_is_resumed_is_still_watched(compacted: Callable[..., Con
     again.agent.drift_monitor.resume(again.agent.view.summary, 0)
     again.say("continue")
     assert drifts(again) == ["constraint"]
+
+
+def test_a_mask_is_watched_too(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    steps = [
+        *[Step(tools=[("Bash", {"command": f"seq {n}000 {n}600"})]) for n in range(1, 5)],
+        *DRIFTS["clarification"], ON,
+    ]  # fmt: skip
+    talk = Conversation(project, steps, policy=replace(PRESETS["v5"], prepare_at=None))
+    assert talk.say(ASKED).text == ON.text
+    assert [entry.layer for entry in talk.of(Mask)] == ["microcompact"] * len(talk.of(Mask))
+    assert drifts(talk) == ["clarification"]

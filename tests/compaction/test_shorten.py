@@ -26,7 +26,7 @@ from ctxagent.agent.compaction.summary.shorten import (
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Summary
+from ctxagent.agent.session.entries import Summary, User
 from ctxagent.agent.session.ledger import FileFact, Ledger
 from ctxagent.tools.base import Context, Output, Params, Tool
 
@@ -266,7 +266,8 @@ def test_every_file_of_an_ordinary_session_stands_by_name(tmp_path: Path) -> Non
             ledger.add(entry)
     assert len(ledger.files) > 85
     assert [row["path"] for row in last.document["modified"]] == list(ledger.files)
-    assert last.files == ["conversation.md", "summary.md"]
+    words = next(entry.seq for entry in talk.of(User) if entry.source == "person")
+    assert last.files == ["conversation.md", "summary.md", f"session-summary-{words}.md"]
 
 
 def test_a_person_may_apply_a_summary_of_their_own_at_any_length(tmp_path: Path) -> None:

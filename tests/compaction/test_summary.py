@@ -18,7 +18,12 @@ from ctxagent.agent.compaction.document import (
     parse,
     render,
 )
-from ctxagent.agent.compaction.summary.merge import document_from_ledger, merge, with_ledger_facts
+from ctxagent.agent.compaction.summary.merge import (
+    document_from_ledger,
+    merge,
+    with_ledger_facts,
+    with_statuses,
+)
 from ctxagent.agent.compaction.summary.shorten import shortened_to
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.session.entries import Assistant, Entry, Note, Session, ToolResult, User
@@ -825,3 +830,22 @@ def test_to_go_on_is_no_decision() -> None:
         Ledger(), ["Fix the tests.", "go on", "Use pytest.", "continue"], None
     )
     assert made.decisions == ("The person said: Use pytest.",)
+
+
+def test_a_file_has_the_status_that_the_rest_of_the_record_gives_it() -> None:
+    paths = ("src/a.py", "b.py", "c.py", "d.py")
+    document = SummaryDocument(
+        intent="Do it.",
+        modified=tuple(FileRow(path, "created", "x | y") for path in paths),
+        done=("a.py is written", "b.py and d.py"),
+        next_steps=("finish b.py",),
+    )
+    made = with_statuses(document, {"d.py"})
+    assert [row.status for row in made.modified] == [
+        "complete", "partial", "", "changed on disk since: Read it",
+    ]  # fmt: skip
+    assert parse(render(made)) == made
+    old = made.to_json()
+    for row in old["modified"]:
+        del row["status"]  # as an older log has it
+    assert SummaryDocument.from_json(old) == document

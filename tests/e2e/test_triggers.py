@@ -2,6 +2,7 @@
 and what must be there before a summary may stand."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -218,3 +219,48 @@ def test_the_examination_asks_the_model_what_it_knows_from_the_summary(
     verify = [e for e in run.entries() if getattr(e, "purpose", "") == "verify"]
     assert len(verify) == 1
     assert run.agent.totals.all.calls == len([e for e in run.entries() if e.kind == "assistant"])
+
+
+def test_a_boundary_within_a_run_comes_when_work_goes_on_after_it(
+    talk: Callable[..., Conversation],
+) -> None:
+    run = talk(
+        PRESETS["anchored"],
+        output(6_000), output(6_000), Step(tools=[("Todo", {"todos": TODO})]),
+        *[Step(tools=[("Bash", {"command": f"echo {n}"})]) for n in range(6)], Step(text="Done."),
+    )  # fmt: skip
+    run.say("read")
+    assert summaries(run) == ["task boundary: the todo list is done"]
+    asyncio.run(run.agent.engine.compact())
+    files = [name for entry in run.of(Summary) for name in entry.files if "session-" in name]
+    assert len(set(files)) == 2  # each task has a file of its own
+    assert all((run.agent.folder / name).read_text().strip() for name in files)
+
+
+def test_an_automatic_summary_that_is_not_worth_it_is_not_made(
+    talk: Callable[..., Conversation],
+) -> None:
+    policy = replace(DEFAULT, summarize_at=0.2, prepare_at=None)
+    run = talk(policy, output(200), output(200), output(200), output(6_500), Step(text="Read."))
+    run.say("read")
+    assert summaries(run) == []
+    (told,) = [event.text for event in run.seen(Notice) if "not worth it" in event.text]
+    assert "must leave less than 50%" in told
+    purposes = [getattr(entry, "purpose", "turn") for entry in run.entries()]
+    assert "summary" not in purposes  # nor was it asked for
+
+
+def test_a_decision_log_that_is_behind_is_named(
+    talk: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    notes = tmp_path / "project" / "NOTES.md"
+    notes.write_text("## Session Continuity\n\nHere.\n\n## Decision Log\n\n- Read.\n")
+    os.utime(notes, (1, 1))
+    write = Step(tools=[("Write", {"path": "a.txt", "content": "a\n"})])
+    run = talk(PRESETS["ledger"], write, *[output(3_000)] * 6, Step(text="Read."))
+    run.say("read")
+    asyncio.run(run.agent.engine.compact())
+    told = [
+        event.text for event in run.seen(Notice) if "Decision Log was not updated" in event.text
+    ]
+    assert len(told) == 1

@@ -26,7 +26,7 @@ PLACES = sorted(
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in SEEDS.splitlines()
-    if re.match(r"\| (?!demand|---)", line) and line.count(" | ") == 3
+    if re.match(r"\| (?!demand|---)", line) and line.count(" | ") == 4
 ]
 
 
@@ -60,12 +60,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_each_demand_has_its_code_and_its_test() -> None:
     assert len(ROWS) > 100
-    for demand, where, held, otherwise in ROWS:
+    for demand, where, held, shown, otherwise in ROWS:
         if where == "–":
-            assert held == "–", demand
+            assert held == shown == "–", demand
             assert otherwise, demand
         else:
             assert re.search(r"test_\w+\.py|^as there$", held), demand
+            assert shown.startswith("`"), demand
 
 
 def test_the_gates_rules_and_phases_of_the_documents_are_all_there() -> None:

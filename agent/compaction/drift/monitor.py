@@ -1,4 +1,5 @@
-"""Watches the agent's replies for three turns after each summary, and realigns it with the intent.
+"""Watches the agent's replies for three turns after each compaction, and realigns it with the
+intent.
 
 What drifts is told to the person and recorded; the intent, the person's own words and what the
 archive has on it are appended for the model, which then goes on. Nothing that was appended is ever
@@ -8,7 +9,7 @@ taken back. What counts as drift is decided in `detector`.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...events import Emit, Notice
 from ...session.entries import Block, Entry, Note, Summary, User
@@ -37,6 +38,16 @@ class DriftMonitor:
         if document is not None and turns > 0:
             self._document = document
             self._detector = DriftDetector(document, self.ledger, turns, since=summary.covers[1])
+
+    def arm_after_mask(self, summary: Summary | None) -> None:
+        """Watch the next turns after results were masked, unless they are watched already. What was
+        open at the newest summary may be done by now, so only what lasts is held against them."""
+        if self._detector is not None and self._detector.armed:
+            return
+        first = next((text for _, text in self.ledger.words if text.strip()), "")
+        document = document_of(summary) or SummaryDocument(intent=first)
+        self._document = replace(document, in_progress=(), next_steps=())
+        self._detector = DriftDetector(self._document, self.ledger)
 
     def resume(self, summary: Summary | None, ended: int) -> None:
         """Go on watching a resumed session, `ended` turns after its newest standing summary."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ...context import tokens
 from ...context.view import View, ViewResult
+from ...context.window import Window
 from ...events import Compacted
 from ...session.entries import Mask
 from ..host import EngineHost
@@ -77,8 +78,9 @@ class LayerRunner:
         self._record("microcompact", images.targets(refused, images.REFUSED), images.REFUSED)
         return bool(refused)
 
-    def clear(self) -> None:
-        """Mask old results and inputs, if the policy says that it is time."""
+    def clear(self, window: Window) -> None:
+        """Mask old results and inputs, if the policy says that it is time with the context at the
+        size of `window`."""
         policy, self.next_edit_seq, self.due = self.policy, None, []
         if policy.clear_when == "pays":
             self._clear_if_it_pays()
@@ -87,9 +89,9 @@ class LayerRunner:
             due = microcompact.plan(self.host.view, policy, str(self.host.folder))
             if due and policy.clear_when == "every-call":
                 self._mask(due, "every call")
-            elif due and reached(policy.clear_from, self.host.current_window()):
+            elif due and reached(policy.clear_from, window):
                 self._mask(due, "level")
-        self._truncate_if_due()
+        self._truncate_if_due(window)
 
     def is_enough(self) -> bool:
         """Return whether masking all that is due would leave as much room as a summary must. Where
@@ -164,9 +166,8 @@ class LayerRunner:
             targets = [dict(each.target) for each in due if each.layer == layer]
             self._record(layer, targets, trigger)
 
-    def _truncate_if_due(self) -> None:
+    def _truncate_if_due(self, window: Window) -> None:
         """Shorten old inputs from the policy's level on, several at a time."""
-        window = self.host.current_window()
         if reached(self.policy.truncate_at, window):
             targets = truncate.plan(self.host.view, self.policy, self.host.file_sha256)
             saved = sum(_saved_tokens(self.host.view, target) for target in targets)
@@ -208,7 +209,8 @@ class LayerRunner:
             )
         )
         seconds, text = time.monotonic() - started, f"{count} {DONE_WORDS[layer][count > 1]}"
-        self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, count, text))
+        if layer != "microcompact" or not self.policy.clear_silently:
+            self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, count, text))
 
 
 def _target(result: ViewResult, stub: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Demote: move an oversize result to a file before it is first sent, with a reference in its place.
 
-The reference has the path, the tokens saved and a preview of the first lines. Where the policy does
-not count lines, the preview also has the end of the text, where errors and totals stand.
+The reference has the path, the tokens saved and a preview of the beginning and, unless the policy
+shows the beginning alone, of the end of the text, where errors and totals stand.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from ...session.archive import offload
 from ..policy import Policy
 
 MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
+OVERSIZE_GATE = "HOOK-CTX-001"  # S1's name for the check of one result, as it is recorded
 PREVIEW_CHARS_SHARE = 0.05  # of the window's tokens: as many characters of longer words are shown
 
 
@@ -36,10 +37,13 @@ def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
     tokens = estimate(text)
     if policy.demote_above is None or tokens <= policy.demote_above:
         return None
-    if policy.preview_lines is None:
+    if policy.preview_lines is not None:
+        which, preview = _first_lines(text, policy.preview_lines, policy.preview_chars)
+    elif policy.preview_end:
         which, preview = _both_ends(text, policy.preview_chars)
     else:
-        which, preview = _first_lines(text, policy.preview_lines, policy.preview_chars)
+        beginning = text[: policy.preview_chars]
+        which, preview = "the beginning", f"{beginning}...".split("\n")
     reference = "\n".join(
         (
             "## Offloaded Content Reference",

@@ -27,6 +27,7 @@ MAX_WORDS_CHARS = 400  # of each later thing they said
 MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
+_READ_REF = re.compile(r"#\d+")
 _NOTED = re.compile(r" \[[^\[\]]*: deleted since\]$")
 _SAYS_GONE = re.compile(r"\b(?:delet|remov|renam|mov|replac|dropp?|no longer)", re.IGNORECASE)
 _FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
@@ -79,7 +80,11 @@ def with_ledger_facts(
     """
     named = (row for row in document.modified if not stands_for_many(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
-    reasons = {ledger.display_path(row.path): row.why for row in document.read}
+    reasons = {
+        ledger.display_path(row.path): row.why
+        for row in document.read
+        if not _READ_REF.fullmatch(row.why)  # the ref may be an older one
+    }
     failing = {fact.ref for fact in ledger.unresolved()}
     files = ledger.files
     rows = changed_file_rows(files, room)
@@ -105,6 +110,32 @@ def with_ledger_facts(
         ),
         recovery=_offloaded_files(ledger),
     )
+
+
+def with_statuses(document: SummaryDocument, stale: Collection[str]) -> SummaryDocument:
+    """Return the document with the status of each changed file. What differs on disk (`stale`) says
+    so, since the code comes before every record of it; else a file is partial that open work or an
+    error names, and complete that only finished work names."""
+    still_open = "\n".join(
+        (*document.in_progress, *document.blocked, *document.next_steps, *document.errors)
+    )
+    done = "\n".join(document.done)
+
+    def status(path: str) -> str:
+        if path in stale:
+            return "changed on disk since: Read it"
+        if _names(still_open, path):
+            return "partial"
+        return "complete" if _names(done, path) else ""
+
+    rows = tuple(replace(row, status=status(row.path)) for row in document.modified)
+    return replace(document, modified=rows)
+
+
+def _names(text: str, path: str) -> bool:
+    """Return whether a text names a file, by its path or by its name."""
+    ends = "|".join(map(re.escape, {path, path.rpartition("/")[2]}))
+    return re.search(rf"(?<![\w/-])(?:\./)?(?:{ends})(?![\w/-])", text) is not None
 
 
 def document_from_ledger(

@@ -8,7 +8,8 @@ the span is summarised in chunks of plain text. Nothing here changes anything.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,15 @@ from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 
 COMPRESSED_MARK = "[Conversation compressed]"
+ORDER_OF_TRUTH = (  # S3's
+    "Where they differ, believe the files on disk first, then the todo list and what this program "
+    "recorded of files and commands, then the project's notes, then the log, and this record last."
+)
+_ARCHIVE = "All of this session is in "
 PINNED_HEADING = "\n\n## Pinned"  # begins what the person pinned, at the end of a summary's text
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
 MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
+MAX_SHARE_OF_BEFORE = 0.50  # S3: of the context before, that a summary nobody asked for may leave
 SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
@@ -114,9 +121,11 @@ def max_summary_tokens(window: Window) -> int:
     return max(MIN_SUMMARY_CAP_TOKENS, min(MAX_SUMMARY_CAP_TOKENS, wanted))
 
 
-def max_tokens_after(window: Window) -> int:
-    """Return the tokens that the context should have at most after a summary."""
-    return int(window.size * MAX_SHARE_AFTER)
+def max_tokens_after(window: Window, *, must_halve: bool = False) -> int:
+    """Return the tokens that the context should have at most after a summary, or after one that
+    `must_halve` the context of before."""
+    share = int(window.size * MAX_SHARE_AFTER)
+    return min(share, int((window.tokens - 1) * MAX_SHARE_OF_BEFORE)) if must_halve else share
 
 
 def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
@@ -238,16 +247,36 @@ def headline(item: Item) -> str:
     return f"{kind}: {line[:60]}" if line else kind
 
 
-def summary_text(document: SummaryDocument, folder: Path, pins: Mapping[int, str]) -> str:
-    """Return the message that stands for the span: the record, how to get the rest, and pins."""
+def summary_text(
+    document: SummaryDocument, folder: Path, pins: Mapping[int, str], *, saved: int | None = None
+) -> str:
+    """Return the message that stands for the span: the record, how to get the rest, and pins.
+    `saved` are the tokens that it saves, where it takes the place of something."""
+    head = "" if saved is None else f"{_head(folder, saved)}\n\n"
+    recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
+    document = replace(document, recovery=(_archive_line(folder), *recovery))
     return (
         f"{COMPRESSED_MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the person asked. "
         "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
-        f"the whole conversation is also in {folder / CONVERSATION_NAME}.\n\n"
-        f"{render(document)}{pinned_section(pins)}"
+        f"the whole conversation is also in {folder / CONVERSATION_NAME}. "
+        f"{ORDER_OF_TRUTH}\n\n{head}{render(document)}{pinned_section(pins)}"
     )
+
+
+def _head(folder: Path, saved: int) -> str:
+    at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    session = f"**Session ID:** {folder.name} · **Generated:** {at}"
+    return f"{session} · **Context Saved:** {saved:,} tokens"
+
+
+def _archive_line(folder: Path) -> str:
+    """Return where all that was said is kept: what there is of it."""
+    kept = {"offloaded": "results that were moved to files", "checkpoints": "checkpoints"}
+    there = [f"{name}/ ({what})" for name, what in kept.items() if (folder / name).is_dir()]
+    parts = ", ".join(["conversation.md (the full conversation)", *there])
+    return f"{_ARCHIVE}{folder}: {parts}"
 
 
 def pinned_section(pins: Mapping[int, str]) -> str:

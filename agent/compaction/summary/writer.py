@@ -43,6 +43,7 @@ class SummaryDraft:
     raw_text: str  # the document as it was written, before anything was added from records
     seconds: float = 0.0  # that writing it took
     in_background: bool = False  # whether the work went on meanwhile
+    max_words: int | None = None  # that it may have beside lists of files; None: only its cap
     resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
     superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
 

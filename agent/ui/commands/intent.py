@@ -64,7 +64,9 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
     if old:
         try:
             trigger = f"phase: {old} to {new}"
-            await agent.engine.compact(phases.phase_form(old).instructions, trigger=trigger)
+            form = phases.phase_form(old)
+            words = form.words[1] if form.words else None
+            await agent.engine.compact(form.instructions, trigger=trigger, max_words=words)
         except CompactionFailed as error:
             repl.say(f"not compressed: {error.message}")
         except asyncio.CancelledError:
