@@ -302,6 +302,8 @@ class SummaryApplier:
                 break
         saved = max(0, before.tokens - after)
         text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
+        added = tokens.estimate(text) + reinserted_tokens(reinserted)
+        after = tokens_after_summary(view, cut, added)
         return FittedSummary(document, text, reinserted, after, probes)
 
     def _superseded(self, draft: SummaryDraft) -> list[Superseded]:

@@ -336,6 +336,7 @@ def test_the_gate_after_a_summary_is_recorded(project: Path) -> None:
     assert passed.probes == {
         "gate": "HOOK-CTX-004", "intent": True, "smaller": True, "within_half": True,
         "tally": {}, "sections": {"critical": 0, "kept": 0}, "recovery": {"asked": 5, "ok": 5},
+        "trajectory": {"asked": 5, "ok": 5},
     }  # fmt: skip
     talk.agent.engine.uncompact(talk.entries())
     aimless = asyncio.run(talk.agent.engine.compact(document=SummaryDocument(phase="lost")))

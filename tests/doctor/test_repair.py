@@ -59,7 +59,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (cwd / "notes.txt").write_text("one\ntwo\n")
     policy = replace(DEFAULT, demote_above=1_000, preview_chars=200)
     talk = Conversation(cwd, STEPS, policy=policy)
-    assert talk.say("look at it — all of it").status == "ok"
+    assert talk.say("look at it — all of it" + ", please" * 200).status == "ok"
     asyncio.run(talk.agent.engine.compact())
     assert talk.say("and again").status == "ok"
     talk.agent.record(Pin(ref=4))

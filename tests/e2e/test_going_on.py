@@ -21,7 +21,7 @@ def words(place: Place, source: str) -> list[Any]:
 
 def test_a_finished_list_and_a_run_over_several_processes(tmp_path: Path) -> None:
     place, steps = Place(tmp_path), list[Step]()
-    (place.project / "big.txt").write_text("word " * 3_000)
+    (place.project / "big.txt").write_text(("word " * 9 + "\n") * 900)
     state = place.project / ".run" / "plan.json"
     state.parent.mkdir()
 

@@ -208,7 +208,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         ("b1", "done", {"command": "make all", "exit_code": 0, "head": "main@0"}, False),
         ("b2", pytest_ran.format("x"), {"command": "pytest -q", "exit_code": 1}, True),
         ("b3", "no", {"command": "false", "exit_code": 1}, True),
-        ("b4", "Started.", {"command": "make all", "job": "j1"}, False),
+        ("b4", "Started.", {"command": "make all", "job": "j1", "running": True}, False),
         ("b5", "SyntaxError\n", {"command": "pytest tests", "exit_code": 2}, True),
         ("r", "text", {"path": "/p/r", "seen": {"path": "/p/r", "sha256": "1"}}, False),
         ("w", "ok", {"path": "/p/w", "created": True,

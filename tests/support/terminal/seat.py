@@ -28,6 +28,7 @@ from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.checkpoints import Checkpoints
 from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import read_log
+from ctxagent.agent.session.search.recall import text_of_ref
 from ctxagent.agent.session.store import Project, all_logs
 from ctxagent.agent.ui.conversation.services import ReplServices
 from ctxagent.agent.ui.repl.repl import Repl
@@ -122,6 +123,8 @@ class Desk:
             id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
             tools=[tool.schema() for tool in tools],
         )  # fmt: skip
+        context = Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ))
+        context.recall = lambda ref: text_of_ref(path.parents[2], path.parent.name, ref)
         loop = Agent(
             log=log,
             view=standing.view,
@@ -132,7 +135,7 @@ class Desk:
             model=self.model,
             tools=tools,
             approval=Approval(mode=self.mode, cwd=self.cwd),
-            context=Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ)),
+            context=context,
             emit=emit,
             ask=ask,
             setup=FixedSetup(lambda: opened),
