@@ -68,6 +68,8 @@ TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a t
 SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
 
+_TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
+
 
 def _prose(document: SummaryDocument) -> tuple[int, int]:
     """Return the tokens and the words of a document without its lists of files."""
@@ -87,9 +89,6 @@ def not_worth_it(before: Window, after: int) -> str:
         f"it is not worth it: {after:,} of {before.tokens:,} tokens would stay, and a summary that "
         f"nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
     )
-
-
-_TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
@@ -277,7 +276,10 @@ class SummaryApplier:
         said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
         written = None if by_person else draft.document
         stale = () if by_person else list_stale_files(ledger)
-        for divisor in (1,) if by_person else (1, 2, SHORTEST_DIVISOR):
+        # What is left out to fit is never left out only to halve a context that has room.
+        is_needed = max_after >= max_tokens_after(before)
+        shares = (1, 2, SHORTEST_DIVISOR) if is_needed or draft.max_words else (1,)
+        for divisor in (1,) if by_person else shares:
             room = max_summary_tokens(before) // divisor
             if draft.max_words:
                 room = min(room, _tokens_of_words(draft.document, draft.max_words) // divisor)
