@@ -268,45 +268,73 @@ class SummaryApplier:
         reinserted: Sequence[Entry],
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
-        view, ledger = self.host.view, self.host.ledger.with_resolutions(draft.resolved)
-        by_person = draft.author == "person"
-        previous = document_of(view.summary)
+        ledger = self.host.ledger.with_resolutions(draft.resolved)
         rulings = self._rulings(cut, draft)
+
+        def rendered(
+            document: SummaryDocument, probes: Sequence[Probe], saved: int
+        ) -> FittedSummary:
+            text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
+            added = tokens.estimate(text) + reinserted_tokens(reinserted)
+            after = tokens_after_summary(self.host.view, cut, added)
+            return FittedSummary(document, text, reinserted, after, probes)
+
+        def within(cap: int, kept: Sequence[Probe] = ()) -> FittedSummary:
+            found = self._with_facts(cut, draft, ledger, rulings, before, cap, kept)
+            return rendered(*found, before.tokens)
+
+        def is_small(fitted: FittedSummary) -> bool:
+            short = not draft.max_words or _prose(fitted.document)[1] <= draft.max_words
+            return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
+
+        is_needed = max_after >= max_tokens_after(before) or bool(draft.max_words)
+        cap = max_summary_tokens(before)
+        if draft.max_words:
+            cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
+        fitted = within(cap)
+        # An open error is not left out only to halve a context that has room.
+        kept = [] if is_needed else [p for p in fitted.probes if p.section == "errors"]
+        for divisor in () if draft.author == "person" else (2, SHORTEST_DIVISOR):
+            if is_small(fitted):
+                break
+            fitted = within(cap // divisor, kept)
+        return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
+
+    def _with_facts(
+        self,
+        cut: Cut,
+        draft: SummaryDraft,
+        ledger: Ledger,
+        rulings: Rulings,
+        before: Window,
+        cap: int,
+        kept: Sequence[Probe],
+    ) -> tuple[SummaryDocument, Sequence[Probe]]:
+        """Return a draft's document with the facts it missed, in about `cap` tokens beside its
+        lists and the facts to be `kept`, and the probes that found them. What a person wrote stays
+        as it is."""
+        by_person = draft.author == "person"
         rules_room = int(RULES_SHARE * before.size)
         said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
+        previous = document_of(self.host.view.summary)
         written = None if by_person else draft.document
-        stale = () if by_person else list_stale_files(ledger)
-        # What is left out to fit is never left out only to halve a context that has room.
-        is_needed = max_after >= max_tokens_after(before)
-        shares = (1, 2, SHORTEST_DIVISOR) if is_needed or draft.max_words else (1,)
-        for divisor in (1,) if by_person else shares:
-            room = max_summary_tokens(before) // divisor
-            if draft.max_words:
-                room = min(room, _tokens_of_words(draft.document, draft.max_words) // divisor)
-            probes = verify.choose_probes(
-                cut.evicted, ledger, previous, room, rules=rulings.rules, written=written
-            )
-            document = draft.document
-            if not by_person:
-                document = without_rules(document, rulings.rules)
-                document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * room)
-                beside = row_tokens(document.modified)
-                is_probed = verify.probed_facts_test(probes)
-                document = shortened_to(document, int(WRITTEN_SHARE * room) + beside, is_probed)
-                document = with_rulings(document, rulings, rules_room)
-                document = verify.add_missed_facts(document, probes, room + beside + said)
-                document = with_statuses(document, stale)
-            text = summary_text(document, self.host.folder, ledger.pins, saved=before.tokens)
-            added = tokens.estimate(text) + reinserted_tokens(reinserted)
-            after = tokens_after_summary(view, cut, added)
-            short = not draft.max_words or _prose(document)[1] <= draft.max_words
-            if short and after <= max_after and after < before.tokens:
-                break
-        saved = max(0, before.tokens - after)
-        text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
-        added = tokens.estimate(text) + reinserted_tokens(reinserted)
-        after = tokens_after_summary(view, cut, added)
-        return FittedSummary(document, text, reinserted, after, probes)
+        probes = verify.choose_probes(
+            cut.evicted, ledger, previous, cap, rules=rulings.rules, written=written
+        )
+        beyond = [probe for probe in kept if probe not in probes]
+        said += sum(tokens.estimate(probe.fact) for probe in beyond)
+        probes = [*probes, *beyond]
+        document = draft.document
+        if not by_person:
+            document = without_rules(document, rulings.rules)
+            document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
+            beside = row_tokens(document.modified)
+            is_probed = verify.probed_facts_test(probes)
+            document = shortened_to(document, int(WRITTEN_SHARE * cap) + beside, is_probed)
+            document = with_rulings(document, rulings, rules_room)
+            document = verify.add_missed_facts(document, probes, cap + beside + said)
+            document = with_statuses(document, list_stale_files(ledger))
+        return document, probes
 
     def _superseded(self, draft: SummaryDraft) -> list[Superseded]:
         """Return what the draft drops, after the rules that earlier summaries found lifted."""
