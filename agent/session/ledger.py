@@ -126,6 +126,7 @@ class Ledger:
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
+    _passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by the work
     # What each summary says of failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
@@ -416,8 +417,12 @@ class Ledger:
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
             fact = replace(fact, errors=_telling_lines(lines))
-            self._failing.pop(key, None)
-            self._failing[key] = fact
+            passed_since, by = self._passed.get(key, (0, 0))
+            if passed_since > since:  # a job's failure, told after a newer run had passed
+                self.resolved.append((fact, by))
+            else:
+                self._failing.pop(key, None)
+                self._failing[key] = fact
         elif fact.exit_code is not None and not unknown:
             clean = _says_success(lines)
             done = [work for work in works if work.decides or (clean and work.is_shown)]
@@ -436,6 +441,7 @@ class Ledger:
         return json.dumps(rows) if rows else command
 
     def _resolve(self, key: str, ref: int, since: int) -> None:
+        self._passed[key] = max(self._passed.get(key, (0, 0)), (since, ref))
         failed = self._failing.get(key)
         if failed is not None and failed.ref < since:
             del self._failing[key]

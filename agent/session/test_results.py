@@ -148,6 +148,9 @@ class FailingTests:
     _unnamed: dict[str, dict[str, _EndedCommand]] = field(
         default_factory=dict
     )  # runs that failed and named no test, by place and command
+    _passed: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # start and end of the newest run in which all passed, by command
 
     def add(
         self, command: str, output: str, ref: int, *, passed: bool, cwd: str, started: int
@@ -167,6 +170,11 @@ class FailingTests:
         now = _EndedCommand(place, command, launch, folder, ref)
         cleared = self._resolve(now, run, passed=passed, started=started)
         names = run.failed if launch.runner or not passed else ()
+        passed_since, by = self._passed.get(command, (0, 0))
+        if passed_since > started:  # told of late, after a newer run of it had passed
+            told = {name: FailingTest(name, ref, by) for name in names if name not in self._open}
+            self.tests.update(told)
+            return False, cleared
         for name in names:
             self._close(name)
             self.tests[name] = FailingTest(name, ref)
@@ -195,6 +203,8 @@ class FailingTests:
             and _is_its(now, failed, name, named=True)
         ]
         if passed and _all_passed(now.launch, run):
+            newest = self._passed.get(now.command, (0, 0))
+            self._passed[now.command] = max(newest, (started, now.ref))
 
             def is_done(failed: _EndedCommand, name: str) -> bool:
                 covered = not run.partial and _is_its(now, failed, name)

@@ -788,6 +788,20 @@ def test_a_job_that_began_before_a_failure_does_not_resolve_it() -> None:
     assert [resolved for _, resolved in standing(script).values()] == [None]
 
 
+def test_a_jobs_failure_that_is_told_after_a_newer_run_passed_is_resolved() -> None:
+    script = Script()
+    script.run("pytest", 1, "FAILED t/a.py::test_x - boom")
+    start_job(script, "pytest")
+    passing = script.run("pytest", 0, PASSED)
+    late = job(script, "FAILED t/a.py::test_x - boom\n1 failed in 9s", code=1)
+    assert open_commands(script) == []
+    assert [(fact.ref, by) for fact, by in script.ledger.resolved][-1] == (late, passing)
+    assert [resolved for _, resolved in standing(script).values()] == [passing]
+    start_job(script, "pytest")
+    job(script, "FAILED t/a.py::test_x - boom\n1 failed in 9s", code=1)
+    assert open_commands(script) == ["pytest"]
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
