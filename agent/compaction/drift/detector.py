@@ -37,7 +37,7 @@ RECOMMENDATIONS: dict[Indicator, str] = {
     "contradiction": "Look up why it was decided; keep to it, or ask before it is changed.",
     "constraint": "Do without it, or ask for permission first.",
 }
-MAX_EARLY_CALLS = 3  # a question after more of them does not come right after the summary
+MAX_EARLY_CALLS = 3  # a question after more of them does not come right after the compaction
 UNRELATED_POINTS = 8  # of calls in a row; one that changes a file has 2, any other 1
 MAX_READ_MESSAGES = 60  # of the person, the newest
 MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
@@ -125,7 +125,7 @@ class DriftDetector:
         return found
 
     def _clarification(self, text: str) -> Drift | None:
-        """Detect a question right after the summary that it or the ledger answers."""
+        """Detect a question right after a compaction that the summary or the ledger answers."""
         changed = any(call.get("name") in ("Edit", "Write", "Task") for call in self._calls)
         early = self._first and len(self._calls) <= MAX_EARLY_CALLS and not changed
         if not early or self._new_requests() or signs.INVITES.search("".join(self._messages[-1:])):
@@ -143,7 +143,7 @@ class DriftDetector:
             and not signs.LACKS_CONTEXT.search(text)
         ):
             return None
-        what = f"it asks for what is known, right after the summary: {signs.quote(asked[0])}"
+        what = f"it asks for what is known, right after a compaction: {signs.quote(asked[0])}"
         return _drift(
             "clarification", what, text, self._document.intent or " ".join(self._messages)
         )
