@@ -226,6 +226,7 @@ def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(proje
     assert talk.of(Summary) == []
 
 
+@pytest.mark.slow
 def test_the_summary_says_whose_it_is_and_what_it_saves(tmp_path: Path) -> None:
     talk = talking(tmp_path / "project")
     talk.say("Take the steps.")
@@ -238,6 +239,7 @@ def test_the_summary_says_whose_it_is_and_what_it_saves(tmp_path: Path) -> None:
     assert "offloaded/" not in summary.text.partition(archive)[2]  # there is none
 
 
+@pytest.mark.slow
 def test_the_checks_of_a_summary_are_recorded(tmp_path: Path) -> None:
     talk = talking(tmp_path / "project")
     talk.say("Take the steps.")

@@ -283,6 +283,7 @@ def test_the_reply_may_leave_nothing_free() -> None:
     assert break_down(fold([]), Window(195_000, 200_000), 5_000).free == 0
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 500), min_size=1, max_size=20))
 def test_shares_add_up_and_are_near_the_exact_ones(whole: int, weights: list[int]) -> None:
     shares = apportion(whole, weights)

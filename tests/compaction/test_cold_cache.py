@@ -5,6 +5,8 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from ctxagent.agent.events import Accepted, Event
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Mask, Session
@@ -13,6 +15,7 @@ from ctxagent.tools.bash import BashTool
 from ..support.sessions.conversation import Conversation
 
 
+@pytest.mark.slow
 def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None:
     """Six results of about 1,500 tokens: too little to pay for a rewrite while the cache lives."""
     command = "seq -f 'item %g of {}' 300"

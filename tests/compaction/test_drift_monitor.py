@@ -156,6 +156,7 @@ def test_a_reply_that_was_cut_off_is_asked_for_its_rest_first(
     assert "cut off at the output limit" in str(talk.model.requests[-1].messages[-1])
 
 
+@pytest.mark.slow
 def test_a_session_that_keeps_to_its_work_is_left_alone(
     compacted: Callable[..., Conversation],
 ) -> None:

@@ -330,6 +330,7 @@ def test_pins_count_for_what_a_summary_would_leave(project: Path) -> None:
     assert talk.agent.engine.preview().tokens_after_estimate >= before + 500
 
 
+@pytest.mark.slow
 def test_the_gate_after_a_summary_is_recorded(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     passed = asyncio.run(talk.agent.engine.compact())
@@ -445,6 +446,7 @@ def test_by_hand_with_instructions_that_do_not_leak(project: Path) -> None:
     assert "keep the database schema" not in sent
 
 
+@pytest.mark.slow
 def test_a_preview_asks_nobody_and_changes_nothing(project: Path) -> None:
     talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
     before = (talk.kinds(), len(talk.model.requests))  # type: ignore[attr-defined]
@@ -464,6 +466,7 @@ def test_there_may_be_nothing_to_summarise(project: Path) -> None:
         asyncio.run(talk.agent.engine.compact())
 
 
+@pytest.mark.slow
 def test_uncompact_restores_the_request_to_the_byte(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     before = json.dumps(build_messages(talk.agent.view.items))
@@ -479,6 +482,7 @@ def test_uncompact_restores_the_request_to_the_byte(project: Path) -> None:
     assert json.dumps(build_messages(fold(talk.entries()).items)) == live
 
 
+@pytest.mark.slow
 def test_a_hook_may_veto(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     talk.hooks.veto = "not on a Friday"
@@ -495,6 +499,7 @@ def test_a_hook_may_veto(project: Path) -> None:
     assert Path(event["summary"]).exists()
 
 
+@pytest.mark.slow
 def test_cancelling_a_summary_changes_nothing(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     before = talk.kinds()
@@ -518,6 +523,7 @@ def test_cancelling_a_summary_changes_nothing(project: Path) -> None:
     assert talk.kinds() == before
 
 
+@pytest.mark.slow
 def test_several_results_together_go_to_files(project: Path) -> None:
     command = "seq -f 'a line with the number %g' 1200"
     talk = Conversation(
@@ -535,6 +541,7 @@ def test_several_results_together_go_to_files(project: Path) -> None:
     assert max(prompts(talk)) < 45_000
 
 
+@pytest.mark.slow
 def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
     talk = play(project, Player(12, 2_500), PRESETS["v5"], window=200_000)
     target = talk.of(Mask)[0].targets[0]
@@ -666,6 +673,7 @@ def prepared(project: Path, record: Callable[[Request], Step]) -> tuple[Conversa
     return Conversation(project, player, policy=policy, window=60_000), player
 
 
+@pytest.mark.slow
 def test_a_fault_while_preparing_does_not_keep_the_log_open(project: Path) -> None:
     def record(request: Request) -> Step:
         raise ZeroDivisionError
@@ -700,6 +708,7 @@ def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
     assert len(talk.of(Summary)) == 1
 
 
+@pytest.mark.slow
 def test_one_summary_stands_in_the_view(project: Path) -> None:
     """Also when the cut falls among the messages that the summary before it had kept."""
 

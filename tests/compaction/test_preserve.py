@@ -198,6 +198,7 @@ def test_a_long_line_is_cut_too(project: Path) -> None:
     assert len(found(project)["decision_log"].text) < MAX_SECTION_CHARS + 100
 
 
+@pytest.mark.slow
 def test_ten_megabytes_are_looked_through(project: Path) -> None:
     filler = "## Day\n\n" + "words and words\n" * 60 + "\n"
     text = filler * (10_000_000 // len(filler)) + NOTES

@@ -253,6 +253,7 @@ def test_files_of_the_whole_session_are_asked_for_beside_other_facts() -> None:
         assert [p for p in asked if p.section != "modified"][: len(others)] == others
 
 
+@pytest.mark.slow
 def test_a_session_full_of_facts_makes_a_bounded_number_of_probes() -> None:
     session = Session()
     for n in range(200):
@@ -286,6 +287,7 @@ def test_what_is_pasted_says_nothing() -> None:
     assert [p.fact for p in session.asked()] == ["Why is this slow?"]
 
 
+@pytest.mark.slow
 def test_endless_lines_are_read_at_their_ends() -> None:
     session = Session()
     session.say("a/" * 500_000 + "`" * 10_000)
@@ -363,11 +365,13 @@ def test_a_fact_is_looked_up_verbatim(fact: str, text: str, there: bool) -> None
 WORDS = st.text(min_size=1).filter(lambda text: bool(text.strip(" \t\r\n.,;:*`")))
 
 
+@pytest.mark.slow
 @given(WORDS.filter(lambda text: bool(text.translate(str.maketrans("", "", "*`.,;: ")).strip())))
 def test_what_a_summary_says_is_found_however_it_is_escaped(text: str) -> None:
     assert is_answered(probe(text), render(SummaryDocument(facts=(text,))))
 
 
+@pytest.mark.slow
 @example("  /a")
 @given(st.from_regex(r"[a-z|`\\# ]{1,6}/[\w.é -]{0,6}[a-z]", fullmatch=True))
 def test_a_listed_path_is_found_however_it_is_escaped(path: str) -> None:
@@ -512,6 +516,7 @@ def test_a_changed_file_that_is_missing_gets_a_row() -> None:
     )
 
 
+@pytest.mark.slow
 def test_facts_survive_summary_after_summary() -> None:
     session = full()
     document: SummaryDocument | None = None

@@ -162,6 +162,7 @@ def test_a_path_is_whole_or_absent() -> None:
     assert text.count("lib/") >= 10
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     said=st.lists(st.text(max_size=3_000), max_size=5),
@@ -258,6 +259,7 @@ def test_the_third_level_names_what_changed_on_disk_since(place: Place) -> None:
     assert "Changed on disk" not in recovery_at_level(history.entries, 3)
 
 
+@pytest.mark.slow
 def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
     history = History()
     for n in range(MAX_FILES_CHECKED + 3):

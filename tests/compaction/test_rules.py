@@ -165,6 +165,7 @@ def test_what_was_superseded_is_read_as_far_as_it_can_be() -> None:
     assert superseded_of(rows) == [Superseded("facts", "a", "")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [16_000, 32_000])
 def test_every_rule_stands_whole_in_every_summary(tmp_path: Path, window: int) -> None:
     project = tmp_path / "project"

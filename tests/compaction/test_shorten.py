@@ -168,6 +168,7 @@ def fits(tokens: int) -> Callable[[SummaryDocument], bool]:
     return lambda document: estimate(render(document)) <= tokens
 
 
+@pytest.mark.slow
 def test_facts_do_not_crowd_out_the_rest_and_the_older_are_counted() -> None:
     document = SummaryDocument(intent="Mend it.", decisions=("JWT, because Redis is missing",))
     known = "setting_3 must be 00 in all of the regions"
@@ -270,6 +271,7 @@ def test_every_file_of_an_ordinary_session_stands_by_name(tmp_path: Path) -> Non
     assert last.files == ["conversation.md", "summary.md", f"session-summary-{words}.md"]
 
 
+@pytest.mark.slow
 def test_a_person_may_apply_a_summary_of_their_own_at_any_length(tmp_path: Path) -> None:
     talk = worked(tmp_path / "project", CODEMOD, calls=12, window=200_000)
     rows = tuple(FileRow(path, "created") for path in CODEMOD)

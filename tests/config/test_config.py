@@ -546,6 +546,7 @@ def places_of(node: object, at: toml_lines.KeyPath = ()) -> list[toml_lines.KeyP
     return [p for k, v in node.items() for p in [(*at, k), *places_of(v, (*at, k))]]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(_STATEMENTS, max_size=6).map("\n".join))
 def test_every_key_of_any_sound_document_has_a_line(text: str) -> None:

@@ -53,6 +53,7 @@ def test_a_vocabulary_on_disk_counts(tmp_path: Path) -> None:
     assert ask(found.parent) == "True 4 True"
 
 
+@pytest.mark.slow
 def test_fetching_says_why_it_failed(tmp_path: Path) -> None:
     place = Place(tmp_path)
     env = place.environ(

@@ -231,6 +231,7 @@ def test_every_entry_is_in_the_page_once(log: Path) -> None:
     assert [id for id in page.ids if id.startswith("a1-")] == [f"a1-e{n}" for n in range(1, 6)]
 
 
+@pytest.mark.slow
 def test_what_was_said_can_be_read(log: Path) -> None:
     page = shown(log)
     assert page.texts["e2"].endswith(

@@ -104,6 +104,7 @@ def bash(*commands: str) -> Step:
     return Step(tools=[("Bash", {"command": command}) for command in commands])
 
 
+@pytest.mark.slow
 def test_a_session_is_told_of_from_its_start_to_its_end(tmp_path: Path) -> None:
     hooks = {name: [HEARD] for name in HookSettings.__slots__}
     talk = Talk(tmp_path, bash("echo said; touch made"), Step(text="Done."), **hooks)
@@ -135,6 +136,7 @@ def test_a_session_is_told_of_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert "session_start" not in told
 
 
+@pytest.mark.slow
 def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> None:
     veto = "grep -q secrets && { echo 'leave the secrets alone'; exit 2; }; exit 0"
     talk = Talk(
@@ -213,6 +215,7 @@ def test_a_hook_can_be_interrupted(tmp_path: Path) -> None:
     assert result.details["interrupted"]
 
 
+@pytest.mark.slow
 def test_calls_of_subagents_are_told_too_and_their_sessions_are_not(tmp_path: Path) -> None:
     errand = {"description": "look", "prompt": "Look.", "type": "general"}
     talk = Talk(

@@ -153,6 +153,7 @@ def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
     assert left.after() == []
 
 
+@pytest.mark.slow
 def test_what_does_not_listen_is_killed(left: Left) -> None:
     left.call("one")
     left.start("one", "trap '' TERM; echo up; while :; do sleep 1; done")

@@ -196,6 +196,7 @@ def test_without_a_watch_nothing_is_found_and_nothing_is_written(tmp_path: Path)
     assert not (tmp_path / "state" / "worktree.git").exists()
 
 
+@pytest.mark.slow
 def test_a_command_that_only_looks_is_not_watched(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.bash("cat a.txt && git status | head -3")

@@ -187,7 +187,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     ]
     use = [
         {"type": "tool_use", "id": id, "name": name, "input": {}}
-        for id, name in [*((f"b{n}", "Bash") for n in range(6)), ("r", "Read"), ("w", "Write"),
+        for id, name in [*((f"b{n}", "Bash") for n in range(7)), ("r", "Read"), ("w", "Write"),
                          ("t", "Todo"), ("open", "Bash")]
     ]  # fmt: skip
     usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1}
@@ -210,6 +210,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         ("b3", "no", {"command": "false", "exit_code": 1}, True),
         ("b4", "Started.", {"command": "make all", "job": "j1", "running": True}, False),
         ("b5", "SyntaxError\n", {"command": "pytest tests", "exit_code": 2}, True),
+        ("b6", "3 passed in 0.1s", {"command": "pytest tests/other", "exit_code": 0}, False),
         ("r", "text", {"path": "/p/r", "seen": {"path": "/p/r", "sha256": "1"}}, False),
         ("w", "ok", {"path": "/p/w", "created": True,
                      "changes": [{"path": "/p/n", "action": "created"}]}, False),
@@ -371,6 +372,7 @@ def test_a_log_that_was_changed_is_read_again(log: Path, change: Callable[[bytes
     assert covered(log) in (0, log.stat().st_size)
 
 
+@pytest.mark.slow
 def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
     """The one who has it open writes to it before and after, so that its size and time tell
     nothing."""
@@ -386,6 +388,7 @@ def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
     assert covered(log) == 0
 
 
+@pytest.mark.slow
 def test_a_copy_or_a_kill_costs_the_reading_of_bytes_alone(log: Path, tmp_path: Path) -> None:
     """Then the log is not as it was left, and its digests are compared."""
     leave(log)
@@ -450,6 +453,7 @@ def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
     leave(log)
 
 
+@pytest.mark.slow
 def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
     held, standing, resumption = resume_session(log, read_only=True)
     resumption.leave(held)
@@ -540,12 +544,14 @@ def test_a_long_log_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
     assert killed[2] < little + (8 << 20)
 
 
+@pytest.mark.slow
 def test_what_is_kept_does_not_hold_the_log(log: Path) -> None:
     """It grows with what was done, and not with what was said about it."""
     leave(log)
     assert log.with_name(CACHE_NAME).stat().st_size < log.stat().st_size // 4
 
 
+@pytest.mark.slow
 def test_the_number_after_the_last_is_known_without_what_is_kept(log: Path) -> None:
     held = Log.open(log)
     assert held.last_seq == ResumeCache(log).read().standing.highest

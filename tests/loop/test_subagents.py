@@ -234,6 +234,7 @@ def test_four_at_once_and_the_rest_wait(tmp_path: Path) -> None:
     assert talk.agent.context.agents == {}
 
 
+@pytest.mark.slow
 def test_the_totals_are_the_sums_over_all_logs(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         return Step(tools=[("Bash", {"command": "echo x"})]) if number < 4 else Step(text="So.")
@@ -261,6 +262,7 @@ def test_the_totals_are_the_sums_over_all_logs(tmp_path: Path) -> None:
     assert again.turns == 1
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_bounded_and_its_whole_text_kept(tmp_path: Path) -> None:
     long = "\n".join(f"finding {n} in src/module_{n}.py" for n in range(3_000))
     talk = Talk(
@@ -308,6 +310,7 @@ def test_an_empty_answer_is_an_error(tmp_path: Path) -> None:
     assert talk.agents()["t"].status == "error"
 
 
+@pytest.mark.slow
 def test_one_that_never_stops_is_ended_by_the_limit(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
@@ -326,6 +329,7 @@ def test_one_that_never_stops_is_ended_by_the_limit(tmp_path: Path) -> None:
     assert talk.agent.totals.all.calls == 12
 
 
+@pytest.mark.slow
 def test_a_shared_limit_is_never_overrun(tmp_path: Path) -> None:
     calls = [task(f"t{n}", f"ask: {n}") for n in range(4)]
     talk = Talk(
@@ -377,6 +381,7 @@ def test_what_nobody_could_be_asked_counts_for_the_parent(tmp_path: Path) -> Non
     assert [d.tool for d in talk.agent.denials] == ["Write"]
 
 
+@pytest.mark.slow
 def test_questions_name_the_subagent_and_rules_and_mode_are_live(tmp_path: Path) -> None:
     questions: list[Question] = []
 
@@ -404,6 +409,7 @@ def test_questions_name_the_subagent_and_rules_and_mode_are_live(tmp_path: Path)
     assert sorted(p.name for p in talk.project.iterdir()) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_files_that_subagents_change_are_in_the_parents_ledger(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         name = prompt.removeprefix("ask: ")
@@ -522,6 +528,7 @@ def test_an_earlier_one_hands_over_and_can_be_resumed(tmp_path: Path) -> None:
     assert totals.agents.calls == 4
 
 
+@pytest.mark.slow
 def test_a_killed_subagent_is_told_of_and_goes_on(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:

@@ -235,6 +235,7 @@ def test_what_is_by_hand(words: str, command: tuple[str, str] | None) -> None:
 # In front of the REPL.
 
 
+@pytest.mark.slow
 def test_a_command_runs_live_without_a_question(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="I see it."))
 
@@ -274,6 +275,7 @@ def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
     assert "[interrupted by the user]" in str(desk.model.requests[0].messages)
 
 
+@pytest.mark.slow
 def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
@@ -286,6 +288,7 @@ def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_a_note_says_how_to_take_it_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Noted."))
 

@@ -100,6 +100,7 @@ def test_few_modules_stand_beside_the_rooms() -> None:
     assert len(own) <= MAX_MODULES_BESIDE_ROOMS, own
 
 
+@pytest.mark.slow
 def test_at_most_three_broad_excepts() -> None:
     broad = [
         f"{name}:{node.lineno}"
@@ -171,6 +172,7 @@ def test_version_and_help_import_nothing_heavy(option: str) -> None:
     assert loaded & heavy == set()
 
 
+@pytest.mark.slow
 def test_importing_the_repl_stays_light() -> None:
     code = (
         "import sys, ctxagent.agent.ui.repl.repl, ctxagent.agent.config.load\n"

@@ -43,6 +43,7 @@ def names(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "place"), PLACES)
 def test_what_a_page_names_is_there(page: str, place: str) -> None:
     name, _, inside = place.partition(":")

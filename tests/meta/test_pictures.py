@@ -42,6 +42,7 @@ def test_a_picture_is_one_file_that_loads_and_runs_nothing() -> None:
         assert not re.search(r"url\(|@import|light-dark", path.read_text())
 
 
+@pytest.mark.slow
 def test_a_replay_gives_the_same_each_time() -> None:
     terms = Terms("default", DEFAULT, MODEL, 200_000, "", (), fills=0)
     runs = [play(workday(2), terms) for _ in range(4)]

@@ -106,6 +106,7 @@ def test_a_reply_is_streamed_and_gathered() -> None:
     assert reply.model == KNOWN
 
 
+@pytest.mark.slow
 def test_bytes_that_come_one_by_one_and_unknown_kinds_change_nothing() -> None:
     say = Say("Yes, ünd.", thinking="Hm.", tools=[("Bash", {"command": "ls"})])
     plain = served(say)[-1]
@@ -366,6 +367,7 @@ def test_a_base_url_that_is_none_is_refused(url: str) -> None:
 # Credentials
 
 
+@pytest.mark.slow
 def test_no_key_is_told_without_importing_the_sdk() -> None:
     script = """
 import asyncio, sys

@@ -419,6 +419,7 @@ def test_a_pattern_that_stands_for_nothing_is_a_plain_name(project: Path) -> Non
     assert judge(approval, "Bash", "cat l[i]nk").action == "ask"
 
 
+@pytest.mark.slow
 def test_more_files_than_can_be_looked_at_are_asked_about(project: Path) -> None:
     (project / "many").mkdir()
     for number in range(1001):

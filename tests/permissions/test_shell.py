@@ -87,6 +87,7 @@ def test_what_others_start_is_seen_and_in_doubt(text: str, part: str) -> None:
     assert not certain(script)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

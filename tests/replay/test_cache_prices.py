@@ -132,6 +132,7 @@ BLOCKS = st.builds(
 BODIES = st.lists(st.lists(BLOCKS, min_size=1, max_size=6).map(lambda b: body(*b)), max_size=6)
 
 
+@pytest.mark.slow
 @given(BODIES)
 def test_every_token_is_charged_once_and_the_order_of_counting_does_not_matter(
     bodies: list[dict[str, Any]],

@@ -564,6 +564,7 @@ def test_a_garbled_file_is_a_recording_or_an_error(
     check(garbled)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, derandomize=True, deadline=None)
 @given(data=st.binary(max_size=200) | st.lists(_JSON).map(lambda rows: lines([*rows])))
 def test_any_bytes_are_a_recording_or_an_error(data: bytes) -> None:

@@ -97,6 +97,7 @@ def test_every_request_of_every_preset_is_acceptable(name: str, tmp_path: Path) 
     assert player_run[id(player)].stopped == ""
 
 
+@pytest.mark.slow
 def test_a_summary_is_priced_as_if_a_model_had_written_it() -> None:
     run = play(working(40, 2_500), terms(ALONE))
     summaries = [call for call in run.priced if call.purpose == "summary"]
@@ -147,6 +148,7 @@ def test_where_another_agent_compacted_is_no_act_of_ours() -> None:
     assert run.acts == ()
 
 
+@pytest.mark.slow
 def test_what_fills_the_window_is_looked_at_now_and_then() -> None:
     run = play(working(100, 300), replace(terms(), fills=10))
     assert 9 <= len(run.fills) <= 11
@@ -176,6 +178,7 @@ def test_a_play_comes_to_the_same_each_time() -> None:
     assert {act.layer for act in first.acts} == {"demote"}
 
 
+@pytest.mark.slow
 def test_recordings_side_by_side_come_back_in_their_order() -> None:
     played = [replace(working(n + 2, 200), name=f"r{n}") for n in range(4)]
     columns = [terms(ALONE, label="alone"), terms(label="default")]

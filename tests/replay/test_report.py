@@ -289,6 +289,7 @@ def test_the_points_of_a_line_are_the_calls() -> None:
     assert int(last[1]) == pytest.approx(1e4 * sum(call.dollars for call in calls), abs=1e3)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_recording_acts_in_the_page() -> None:
     taken = Page(page(comparison(5, 60, LABELS, hostile=True)))
     names = [name for name, _ in taken.elements]
@@ -303,6 +304,7 @@ def test_nothing_of_a_recording_acts_in_the_page() -> None:
     assert {address[0] for address in addresses} == {"#"}
 
 
+@pytest.mark.slow
 def test_a_long_recording_takes_little_room() -> None:
     assert len(page(comparison(1, 500, LABELS)).encode()) < 200_000  # 15 of them: 3 MB
     assert len(page(comparison(1, 5_000, LABELS[:2])).encode()) < 200_000

@@ -255,6 +255,7 @@ def altered(log: Path, folder: Path, change: Callable[[Entry], Entry]) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_one_character_of_a_result_is_found(long: Long, tmp_path: Path) -> None:
     results = [r for r in of(long.log, ToolResult) if isinstance(r.content, str)]
     touched = next(result for result in results[2:] if "item 7 of" in result.content)

@@ -244,6 +244,7 @@ def test_each_attempt_would_succeed_outside(place: Field) -> None:
         assert OUT in asyncio.run(BashTool().run(BashParams(command=command), context)).text, name
 
 
+@pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_what_work_needs(place: Field, who: str) -> None:
@@ -340,6 +341,7 @@ def test_jobs_last_and_are_reached(place: Field) -> None:
     assert gone(mark)
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_without_a_network(place: Field) -> None:
     """Neither ports nor abstract sockets of the machine; but a server within the command."""
@@ -407,6 +409,7 @@ def test_folders_that_are_given(place: Field) -> None:
     assert not Path("/not").exists()
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_linked_work_trees_and_submodules(place: Field) -> None:
     """A commit writes to a repository that lies elsewhere, where that knows of the work tree."""
@@ -432,6 +435,7 @@ def test_linked_work_trees_and_submodules(place: Field) -> None:
         assert "Read-only" in place.run(f"touch {main}/.git/new {place.root}/home/new")[0].text
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> None:
     """A repository of a submodule, or of a linked work tree, renamed and copied would be open."""

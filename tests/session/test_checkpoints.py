@@ -259,6 +259,7 @@ def test_files_go_back_to_what_they_were(session: Place) -> None:
     assert tree(project) == mess
 
 
+@pytest.mark.slow
 def test_nothing_in_the_repository_changes(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
@@ -305,6 +306,7 @@ def test_without_snapshots_a_point_says_why(session: Place) -> None:
             session.checkpoints.cover(point, taken)
 
 
+@pytest.mark.slow
 def test_a_snapshot_whose_objects_are_gone(tmp_path: Path) -> None:
     """What is clean is borrowed from the repository; its own clean-up may throw that away."""
     project = tmp_path / "project"
@@ -329,6 +331,7 @@ def test_a_snapshot_whose_objects_are_gone(tmp_path: Path) -> None:
     session.log.close()
 
 
+@pytest.mark.slow
 def test_snapshots_outlive_a_clean_up_of_the_store(session: Place) -> None:
     session.say("look")
     session.change()

@@ -197,6 +197,7 @@ def test_no_compaction_and_no_undo_changes_it(tmp_path: Path) -> None:
     assert "[Conversation compressed]" not in text
 
 
+@pytest.mark.slow
 def test_any_sequence_of_acts_leaves_it_the_logs(tmp_path: Path) -> None:
     """Words, replies, kills at any byte, resumes, forks, and forks to a point."""
     chance = random.Random(11)

@@ -121,6 +121,7 @@ def test_a_bad_line_is_skipped_and_named(tmp_path: Path) -> None:
     assert ":4: skipped, user.content is a int" in reading.warnings[1]
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_who_has_the_session(tmp_path: Path) -> None:
     path = session(tmp_path, "one")
     code = (

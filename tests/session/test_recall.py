@@ -83,6 +83,7 @@ def test_a_fact_that_stood_once_300_calls_ago(project: Path) -> None:
     assert f"#{fact.seq}" in results[-1].details["recalled"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [MAX_CHARS, 7_001])
 def test_every_byte_of_an_offloaded_result_comes_back(project: Path, limit: int) -> None:
     dump = Dump()
@@ -170,6 +171,7 @@ def test_either_a_query_or_a_ref(project: Path, given: dict[str, Any]) -> None:
         recall(talk, **given)
 
 
+@pytest.mark.slow
 def test_what_is_listed_is_bounded(project: Path) -> None:
     talk = Conversation(project)
     for n in range(12):

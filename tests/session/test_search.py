@@ -258,6 +258,7 @@ def test_a_torn_line_is_not_there_until_it_is_whole(archive: Archive) -> None:
     assert [hit.seq for hit in archive.hits("penguin")] == [4]
 
 
+@pytest.mark.slow
 def test_what_is_newest_is_found_before_all_is_indexed(archive: Archive) -> None:
     log = archive.log()
     first = archive.result(log, "the oldest heron")
@@ -303,6 +304,7 @@ def test_what_is_gone_from_the_disk_is_gone_from_the_index(archive: Archive, how
     assert not any(b"secretword" in p.read_bytes() for p in archive.folder.glob("index*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["on disk", "in memory"])
 def test_sessions_that_go_while_it_looks(archive: Archive, where: str) -> None:
     for name in ("a", "b", "c"):

@@ -168,6 +168,7 @@ def test_what_is_done_by_hand_counts_for_the_parent(tmp_path: Path) -> None:
     assert not [e for e in entries if isinstance(e, User) and e.source == "notice"]
 
 
+@pytest.mark.slow
 def test_one_that_had_finished_before_the_kill_is_not_called_unfinished(tmp_path: Path) -> None:
     for moment in ("running", "done"):  # its end is in its own log alone, or in both
         (tmp_path / moment).mkdir()
@@ -197,6 +198,7 @@ def test_one_that_had_finished_before_the_kill_is_not_called_unfinished(tmp_path
         assert notice in shown(talk.model.requests[-1])
 
 
+@pytest.mark.slow
 def test_what_was_left_is_told_once(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         return Step(tools=[("Bash", {"command": "echo x"})]) if number == 1 else Step(text="So.")

@@ -68,6 +68,7 @@ FUGITIVES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", FUGITIVES.values(), ids=FUGITIVES.keys())
 def test_the_whole_tree_ends(command: str, tmp_path: Path) -> None:
     async def scene() -> None:
@@ -177,6 +178,7 @@ def test_nothing_is_left_open_and_everything_is_reaped(tmp_path: Path) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", range(6))
 def test_a_start_that_is_cancelled_leaves_nothing(steps: int, tmp_path: Path) -> None:
     token = f"started in {tmp_path}"

@@ -177,6 +177,7 @@ def test_a_process_detached_on_purpose_is_left_alone(tmp_path: Path) -> None:
     os.kill(pid, 9)
 
 
+@pytest.mark.slow
 def test_a_flood_is_kept_at_both_ends_and_the_rest_is_named(tmp_path: Path) -> None:
     output = bash(tmp_path, "seq 1 1000000; exit 1")
     lines = output.text.split("\n")

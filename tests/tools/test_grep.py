@@ -97,6 +97,7 @@ def test_context_is_marked_and_gaps_are_shown(tmp_path: Path, engine: Engine) ->
     assert lines(tmp_path, engine, "^2", after=2) == ["a.txt:2:2", "a.txt-3-hit", "a.txt-4-4"]
 
 
+@pytest.mark.slow
 def test_context_crosses_the_blocks_of_a_large_file(tmp_path: Path, engine: Engine) -> None:
     filler = "filler line of a log file\n" * 100_000  # more than two blocks of the Python engine
     write(tmp_path, {"big.log": filler + "needle\n" + filler + "needle\n"})
@@ -142,6 +143,7 @@ def test_globs_and_types_narrow(
     assert files(project, engine, "total", ignore_case=True, **filters) == expected
 
 
+@pytest.mark.slow
 def test_case_literal_and_leading_dash(tmp_path: Path, engine: Engine) -> None:
     write(tmp_path, {"a.txt": "Über a.b(c) [x]{y} --flag #&~ $^|\\\nuber a+b\n"})
     assert files(tmp_path, engine, "über") == []
@@ -151,6 +153,7 @@ def test_case_literal_and_leading_dash(tmp_path: Path, engine: Engine) -> None:
     assert files(tmp_path, engine, "--flag") == ["a.txt"]
 
 
+@pytest.mark.slow
 def test_lines_are_searched_one_by_one(tmp_path: Path, engine: Engine) -> None:
     write(tmp_path, {"a.txt": "one\r\n\r\ntwo\nthree"})
     assert lines(tmp_path, engine, r"one$") == ["a.txt:1:one"]
@@ -162,6 +165,7 @@ def test_lines_are_searched_one_by_one(tmp_path: Path, engine: Engine) -> None:
     assert files(tmp_path, engine, r"two\\nthree") == []  # a backslash and an n
 
 
+@pytest.mark.slow
 def test_multiline_spans_lines(tmp_path: Path, engine: Engine) -> None:
     write(tmp_path, {"a.txt": "x\nbegin {\n  body\n}\ny\nbegin {\n}\n"})
     found = lines(tmp_path, engine, r"begin \{.*?body", multiline=True, after=1)
@@ -180,6 +184,7 @@ def test_look_around_works_whatever_the_engine(tmp_path: Path) -> None:
     assert out.text == "a.txt:2:foobaz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside_git", [True, False])
 def test_ignored_files_are_left_out_and_named(
     tmp_path: Path, engine: Engine, inside_git: bool

@@ -96,6 +96,7 @@ def test_past_the_end(tmp_path: Path, content: str) -> None:
     assert "a.txt has 3 lines; offset=4 is past its end" in message
 
 
+@pytest.mark.slow
 def test_a_file_too_large_to_hold_is_read_as_a_stream(tmp_path: Path) -> None:
     line = "é" * 511 + "\n"  # 1,023 bytes: characters lie across the edges of chunks
     count = MAX_FILE_BYTES // 1023 + 10

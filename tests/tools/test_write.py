@@ -237,6 +237,7 @@ except ToolError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     """A limit on the size of files, which only a process of its own can bear, stands for it."""
     (tmp_path / "a").write_text("old")
@@ -293,6 +294,7 @@ def test_a_preview_changes_nothing(context: Context, tmp_path: Path) -> None:
     assert (tmp_path / "unseen").read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_long_diffs_are_bounded(context: Context, tmp_path: Path) -> None:
     output = write(context, "a", "".join(f"{n}\n" for n in range(5_000)))
     lines = output.details["diff"].splitlines()

@@ -196,6 +196,7 @@ def test_going_to_other_sessions(desk: CommandDesk, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_diff_runs_nothing_of_the_repository(desk: CommandDesk) -> None:
     with pytest.raises(CtxagentError, match="git diff"):
         desk.run("/diff")
@@ -393,6 +394,7 @@ def test_uncompact_restores_the_request(tmp_path: Path) -> None:
         desk.run("/uncompact")
 
 
+@pytest.mark.slow
 def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     shown = desk.run("/context")
@@ -461,6 +463,7 @@ def test_what_cannot_be_pinned_or_unpinned(desk: CommandDesk, words: str) -> Non
     assert desk.agent.log.last_seq == before
 
 
+@pytest.mark.slow
 def test_pins_may_not_fill_the_window(desk: CommandDesk) -> None:
     def pin_on() -> None:
         for n in range(40):

@@ -62,6 +62,7 @@ NAMES = st.text("ab/.İß ", min_size=1, max_size=12).filter(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(NAMES, max_size=30, unique=True),
     st.text("abAi/.ß", min_size=1, max_size=4).filter(lambda typed: typed[0] != "/"),
@@ -210,6 +211,7 @@ def test_commands_and_what_they_take(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 

@@ -56,6 +56,7 @@ def test_two_sessions_keep_each_others_history(tmp_path: Path) -> None:
     assert kept(tmp_path / "history") == ["here", "there", "here again"]
 
 
+@pytest.mark.slow
 def test_the_file_of_the_history_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "history"
     typed = ProjectHistory(path, PastedTexts())
@@ -133,6 +134,7 @@ def test_what_stays_as_it_is_and_what_does_not() -> None:
     assert len(pasted.fold("a line\n" * MAX_TEXT_CHARS)) < 80
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=40) | st.text("]\n[x", min_size=30, max_size=60), max_size=6))
 def test_nothing_of_what_was_pasted_is_lost(texts: list[str]) -> None:
     pasted = PastedTexts()
@@ -337,6 +339,7 @@ def test_words_that_wait_are_edited_in_their_place(tmp_path: Path) -> None:
     assert desk.said() == ["begin", "one", "two and a half"]
 
 
+@pytest.mark.slow
 def test_what_was_not_sent_is_named(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", LONG)]), mode="bypass")
 
@@ -356,6 +359,7 @@ def test_what_was_not_sent_is_named(tmp_path: Path) -> None:
     assert kept(tmp_path / "history") == ["begin", "one", "two", "a draft"]
 
 
+@pytest.mark.slow
 def test_esc_gives_everything_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", LONG)]), Step(text="Both."), mode="bypass")
 
@@ -375,6 +379,7 @@ def test_esc_gives_everything_back(tmp_path: Path) -> None:
     assert desk.said() == ["begin", "one\ntwo"]
 
 
+@pytest.mark.slow
 def test_vi_keys_have_a_cursor_and_no_clash(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Read."))
 

@@ -114,6 +114,7 @@ def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
     assert "use make instead" in str(desk.model.requests[-1].messages)
 
 
+@pytest.mark.slow
 def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
     steps = [Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."), Step("Well.")]
     desk = Desk(tmp_path, *steps)
@@ -137,6 +138,7 @@ def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
     assert desk.said() == ["go", "try again"]
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Done."))
 
@@ -177,6 +179,7 @@ def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
     assert "lines (ctrl-o)\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Fresh."), pace=0.005)
@@ -211,6 +214,7 @@ def test_a_running_tool_is_interrupted(tmp_path: Path, key: str) -> None:
     assert not (desk.cwd / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_a_question_is_interrupted(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="Fresh."))
@@ -282,6 +286,7 @@ def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
     assert desk.said() == ["hi"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_words_are_taken_back_while_the_session_opens(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="Hello."))
@@ -303,6 +308,7 @@ def test_words_are_taken_back_while_the_session_opens(tmp_path: Path, key: str) 
     assert desk.said() == ["hi there"]
 
 
+@pytest.mark.slow
 def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> None:
     busy = [SessionError("another process holds it", hint="Close that one.") for _ in range(2)]
     desk = Desk(tmp_path, Step(text="Hello."), fails=busy)
@@ -397,6 +403,7 @@ def test_a_summary_is_asked_about_with_one_key(tmp_path: Path) -> None:
     assert not any(isinstance(e, Summary) for e in read_log(desk.loops[0].log.path).entries)
 
 
+@pytest.mark.slow
 def test_uncompact_after_a_later_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
     steps = [Step(text=LONG), Step(text="Two."), Step(text=RECORD)]
     desk = Desk(tmp_path, *steps, Step(text="Three."), Step(text="Four."))
@@ -475,6 +482,7 @@ def test_a_paste_is_taken_as_it_is(tmp_path: Path) -> None:
     assert desk.said() == ["def f():\n\treturn 1\n"]
 
 
+@pytest.mark.slow
 def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
     history = tmp_path / "state" / "history"
 
@@ -569,6 +577,7 @@ def test_commands_that_change_the_session(tmp_path: Path) -> None:
     assert desk.loops[2].log.path == desk.loops[0].log.path
 
 
+@pytest.mark.slow
 def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
 
@@ -584,6 +593,7 @@ def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Whole answer."))
 
@@ -771,6 +781,7 @@ def test_vi_keys(tmp_path: Path) -> None:
     assert (desk.cwd / "made").exists()
 
 
+@pytest.mark.slow
 def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
 
@@ -786,6 +797,7 @@ def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
     assert desk.said() == ["talk"]
 
 
+@pytest.mark.slow
 def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."), mode="bypass")
 
@@ -805,6 +817,7 @@ def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
     assert desk.chosen == [(loop, "other") for loop in desk.loops]
 
 
+@pytest.mark.slow
 def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
     desk = Desk(tmp_path, *(Step(text=f"Answer {n}.") for n in range(5)))
 
@@ -836,6 +849,7 @@ def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
     assert permission_mode.announced_mode(fold([told, *renewed, quoted])) == "accept-edits"
 
 
+@pytest.mark.slow
 def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Old answer."), Step(text="New answer."))
 
@@ -855,6 +869,7 @@ def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
     assert "New answer." not in shown[2]  # a copy of what is on the screen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Never."), pace=0.005)
@@ -873,6 +888,7 @@ def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
     assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_an_interrupt_ends_a_script_that_is_being_typed(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="One."))

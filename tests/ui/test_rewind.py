@@ -168,6 +168,7 @@ def three_turns(desk: Opened, *more: Step) -> Desk:
     return opened
 
 
+@pytest.mark.slow
 def test_a_checkpoint_by_hand(desk: Opened) -> None:
     talk = three_turns(desk)
     shown = talk.run("/checkpoint  before the\nrewrite")
@@ -188,6 +189,7 @@ def test_a_checkpoint_by_hand(desk: Opened) -> None:
     assert saved.snapshot == entry.snapshot is not None
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_from_the_newest_summary(desk: Opened) -> None:
     talk = three_turns(desk, OK)
     document = SummaryDocument(intent="Write things", next_steps=("write c",), decisions=("No b.",))
@@ -210,6 +212,7 @@ def test_a_checkpoint_goes_on_from_the_newest_summary(desk: Opened) -> None:
     assert "a.txt" in str(first.document["modified"])  # as the ledger has it
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_is_told(desk: Opened) -> None:
     talk = three_turns(desk)
     (talk.agent.folder / "checkpoints").write_text("in the way")
@@ -230,6 +233,7 @@ def test_there_is_nothing_to_keep_or_to_go_back_to_at_first(desk: Opened) -> Non
     assert "nothing to go back to yet" in talk.run("/rewind")
 
 
+@pytest.mark.slow
 def test_the_points_newest_first(desk: Opened) -> None:
     talk = three_turns(desk, Step(text="Bye."))
     talk.run("/checkpoint half way")
@@ -296,6 +300,7 @@ def test_only_files_go_back_and_the_model_is_told(desk: Opened) -> None:
     assert (talk.cwd / "a.txt").read_text() == "one\n"  # an edit needs a new look first
 
 
+@pytest.mark.slow
 def test_only_the_conversation_goes_back_and_the_model_is_told(desk: Opened) -> None:
     talk = three_turns(desk, OK)
     talk.run("/rewind 2 conversation", "yes")
@@ -371,6 +376,7 @@ def test_what_is_not_a_yes_changes_nothing(desk: Opened, answer: str) -> None:
     assert (talk.cwd / "b.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -385,6 +391,7 @@ def test_what_rewind_does_not_know(desk: Opened, words: str, why: str) -> None:
         talk.run(words)
 
 
+@pytest.mark.slow
 def test_what_cannot_go_back_is_not_offered(desk: Opened) -> None:
     talk = three_turns(desk, Step(text="Bye."))
     talk.run("/checkpoint")
@@ -410,6 +417,7 @@ def test_a_folder_that_is_no_project_keeps_no_files(desk: Opened, tmp_path: Path
     assert talk.screen.given_back == "write a"
 
 
+@pytest.mark.slow
 def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
     talk = three_turns(desk)
     store = talk.agent.folder.parent.parent / "worktree.git"
@@ -421,6 +429,7 @@ def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
     assert talk.screen.asked == ["[c]onversation · [n]o"]
 
 
+@pytest.mark.slow
 def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
     """An ignored file is never touched, so the folder it is in cannot become a file again."""
     talk = desk(
@@ -507,6 +516,7 @@ def test_private_files_come_back_private(desk: Opened) -> None:
     assert (talk.cwd / "priv" / "k").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_jobs_in_the_background_are_warned_of(desk: Opened) -> None:
     talk = desk(bash("sleep 60", run_in_background=True), OK, write("a.txt", "a\n"), OK)
     talk.say("start it")

@@ -69,6 +69,7 @@ def own(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in (folder / ".git").rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_look_makes_nothing_of_the_projects(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "staged").write_text("s")
@@ -156,6 +157,7 @@ def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     assert changed(tree, before) == {"a.txt": ("modified", 1, 1)}
 
 
+@pytest.mark.slow
 def test_names_that_are_hard_to_write(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     names = [
@@ -188,6 +190,7 @@ def test_names_that_are_hard_to_write(tmp_path: Path) -> None:
     assert (project / os.fsdecode(b"latin-\xe9")).read_text() == "x\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["none", "empty", "worktree"])
 def test_folders_that_are_no_usual_repository(tmp_path: Path, state: str) -> None:
     """No repository, one without a commit, and a work tree besides the main one."""
@@ -234,6 +237,7 @@ def test_the_whole_repository_is_looked_at_from_a_folder_in_it(tmp_path: Path) -
     assert changed(tree, before) == {"a.txt": ("modified", 0, 1)}
 
 
+@pytest.mark.slow
 def test_nothing_that_a_project_configures_is_run_or_believed(tmp_path: Path) -> None:
     project, trap = repository(tmp_path / "p"), tmp_path / "ran"
     run = f"sh -c 'touch {trap}; cat'"
@@ -258,6 +262,7 @@ def test_nothing_that_a_project_configures_is_run_or_believed(tmp_path: Path) ->
     assert not trap.exists()
 
 
+@pytest.mark.slow
 def test_bytes_come_back_as_they_were_whatever_attributes_say(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     git(project, "config", "core.autocrlf", "true")
@@ -289,6 +294,7 @@ def test_bytes_come_back_as_they_were_whatever_attributes_say(tmp_path: Path) ->
     assert {name: (project / name).read_bytes() for name in files} == files
 
 
+@pytest.mark.slow
 def test_modes_links_and_empty_folders_come_back(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "run.sh").write_text("ls\n")
@@ -323,6 +329,7 @@ def test_modes_links_and_empty_folders_come_back(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_restore_took_away_can_be_had_again(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -337,6 +344,7 @@ def test_what_restore_took_away_can_be_had_again(tmp_path: Path) -> None:
     assert contents(project) == was
 
 
+@pytest.mark.slow
 def test_ignored_large_and_strange_files_stay(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -366,6 +374,7 @@ def test_ignored_large_and_strange_files_stay(tmp_path: Path) -> None:
     assert (project / ".gitignore").read_text() == "*.log\n.env\nbuild/\n"
 
 
+@pytest.mark.slow
 def test_a_large_file_is_noticed_but_not_kept(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     large = project / "large"
@@ -401,6 +410,7 @@ def test_what_is_kept_nowhere_else_is_kept_before_it_is_overwritten(tmp_path: Pa
     assert (project / "a.txt").read_bytes() == data
 
 
+@pytest.mark.slow
 def test_a_link_never_leads_a_restore_out_of_the_project(tmp_path: Path) -> None:
     project, outside = repository(tmp_path / "p"), tmp_path / "outside"
     outside.mkdir()
@@ -426,6 +436,7 @@ def test_a_link_never_leads_a_restore_out_of_the_project(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_moved_behind_a_link(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -443,6 +454,7 @@ def test_a_folder_that_is_moved_behind_a_link(tmp_path: Path) -> None:
     assert not (project / "lib").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocker", ["link", "folder"])
 def test_what_is_in_the_way_stops_a_restore_before_it_begins(tmp_path: Path, blocker: str) -> None:
     project, outside = repository(tmp_path / "p"), tmp_path / "outside"
@@ -469,6 +481,7 @@ def test_what_is_in_the_way_stops_a_restore_before_it_begins(tmp_path: Path, blo
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_files_that_the_project_tracks_though_ignored_are_kept(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "kept.log").write_text("1\n")
@@ -734,6 +747,7 @@ def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
         tree.diff(before.tree, "0" * 40)
 
 
+@pytest.mark.slow
 def test_what_surrounds_git_does_not_lead_it_astray(tmp_path: Path) -> None:
     """Variables that would send git to another repository."""
     project, other = repository(tmp_path / "p"), repository(tmp_path / "other")

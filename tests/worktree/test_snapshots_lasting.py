@@ -64,6 +64,7 @@ def full_disk(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_what_is_only_staged_is_not_borrowed(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -84,6 +85,7 @@ def test_what_is_only_staged_is_not_borrowed(tmp_path: Path) -> None:
     assert contents(project) == was
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_taken_back_takes_nothing_with_it(tmp_path: Path) -> None:
     """Both the newest snapshot and an older one lean on it until HEAD is another."""
     project = repository(tmp_path / "p")
@@ -104,6 +106,7 @@ def test_a_commit_that_is_taken_back_takes_nothing_with_it(tmp_path: Path) -> No
     assert (project / "a.txt").read_text() == "of the second commit\n"
 
 
+@pytest.mark.slow
 def test_what_is_gone_from_under_the_newest_tree_is_taken_in_again(tmp_path: Path) -> None:
     """The files are as the index has them, and what it names is in no repository any more."""
     project = repository(tmp_path / "p")
@@ -141,6 +144,7 @@ def test_nothing_is_touched_where_the_files_cannot_be_kept(tmp_path: Path) -> No
     assert contents(project) == was
 
 
+@pytest.mark.slow
 def test_a_restore_that_is_cut_short_says_what_it_did(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "big").write_bytes(os.urandom(1 << 20))
@@ -167,6 +171,7 @@ def test_a_restore_that_is_cut_short_says_what_it_did(tmp_path: Path) -> None:
     assert contents(project) == was
 
 
+@pytest.mark.slow
 def test_a_file_that_was_only_touched_goes_back_too(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -226,6 +231,7 @@ def children(pid: int) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_every_permission_comes_back(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     modes = {"key.pem": 0o600, "shared": 0o664, "own.sh": 0o700, "read-only": 0o444, "usual": 0o644}
@@ -281,6 +287,7 @@ def test_where_all_is_private_all_comes_back_private(tmp_path: Path) -> None:
     assert mode(project / "a") == 0o700
 
 
+@pytest.mark.slow
 def test_only_a_permission_that_changed_can_go_back(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "a.txt").chmod(0o600)
@@ -292,6 +299,7 @@ def test_only_a_permission_that_changed_can_go_back(tmp_path: Path) -> None:
     assert mode(project / "a.txt") == 0o600
 
 
+@pytest.mark.slow
 def test_an_ignored_file_keeps_the_permissions_it_has(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -370,6 +378,7 @@ def test_much_that_is_taken_in_clears_the_store_meanwhile(tmp_path: Path) -> Non
     assert tree.sweeping
 
 
+@pytest.mark.slow
 def test_what_another_session_needs_is_never_cleared(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     one, two = tree_of(project, "one"), tree_of(project, "two")
@@ -407,6 +416,7 @@ def test_a_snapshot_that_lost_an_object_does_not_stop_the_clearing(tmp_path: Pat
     assert stored(tmp_path) < size - (1 << 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["link", "deep"])
 def test_a_folder_in_the_way_is_looked_through(tmp_path: Path, kind: str) -> None:
     """An ignored link to a folder in it; and one so deep that it cannot be looked into."""
@@ -435,6 +445,7 @@ def test_a_folder_in_the_way_is_looked_through(tmp_path: Path, kind: str) -> Non
     assert ("cannot be looked into" in error.value.message) is (kind == "deep")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".GIT/x", "sub/.Git/x", ".gitmodules"])
 def test_names_that_git_refuses_are_said_not_to_be_kept(tmp_path: Path, name: str) -> None:
     project = repository(tmp_path / "p")
