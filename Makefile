@@ -1,5 +1,6 @@
 # Each target makes its own virtual environment; python3, make and git are all it needs.
 PYTHON ?= python3
+export PYTHONDONTWRITEBYTECODE :=  # every start of the program would compile it again
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -10,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
+	$(BIN)/pytest -n 4 --dist worksteal  # many wait, for a screen or a process
 
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
 ALL_ROOMS := tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/terminal

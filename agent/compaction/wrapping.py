@@ -39,7 +39,7 @@ def code_lines(lines: Sequence[str]) -> dict[int, bool]:
 
 def fence_mark(line: str) -> str:
     """Return the mark of a fence in a line, "" for none."""
-    found = _FENCE.fullmatch(line)
+    found = _FENCE.fullmatch(line) if "```" in line or "~~~" in line else None
     return found["mark"] if found else ""
 
 

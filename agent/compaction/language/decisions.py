@@ -88,6 +88,7 @@ def takes_up(name: str, sentence: str) -> bool:
     return _taking_up(name).search(sentence) is not None and _AGAINST.search(sentence) is None
 
 
+@lru_cache(MAX_CACHED_DECISIONS)
 def _taking_up(name: str) -> re.Pattern[str]:
     use = (
         r"\b(?:us(?:e[ds]?|ing)|switch(?:ed|ing)? to|install(?:ed)?|add|go(?:ing)? with|migrate to"

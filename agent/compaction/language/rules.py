@@ -198,14 +198,15 @@ def may_lift(sentence: str, rule: str) -> bool:
 def changes_value(later: str, earlier: str) -> bool:
     """Return whether two statements are the same but for one value that they give to the same
     thing: a number, a path or a name in quotes."""
-    new, old = (_TOKEN.findall(text.rstrip(" .")) for text in (later, earlier))
+    (new, new_forms), (old, old_forms) = _tokens(later), _tokens(earlier)
     if len(new) != len(old):
         return False
-    places = [n for n, pair in enumerate(zip(new, old, strict=True)) if _differ(*pair)]
-    if len(places) != 1:
+    different = (n for n, form in enumerate(new_forms) if form != old_forms[n])
+    place = next(different, None)
+    if place is None or next(different, None) is not None:
         return False
-    values = [text[places[0]].strip(",;()") for text in (new, old)]
-    before = " ".join(new[: places[0]])
+    values = [text[place].strip(",;()") for text in (new, old)]
+    before = " ".join(new[:place])
     numbers = all(any(map(str.isdigit, value)) and "/" not in value for value in values)
     named = len(subject(before)) > 1 and all(map(_VALUE.fullmatch, values))
     return (numbers or named) and _RELATION.search(before) is not None
@@ -226,8 +227,11 @@ def _stem(word: str) -> str:
     return (word[:_STEM_CHARS].rstrip("s") or word) if word.isalpha() else word
 
 
-def _differ(one: str, other: str) -> bool:
-    return one.casefold().strip(",;()") != other.casefold().strip(",;()")
+@lru_cache(MAX_CACHED_MESSAGES)
+def _tokens(text: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the tokens of a statement, and the form of each by which it is compared."""
+    tokens = _TOKEN.findall(text.rstrip(" ."))
+    return tokens, [token.casefold().strip(",;()") for token in tokens]
 
 
 @lru_cache(MAX_CACHED_MESSAGES)
