@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n 4 --dist worksteal  # many wait, for a screen or a process
+	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
 
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
 ALL_ROOMS := tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/terminal
