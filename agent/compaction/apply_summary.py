@@ -287,13 +287,14 @@ class SummaryApplier:
             short = not draft.max_words or _prose(fitted.document)[1] <= draft.max_words
             return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
 
-        is_needed = max_after >= max_tokens_after(before) or bool(draft.max_words)
+        is_full = max_tokens_after(before) <= max_after < before.tokens
+        may_lose = is_full or bool(draft.max_words)
         cap = max_summary_tokens(before)
         if draft.max_words:
             cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
         fitted = within(cap)
-        # An open error is not left out only to halve a context that has room.
-        kept = [] if is_needed else [p for p in fitted.probes if p.section == "errors"]
+        # An open error is not left out only to make a context smaller that has room.
+        kept = [] if may_lose else [p for p in fitted.probes if p.section == "errors"]
         for divisor in () if draft.author == "person" else (2, SHORTEST_DIVISOR):
             if is_small(fitted):
                 break

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
-        self.requests.append(deepcopy(request))
+        self.requests.append(self._copy(request))
         asked = body(request)
         if self.check is not None:
             self.check(asked)
@@ -124,6 +125,16 @@ class ScriptedModel:
 
     async def close(self) -> None:
         pass
+
+    def _copy(self, request: Request) -> Request:
+        """Return a copy that no later change reaches. Copies share what they have in common."""
+        kept = self.requests[-1] if self.requests else None
+        parts: dict[str, Any] = {}
+        for name in ("system", "tools", "messages"):
+            new = getattr(request, name)
+            pairs = zip_longest(getattr(kept, name, [])[: len(new)], new)
+            parts[name] = [old if old == each else deepcopy(each) for old, each in pairs]
+        return replace(request, **parts)
 
     def _prompt_tokens(self, request: Request) -> int:
         blocks = [*request.system, *request.tools]
