@@ -144,6 +144,16 @@ def test_words_that_fit_several_failures_resolve_none() -> None:
     assert session.failing() == refs
 
 
+@pytest.mark.parametrize("line", ["Resolved: error4", "Resolved: AssertionError: error4"])
+def test_a_name_that_is_a_part_of_another_does_not_name_it(line: str) -> None:
+    session = Session()
+    ref = session.run("./check0.sh", 1, "AssertionError: error48 in the total")
+    session.summarise(line)
+    assert session.failing() == [ref]
+    session.summarise(line + "8")
+    assert session.failing() == []
+
+
 def test_an_error_that_quotes_what_has_passed_goes() -> None:
     session = Session()
     session.run("pytest -q", 1, "KeyError: 'x' in load")

@@ -164,3 +164,10 @@ def _found(text: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[tuple[int,
                 break
     rows = ((rank, sentence) for sentence, rank in found.items())
     return tuple(sorted(rows, key=lambda row: row[0]))
+
+
+def whole_words(text: str) -> re.Pattern[str]:
+    """Return the pattern that finds a text, never as a part of a longer word or number."""
+    before = r"(?<!\w)(?<!\d[.,])" if text[0].isalnum() else ""
+    after = r"(?!\w|[.,]\d)" if text[-1].isalnum() else ""
+    return re.compile(f"{before}{re.escape(text)}{after}")

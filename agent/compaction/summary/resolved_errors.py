@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...session.ledger import CommandFact, Ledger
+from ..language.evidence import whole_words
 
 MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
 MIN_NAME_CHARS = 4  # of a name by which an error is known
@@ -57,7 +58,7 @@ def names_error(named: str, error: str) -> bool:
     head = _HEAD_END.split(named, maxsplit=1)[0].strip()
     short, long = sorted((error, named), key=len)
     return error == named or any(
-        len(part) >= MIN_SHARED_ERROR_CHARS and part in whole
+        len(part) >= MIN_SHARED_ERROR_CHARS and whole_words(part).search(whole)
         for part, whole in ((short, long), (head, error))
     )
 
@@ -93,7 +94,11 @@ def _failures_named(
         return exact
     names = {name.casefold() for name in _NAME.findall(named) if _is_telling(name)}
     names |= {part.strip().casefold() for part in _QUOTED.findall(named)}
-    shared = [sum(name in _text(fact).casefold() for name in names) for fact in failures]
+    kinds = {name for name in names if name.endswith(("error", "exception"))}
+    names = names - kinds or kinds  # the kind of an error is told by many
+    texts = [_text(fact).casefold() for fact in failures]
+    patterns = list(map(whole_words, filter(None, names)))
+    shared = [sum(pattern.search(text) is not None for pattern in patterns) for text in texts]
     most = max(shared, default=0)
     best = [fact for fact, count in zip(failures, shared, strict=True) if count == most]
     return best if most and len(best) == 1 else []

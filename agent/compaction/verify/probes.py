@@ -333,8 +333,8 @@ def is_answered(probe: Probe, text: str) -> bool:
         return any(_is_named(form, text) for form in forms if form)
     fact = normalized(probe.fact).rstrip(IGNORED_FACT_ENDS)
     if " " in fact:
-        return _words(fact.casefold()).search(_decoded(text).casefold()) is not None
-    return bool(fact) and _words(fact).search(_decoded(text)) is not None
+        return evidence.whole_words(fact.casefold()).search(_decoded(text).casefold()) is not None
+    return bool(fact) and evidence.whole_words(fact).search(_decoded(text)) is not None
 
 
 def normalized(text: str) -> str:
@@ -367,12 +367,6 @@ def _path(path: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1_024)
-def _words(fact: str) -> re.Pattern[str]:
-    before = r"(?<!\w)(?<!\d[.,])" if fact[0].isalnum() else ""
-    after = r"(?!\w|[.,]\d)" if fact[-1].isalnum() else ""
-    return re.compile(f"{before}{re.escape(fact)}{after}")
-
-
 @lru_cache(maxsize=8)
 def _decoded(text: str) -> str:
     return normalized(_REFERENCE.sub(_character, text))
