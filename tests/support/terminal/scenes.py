@@ -103,6 +103,9 @@ class Filmed(Terminal):
 Take = Callable[[str, Filmed, Palette], None]
 
 
+NO_SANDBOX = ("-c", "sandbox.mode=off")  # not every machine has one, and the screen says so
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The project of a scene, below a home of its own."""
@@ -124,8 +127,8 @@ class Stage:
         """The command at its prompt. It is gone at the end."""
         with Server(steps) as server:
             terminal = Filmed(
-                "--model", MODEL, "-c", f"ui.theme={theme}", *arguments, cwd=self.cwd,
-                env=self.environ(server.url), columns=columns, rows=rows,
+                "--model", MODEL, "-c", f"ui.theme={theme}", *NO_SANDBOX, *arguments,
+                cwd=self.cwd, env=self.environ(server.url), columns=columns, rows=rows,
             )  # fmt: skip
             try:
                 terminal.see("sonnet-5-5")  # the session is open
