@@ -120,6 +120,22 @@ def test_each_preset_acts_at_its_numbers(project: Path, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("window", [16_000, 30_000, 120_000, 400_000])
+@pytest.mark.parametrize("name", ["v5", "ledger"])
+def test_in_every_window_a_summary_comes_before_what_was_not_answered_goes(
+    project: Path, name: str, window: int
+) -> None:
+    policy = replace(PRESETS[name], demote_above=None, clear_when="off", truncate_at=None)
+    talk = play(project, Player(30, window // 20), policy, window=window)
+    acts = [entry for entry in talk.entries() if isinstance(entry, Mask | Summary)]
+    assert any(isinstance(act, Summary) for act in acts)
+    for act in acts:
+        if isinstance(act, Mask):
+            answered = max(e.seq for e in talk.of(Assistant) if e.seq < act.seq)
+            assert all(target["seq"] < answered for target in act.targets), act
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_without_microcompact_each_preset_summarises_at_its_number(
     project: Path, name: str
