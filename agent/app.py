@@ -21,6 +21,7 @@ from ..tools.todo import TodoTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .context import tokens
+from .context.window import LearnedWindow
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
 from .launch import LaunchOptions, SessionChoice
@@ -28,6 +29,7 @@ from .loop import prompt
 from .loop.agent import Agent
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
+from .loop.crash_recovery import unknown_outcomes
 from .loop.file_changes import ChangeTracker
 from .loop.file_changes import FileEdit as Edited
 from .loop.hooks import SessionHooks
@@ -50,6 +52,9 @@ from .session.store import AGENTS, Project, locate_log
 from .session.subagent_logs import missing_entries
 from .worktree import WorkTree
 from .worktree.git import current_branch
+
+# For which an overloaded server is asked again where no setting says otherwise.
+OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
 
 def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
@@ -77,6 +82,9 @@ def open_agent(
     log, state, resume_cache = _session(project, choice)
     with log.closed_on_error():
         types, warnings = _types(launch, log.path)
+        warnings += _other_prompt(launch, state)
+        if state.entries:  # a session keeps the prompt that it began with
+            launch = replace(launch, own_prompt=state.own_prompt)
         folder, resumed = log.path.parent, state.entries
         parts = _Parts(
             log=log,
@@ -86,6 +94,7 @@ def open_agent(
             tools=every_tool(types),
             approval=Approval(
                 mode=permissions.mode,
+                sandboxed=permissions.sandboxed == "allow",
                 allow=permissions.allow,
                 ask=permissions.ask,
                 deny=permissions.deny,
@@ -94,10 +103,11 @@ def open_agent(
                 own=agent_paths(launch),
             ),
             budget_meter=BudgetMeter(launch.budget),
-            system=prompt.system_prompt(launch.append_prompt),
+            system=prompt.system_prompt(launch.append_prompt, own=launch.own_prompt),
             prior=launch.prior,
         )
         agent = _put_together(launch, parts, emit, ask)
+        agent.approval.sandbox = agent.context.sandbox
         agent.subagent_types = types
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
@@ -105,9 +115,19 @@ def open_agent(
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background()
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
+        warnings += _without_sandbox(parts.approval)
+        if resumed and not log.refusal and (unknown := unknown_outcomes(log.path, parts.tools)):
+            warnings.append(unknown)
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
             emit(Notice("warning", warning))
     return agent
+
+
+def _without_sandbox(approval: Approval) -> list[str]:
+    """Return a warning where commands were to run without a question and cannot be confined."""
+    if not (approval.sandboxed and approval.unconfined):
+        return []
+    return [f"Commands are asked about, since nothing confines them here: {approval.unconfined}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +183,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
             config_home=launch.config_home,
             worktree=worktree,
             system=parts.system,
+            own_prompt=launch.own_prompt,
             prior=parts.prior,
             parent=_fork_origin(log, state),
             resumed=state.entries > 0,
@@ -174,10 +195,18 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         budget_meter=parts.budget_meter,
         max_tokens=settings.model.max_tokens,
         effort=settings.model.effort,
+        overload_wait=_overload_wait(settings.model.overload_wait, is_watched=ask is not None),
     )
     attach_engine(agent)
     agent.drift_monitor.resume(state.summary, state.ended)
     return agent
+
+
+def _overload_wait(setting: int | None, *, is_watched: bool) -> float:
+    """Return for how long an overloaded server is asked again, a person watching or not."""
+    if setting is not None:
+        return setting
+    return WATCHED_OVERLOAD_WAIT_S if is_watched else OVERLOAD_WAIT_S
 
 
 def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> Agent:
@@ -203,15 +232,22 @@ def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> 
                 if spec.type.looks_only
                 else parent.approval,
                 budget_meter=spec.budget_meter,
-                system=prompt.system_prompt(launch.append_prompt, spec.type.prompt),
+                system=prompt.system_prompt(
+                    launch.append_prompt, spec.type.prompt, own=launch.own_prompt
+                ),
                 prior=spec.prior,
                 edits=parent.change_tracker.edits if parent.change_tracker else [],
             ),
             spec.emit,
             spec.ask,
         )
+    agent.context.foreground = parent.context.foreground
     shared = model is parent.model
-    agent.limits, agent.effort = (parent.limits, parent.effort) if shared else (None, None)
+    if shared:
+        agent.limits, agent.effort = parent.limits, parent.effort
+        agent.learned_window = parent.learned_window
+    else:
+        agent.effort = None
     for warning in log.warnings:
         spec.emit(Notice("warning", warning))
     return agent
@@ -268,6 +304,7 @@ def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
     """
     settings = replace(launch.settings, model=replace(launch.settings.model, id=id))
     agent.model, agent.limits = make_model(settings, launch.environ), None
+    agent.learned_window = LearnedWindow()
     if agent.log.last_seq:
         agent.record(
             Session(
@@ -314,6 +351,15 @@ def _fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
     if state.session in ("", log.path.parent.name):
         return None
     return {"id": state.session, "seq": state.newest}
+
+
+def _other_prompt(launch: LaunchOptions, state: SessionState) -> list[str]:
+    if not (state.entries and launch.own_prompt and launch.own_prompt != state.own_prompt):
+        return []
+    before = "another system prompt" if state.own_prompt else "the usual system prompt"
+    return [
+        f"this session began with {before} and keeps it: --system-prompt counts for a new session"
+    ]
 
 
 def _moved(began: str | None, cwd: Path) -> list[str]:

@@ -12,7 +12,7 @@
         ├── NoCredentials         5   no key in the environment
         ├── RequestRejected       5   4xx that a retry cannot mend (401, 403, 400, 413 …)
         │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures when named
-        ├── ModelUnavailable      5   429, 5xx, 529, resets, cut or silent streams: retries used up
+        ├── ModelUnavailable      5   429, 5xx, resets, cut or silent streams, an overload: given up
         └── ScriptExhausted       5   the scripted model has no step left
 
 Exit codes are those of the command line's contract.

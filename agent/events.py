@@ -2,8 +2,8 @@
 
 A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | ToolDraft | Retrying)*
 · CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Waiting, Notice
-and Compacted anywhere. After `Retrying` the deltas of the broken attempt are void: a front end
-takes them back.
+and Compacted anywhere, and with UserSaid before any call for words that come mid-turn. After
+`Retrying` the deltas of the broken attempt are void: a front end takes them back.
 
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
 to four run side by side; `id` names the subagent that an event between belongs to. From inside a
@@ -33,6 +33,7 @@ class SessionOpened:
 @dataclass(frozen=True, slots=True)
 class UserSaid:
     text: str
+    mid_turn: bool = False  # while a turn runs, which goes on with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,15 @@ class Retrying:
     """An attempt to reach the model failed; the next one starts soon."""
 
     attempt: int  # counts from 1
-    of: int
+    of: int | None  # None where not the attempts but the time is limited
     seconds: float  # until the next attempt starts
     reason: str
+    left: float | None = None  # seconds after which no more attempts are made
+
+    def __str__(self) -> str:
+        limit = "" if self.of is None else f" of {self.of}"
+        ends = "" if self.left is None else f", giving up in {self.left:.0f} s"
+        return f"retry {self.attempt}{limit} in {self.seconds:.0f} s{ends}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +256,7 @@ class Question:
     agent: str = ""  # id of the subagent that makes the call
     # rules that may be kept, narrowest first; none where no rule would help
     offers: Sequence[str] = ()
+    may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask
     # Takes a rule as the person wrote it. Raises UsageError when it is no rule or does not allow
     # this call; returns what speaks against keeping it, "" for nothing.
     check: Callable[[str], str] = _no_rule
@@ -262,6 +270,7 @@ class Answer:
 
     allow: bool
     reason: str = ""  # goes to the model with a refusal; with a permission, why nobody was asked
+    sandboxed: bool = False  # from now on nobody is asked about what the sandbox confines
     rule: str = ""  # allows the call
     where: str = ""  # the rule is kept: a file's path, or "session"; "" for not kept
 

@@ -22,11 +22,20 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class PipedInput:
+    """What stood on standard input beside the task."""
+
+    data: bytes
+    cut: str = ""  # why it is not all, "" where it is
+
+
+@dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """Which session to open: a new one, the newest here, or one by id."""
+    """Which session to open: a new one, the newest here, one by id, or one that is picked."""
 
     newest: bool = False
     id: str | None = None
+    pick: bool = False  # the person picks it
     fork: bool = False  # go on in a copy
     read_only: bool = False  # only look at it; it may be open elsewhere
 
@@ -40,6 +49,7 @@ class LaunchOptions:
     config_home: Path
     cwd: Path
     environ: Mapping[str, str]
+    own_prompt: str = ""  # in place of our system prompt
     append_prompt: str = ""
     prior: str = ""  # what a new session is told of another one
     budget: Budget = field(default_factory=Budget)

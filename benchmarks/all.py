@@ -23,8 +23,8 @@ from measure import LEVELS, Rows
 
 NAMES = (
     "startup", "calls", "wire", "memory", "pause", "subagents", "long_run", "windows",
-    "nothing_lost", "echo", "interrupts", "completion", "markdown", "recall", "sessions",
-    "resume", "limits",
+    "nothing_lost", "questions", "echo", "interrupts", "completion", "markdown", "recall",
+    "sessions", "resume", "limits",
 )  # fmt: skip
 
 

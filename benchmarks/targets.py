@@ -57,6 +57,7 @@ TARGETS = (
     Target(
         "requests rejected, 1,000 calls", "memory of a long session", "", "rejected", 0, count=True
     ),
+    Target("questions, sandboxed", "questions by mode", "sandboxed", "questions", 10),
     Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
     Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),

@@ -104,14 +104,22 @@ class Confinement(Protocol):
     """A sandbox that keeps commands from what is not theirs.
 
     `absent` says why there is none, "" where it works; with `required` no command may run outside
-    of it.
+    of it. `unasked` gives the stricter one for a command that nobody was asked about.
     """
 
     required: bool
     network: bool
+    network_if_asked: bool  # whether the network that is off is there once the person allows it
 
     @property
     def absent(self) -> str: ...
+
+    @property
+    def unasked_absent(self) -> str: ...
+
+    def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Confinement": ...
+
+    def can_write(self, path: str) -> bool: ...
 
     def bounds(self) -> str: ...
 
@@ -140,6 +148,9 @@ class Context:
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
+    # commands that are waited for, each with a way to let it go on in the background; raises
+    # ToolError when that cannot be done
+    foreground: set[Callable[[], None]] = field(default_factory=set)
     # takes text for people while a tool runs; set for each call
     progress: Callable[[str], None] = lambda text: None
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or

@@ -1,4 +1,5 @@
-"""Bash: run one shell command until its end, its timeout or the person's interruption.
+"""Bash: run one shell command until its end, its timeout or the person's interruption, or until the
+person lets it go on in the background.
 
 On timeout and interruption the whole process tree is killed. In the sandbox, what a finished
 command leaves running ends with it. Outside, it becomes a job when its output is still open; what
@@ -53,6 +54,11 @@ class BashParams(Params):
         description="Run it outside of the sandbox, which the user is asked about: only for a "
         "command that cannot work inside, such as one that failed there.",
     )
+    network: bool = Field(
+        False,
+        description="Run it with the network where that is off, which the user is asked about: "
+        "only for a command that cannot work without, such as one that failed so.",
+    )
     description: str | None = Field(
         None, description="What it does, in a few words, for the person watching."
     )
@@ -80,28 +86,34 @@ class BashTool(Tool[BashParams]):
 
     def why_ask_anyway(self, params: BashParams, context: Context) -> str:
         sandbox = context.sandbox
-        leaves = params.unsandboxed and sandbox is not None and not sandbox.absent
-        return "it is to run outside of the sandbox" if leaves else ""
+        if sandbox is None or sandbox.absent:
+            return ""
+        if params.unsandboxed:
+            return "it would run OUTSIDE the sandbox"
+        return "it would reach the network" if params.network and sandbox.network_if_asked else ""
 
     async def preview(self, params: BashParams, context: Context) -> dict[str, Any]:
-        confined(params.unsandboxed, context)
+        confined(params, context)
         return {}
 
     async def run(self, params: BashParams, context: Context) -> Output:
-        sandbox = confined(params.unsandboxed, context)
+        sandbox = confined(params, context)
         if params.run_in_background:
             return _started(await start_job(params.command, context, sandbox))
         capture = Capture(context.progress)
         process = await run_command(params.command, context, sandbox, sink=capture)
         outcome = _Outcome(params, process, capture, sandbox)
         try:
-            if not await process.exited(params.timeout):
+            ended = await outcome.waited(context)
+            if outcome.job:
+                return outcome.output()
+            if not ended:
                 outcome.timed_out = True
                 await process.end()
             elif sandbox and process.left():
                 await process.end()
             elif not await process.finished(OUTPUT_GRACE_S):
-                outcome.job = adopt(process, params.command, context)
+                outcome.become_job(context)
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
                 await process.end()
@@ -115,7 +127,7 @@ class BashTool(Tool[BashParams]):
 
 @dataclass(slots=True)
 class _Outcome:
-    """How a command in the foreground ended."""
+    """How a command in the foreground ended, or was let go on in the background."""
 
     params: BashParams
     process: Process
@@ -124,15 +136,47 @@ class _Outcome:
     began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     interrupted: bool = False
+    backgrounded: bool = False  # by the person, before its end
     job: BackgroundJob | None = None
+
+    async def waited(self, context: Context) -> bool:
+        """Wait for the shell's end, False when that takes too long. The person may end the waiting:
+        then the command is a job."""
+
+        def to_background() -> None:
+            if not limit.expired():
+                self.become_job(context)
+                self.backgrounded = True
+                limit.reschedule(0)
+
+        context.foreground.add(to_background)
+        try:
+            async with asyncio.timeout(self.params.timeout) as limit:
+                await self.process.exited()
+        except TimeoutError:
+            pass
+        finally:
+            context.foreground.discard(to_background)
+        return self.process.exit_code is not None
+
+    def become_job(self, context: Context) -> None:
+        """Make a job of what runs. Raises ToolError."""
+        command, said = self.params.command, self.capture.kept
+        self.job = adopt(self.process, command, context, said, self.began)
 
     def output(self) -> Output:
         text = self.capture.text(ADVICE).strip("\n").rstrip()
+        if self.backgrounded and self.job:
+            note = self.note_of_job(self.job, text)
+            return Output("\n".join(filter(None, (text, note))), self.details())
         failed = self.timed_out or self.interrupted or self.process.exit_code != 0
         notes = [self.note(), *self.about_sandbox(text if failed else "")]
         if not text and not any(notes):
             notes = ["[no output; exit 0]"]
-        return Output("\n".join(filter(None, (text, *notes))), self.details(), is_error=failed)
+        details = self.details()
+        if failed and (blocked := self.blocked(text)):
+            details["blocked"] = blocked
+        return Output("\n".join(filter(None, (text, *notes))), details, is_error=failed)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:
         """Yield what the model must know of the sandbox: that it may be why the command failed, and
@@ -143,11 +187,21 @@ class _Outcome:
             yield "[what it left running was ended with it; run_in_background keeps such things]"
         if note := undone(self.sandbox):
             yield note
-        signs = SANDBOX_ERRORS if self.sandbox.network else SANDBOX_ERRORS + NETWORK_ERRORS
-        if any(sign in complaint for sign in signs):
+        if blocked := self.blocked(complaint):
             where = f"It ran in the sandbox: {self.sandbox.bounds()}."
-            move = "" if self.sandbox.required else " If that is why, unsandboxed may be asked for"
+            asks = blocked == "network" and self.sandbox.network_if_asked
+            way = "network" if asks else "" if self.sandbox.required else "unsandboxed"
+            move = f" If that is why, call it again with {way}: the user is asked" if way else ""
             yield f"[{where}{move}]"
+
+    def blocked(self, complaint: str) -> str:
+        """Return what the sandbox seems to have kept from a command that complains so: "network",
+        "files" or "" for nothing."""
+        if self.sandbox is None:
+            return ""
+        if not self.sandbox.network and any(sign in complaint for sign in NETWORK_ERRORS):
+            return "network"
+        return "files" if any(sign in complaint for sign in SANDBOX_ERRORS) else ""
 
     def note(self) -> str:
         """Return what the model must know beyond the output; "" after a plain success."""
@@ -164,6 +218,16 @@ class _Outcome:
             notes.append(f"[{self.job.id}: {self.job.status}; the Job tool reads or ends it]")
         return "\n".join(notes)
 
+    def note_of_job(self, job: BackgroundJob, text: str) -> str:
+        """Return what the model must know of a command that the person sent to the background."""
+        seconds = time.monotonic() - self.began
+        so_far = "above is its output so far" if text else "no output so far"
+        return (
+            f"[after {seconds:.0f} s the user sent it to the background, where it has no timeout; "
+            f"{job.id}: {job.status}; {so_far}, all of it goes to {job.spool.path}. "
+            "The Job tool reads it, waits for it and ends it]"
+        )
+
     def details(self) -> dict[str, Any]:
         return {
             "command": self.params.command,
@@ -173,16 +237,21 @@ class _Outcome:
             "interrupted": self.interrupted,
             "truncated": self.capture.dropped,
             **({"job": self.job.id} if self.job else {}),
+            **(
+                {"backgrounded": True, **self.job.details()}
+                if self.job and self.backgrounded
+                else {}
+            ),
             **({"sandboxed": True} if self.sandbox else {}),
         }
 
 
-def confined(unsandboxed: bool, context: Context) -> Confinement | None:
+def confined(params: BashParams, context: Context) -> Confinement | None:
     """Return the sandbox a command runs in, None for none.
 
     Raises ToolError when the command may not run so.
     """
-    sandbox = context.sandbox
+    sandbox, unsandboxed = context.sandbox, params.unsandboxed
     if sandbox is None:
         return None
     if sandbox.required and sandbox.absent:
@@ -190,6 +259,8 @@ def confined(unsandboxed: bool, context: Context) -> Confinement | None:
             f"Commands run in a sandbox only here, and there is none: {sandbox.absent} The user "
             'can do that, or set sandbox.mode to "auto". Go on without commands.'
         )
+    if params.network and not (sandbox.network or sandbox.absent or unsandboxed):
+        raise ToolError("There is no network for commands here: sandbox.network is false.")
     if sandbox.required and unsandboxed:
         raise ToolError('No command runs outside of the sandbox here: sandbox.mode is "require".')
     return None if unsandboxed or sandbox.absent else sandbox

@@ -7,7 +7,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Confinement, Context, Output, Params, Tool
-from .system.capture import excerpt, whole
+from .system.capture import clean, excerpt, whole
 from .system.process import Process, Sink, ending
 from .system.shorten import cut_after
 
@@ -34,6 +34,7 @@ class Spool:
         """Open a new file. Raises FileExistsError: an earlier job's output is not overwritten."""
         self.path = path
         self.dropped = 0
+        self.closed_at: float | None = None  # when nothing held the output open any more
         self._room = limit
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
@@ -47,6 +48,7 @@ class Spool:
         self.dropped += len(data) - written
 
     def close(self) -> None:
+        self.closed_at = self.closed_at or time.monotonic()
         self._file.close()
 
 
@@ -61,6 +63,13 @@ class BackgroundJob:
     began: float = field(default_factory=time.monotonic)
     read_to: int = 0
     interrupted: bool = False  # it was ended on purpose, which says nothing of the command
+    ended_by_user: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began, until its end."""
+        ended = None if self.process.running else self.spool.closed_at
+        return (ended or time.monotonic()) - self.began
 
     @property
     def status(self) -> str:
@@ -71,7 +80,7 @@ class BackgroundJob:
         if self.process.running:
             pids = ", ".join(map(str, self.process.survivors()[:3]))
             return f"running, pid {pids or 'unknown'} (its shell has ended: {ending(code)})"
-        return ending(code)
+        return f"{ending(code)}, ended by the user" if self.ended_by_user else ending(code)
 
     def unread(self) -> str:
         """Return the output since the last time, cleaned; of much, its beginning and its end.
@@ -89,6 +98,22 @@ class BackgroundJob:
             tail = tail[: whole(tail)]  # the rest of the last character is still to come
         self.read_to += len(head) + dropped + len(tail)
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
+
+    def tail(self, count: int) -> list[str]:
+        """Return the last lines of the output that are not blank; nothing is read by that.
+
+        Raises OSError when the file cannot be read.
+        """
+        with self.spool.path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_PART_BYTES))
+            text = clean(file.read().decode(errors="replace"))
+        return [line for line in text.split("\n") if line.strip()][-count:]
+
+    async def stop(self) -> None:
+        """End it, if it runs, on purpose."""
+        if self.process.running:
+            self.interrupted = True
+            await self.process.end()
 
     def report(self) -> Output:
         """Return the new output and the job's status. Raises ToolError."""
@@ -154,15 +179,20 @@ async def run_command(
     return await Process.start(command, cwd=context.cwd, env=env, sink=sink, enclose=enclose)
 
 
-def adopt(process: Process, command: str, context: Context) -> BackgroundJob:
-    """Make a job of what a command has left running: from now on its output goes to a file.
+def adopt(
+    process: Process, command: str, context: Context, said: Callable[[], bytes], began: float
+) -> BackgroundJob:
+    """Make a job of a command, or of what it has left running: from now on its output goes to a
+    file, where what it has `said` before stands, too, as read. `began` is when it was started.
 
     Raises ToolError when there can be no file.
     """
     id, spool = _new_spool(context)
     process.sink.close()
+    spool.feed(before := said())
     process.sink = context.sieve(spool)
-    job = context.jobs[id] = BackgroundJob(id, command, process, spool)
+    job = BackgroundJob(id, command, process, spool, began=began, read_to=len(before))
+    context.jobs[id] = job
     return job
 
 
@@ -230,9 +260,8 @@ class JobTool(Tool[JobParams]):
         job = _find(params.id, context.jobs)
         if params.action == "wait":
             await job.process.finished(params.timeout)
-        elif params.action == "end" and job.process.running:
-            job.interrupted = True
-            await job.process.end()
+        elif params.action == "end":
+            await job.stop()
         output = job.report()
         note = "" if job.process.running else undone(context.sandbox)
         return replace(output, text=f"{output.text}\n{note}") if note else output

@@ -11,7 +11,7 @@ import codecs
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -71,7 +71,8 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
         size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
         found = images.recognise(data)
         if found:
-            return _image(place, found, data, size)
+            output = image_output(place.name, found, data, size)
+            return replace(output, details={"path": str(place.path), **output.details})
         try:
             if size <= MAX_FILE_BYTES:
                 text, form = texts.decode(data)
@@ -212,8 +213,9 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
         yield line
 
 
-def _image(place: Place, image: images.Image, data: bytes, size: int) -> Output:
-    name, shape = place.name, f"{image.width} x {image.height} pixels, {size:,} bytes"
+def image_output(name: str, image: images.Image, data: bytes, size: int) -> Output:
+    """Return an image as it is sent. Raises ToolError for one that the API would refuse."""
+    shape = f"{image.width} x {image.height} pixels, {size:,} bytes"
     if size > images.MAX_IMAGE_BYTES or max(image.width, image.height) > images.MAX_SIDE_PIXELS:
         raise ToolError(
             f"{name} is too large an image to be shown: {shape}; at most "
@@ -230,6 +232,6 @@ def _image(place: Place, image: images.Image, data: bytes, size: int) -> Output:
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
     return Output(
         text,
-        {"path": str(place.path), "width": image.width, "height": image.height, "bytes": size},
+        {"width": image.width, "height": image.height, "bytes": size},
         blocks=[{"type": "text", "text": text}, {"type": "image", "source": source}],
     )

@@ -11,6 +11,7 @@ from . import text as texts
 from .base import Context, Output, Params, Tool
 from .file_access import Change, Place, apply, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost
+from .system.plural import count_of
 from .text import Form
 
 
@@ -77,7 +78,7 @@ def _like(content: str, before: str, form: Form) -> str:
 
 def _report(change: Change, content: str) -> str:
     count = texts.count_lines(change.after)
-    lines = f"{count:,} line{'s' * (count != 1)}"
+    lines = count_of(count, "line")
     if change.before is None:
         return f"Created {change.place.name}: {lines}."
     diff = change.diff

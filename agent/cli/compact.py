@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CompactionFailed, UsageError
-from .options import check_key, ends_process, launch_of, log_of, project_of, say
+from .options import (
+    check_key,
+    ends_process,
+    launch_of,
+    load,
+    log_of,
+    project_of,
+    say,
+    say_lines,
+    say_notices,
+)
 
 if TYPE_CHECKING:
     from ..events import Event
@@ -17,11 +27,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--dry-run", "act", flag_value="dry-run", help="Show what it would do; no call.")
-@click.option("--apply", "act", flag_value="apply", help="Do it.")
+@click.option(
+    "--dry-run", "act", flag_value="dry-run", help="Show what a compaction would do; asks no model."
+)
+@click.option("--apply", "act", flag_value="apply", help="Compact the session.")
 @click.option("--undo", "act", flag_value="undo", help="Take the last compaction back.")
 @click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
-@click.option("--probe-model", "examine", is_flag=True, help="Ask the model what it knows then.")
+@click.option(
+    "--probe-model",
+    "examine",
+    is_flag=True,
+    help="Then ask the model what it knows from the summary.",
+)
 @click.pass_obj
 @ends_process
 def compact(
@@ -42,7 +59,9 @@ def compact(
         raise UsageError("--instructions needs --apply, which writes the summary")
     if examine and act != "apply":
         raise UsageError("--probe-model needs --apply, which writes the summary")
-    launch = launch_of(options)
+    loaded = load(options)
+    say_notices(loaded)
+    launch = launch_of(options, loaded)
     choice = SessionChoice(newest=True) if id is None else SessionChoice(id=id)
     if act == "dry-run":
         return asyncio.run(_preview(launch, choice))
@@ -55,12 +74,11 @@ def compact(
 
 
 async def _preview(launch: "LaunchOptions", choice: "SessionChoice") -> int:
-    from ..ui import compaction_report
+    from ..ui import compaction_plan
 
     async with _opened(launch, choice) as agent:
         await _learn_window(agent, launch)
-        freed = agent.engine.tokens_freed_instead_of_summary()
-        say(compaction_report.preview(agent.engine.preview(), freed_by_clearing=freed))
+        say_lines(compaction_plan.dry_run(agent))
     return 0
 
 
@@ -95,7 +113,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
     async with _opened(launch, SessionChoice(id=copy)) as agent:
         _take_back(agent)
-        say("Turns followed it, so this is a copy that ends where it was.")
+        say("Turns followed the compaction, so this is a copy that ends there.")
     return 0
 
 
@@ -105,7 +123,7 @@ def _take_back(agent: "Agent") -> None:
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
-    say(f"Go on with: ctxagent --resume {agent.log.path.parent.name}")
+    say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
 async def _learn_window(agent: "Agent", launch: "LaunchOptions") -> None:

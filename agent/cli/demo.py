@@ -6,6 +6,7 @@ into a folder; the tools really run in it, and the session is really recorded th
 
 import asyncio
 import os
+import shlex
 import tomllib
 from collections.abc import Callable
 from importlib import resources
@@ -13,27 +14,42 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...tools.system.plural import count_of
+from ..compaction.history import acts, savings
 from ..compaction.summary.request import is_summary_question
 from ..config.settings import PermissionSettings, Settings, UiSettings
 from ..context.request import Request
 from ..events import Ask, Emit
 from ..loop.agent import Agent
+from ..models.catalog import scripted_id
 from ..models.scripted import ScriptedModel, Step
+from ..session.entries import Assistant, Entry, Usage
+from ..session.layer_words import LAYER_NAMES
+from ..session.log import LOG_NAME, read_log
+from ..session.totals import Totals
 
 BANNER = """\
-This is a demo. The model is scripted: its replies were written beforehand, nobody thinks here.
+This is a demo. The model is scripted: its replies were written in advance.
 The project, the tools, the test runs and the recorded session are real; no key, no network.
 """
 ALLOWED = ("Bash(python3 -m unittest:*)",)
 CONTEXT_WINDOW = 20_000  # tokens; small, so that compaction has something to do
+PRICED_AS = Settings().model.id
+LAYERS_SEEN = {
+    "demote": "large results",
+    "microcompact": "old results",
+    "truncate": "inputs of old edits",
+    "summary": "for the oldest messages",
+}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
-def play(folder: Path, *, fast: bool) -> int:
-    """Play the demo in the REPL and return the exit code of its first failed turn, or 0.
+def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
+    """Play the demo in the REPL, say what was seen and what to do next, and return the exit code of
+    its first failed turn, or 0.
 
     The project is laid out in `folder`/cart, the session is recorded below `folder`/state. `fast`
-    leaves out the pauses for the eye.
+    leaves out the pauses for the eye; `kept` says that the folder stays.
     """
     from ..ui.conversation.services import ReplServices
     from ..ui.repl.repl import Repl
@@ -41,14 +57,66 @@ def play(folder: Path, *, fast: bool) -> int:
     script = tomllib.loads(resources.files(__package__).joinpath("demo.toml").read_text("utf-8"))
     project, pace = folder / "cart", 0.0 if fast else 0.03
     _write_project(project, script["files"])
-    model = ScriptedModel(_model_steps(script), pace=pace, window=CONTEXT_WINDOW)
+    model = ScriptedModel(
+        _model_steps(script), id=scripted_id(PRICED_AS), pace=pace, window=CONTEXT_WINDOW
+    )
 
     async def open_session(emit: Emit, ask: Ask, **choice: Any) -> Agent:
         return await asyncio.to_thread(_open, project, model, emit, ask)
 
     print(BANNER)
     repl = Repl(ReplServices(open_session, project, __version__), UiSettings())
-    return asyncio.run(repl.run(script["words"], pace=pace))
+    code = asyncio.run(repl.run(script["words"], pace=pace))
+    if code == 0:
+        [log] = (folder / "state").rglob(LOG_NAME)
+        print(f"\n{_seen(read_log(log).entries)}\n\n{_next_steps(folder, log, kept=kept)}")
+    return code
+
+
+def _seen(entries: list[Entry]) -> str:
+    """Return what the session shows of each layer, and what it would have cost."""
+    totals = Totals()
+    for entry in entries:
+        totals.add(entry)
+    used = [use["name"] for entry in entries for use in _tool_uses(entry)]
+    prompts = (Usage.from_json(e.usage).prompt for e in entries if isinstance(e, Assistant))
+    lines = ["What you saw"]
+    for layer, count, saved in savings(acts(entries)):
+        what = f"{LAYERS_SEEN[layer]} ({count_of(count, 'time')})"
+        lines.append(f"  {LAYER_NAMES[layer]:<15}{saved:>7,} tokens less: {what}")
+    lines += [
+        f"  {'recall':<15}{used.count('Recall'):>7,} read back from the log after they were gone",
+        f"  {'tools':<15}{len(used):>7,} calls, all of them real, in {totals.turns:,} turns",
+        f"  {'context':<15}{max(prompts):>7,} tokens in the largest request, of {CONTEXT_WINDOW:,}",
+        f"  {'money':<15}{'none':>7} spent: the model is scripted. {PRICED_AS} would",
+        f"  {'':<22} have cost ${totals.own.cost_usd:.2f}, without its prompt cache",
+    ]
+    return "\n".join(lines)
+
+
+def _tool_uses(entry: Entry) -> list[dict[str, Any]]:
+    content = entry.content if isinstance(entry, Assistant) else []
+    return [block for block in content if block.get("type") == "tool_use"]
+
+
+def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
+    lines = [
+        "What to do next",
+        "  export ANTHROPIC_API_KEY=…    set a key; `ctxagent doctor` checks the set-up",
+        "  cd PROJECT && ctxagent        start there; /help says what it can do",
+    ]
+    if kept:
+        lines += [
+            f"  ctxagent replay --context-window {CONTEXT_WINDOW} {shlex.quote(str(log))}",
+            "                                what it costs under other settings",
+            f"The project and the session are kept in {folder}.",
+        ]
+    else:
+        lines += [
+            "  ctxagent demo --keep DIR      play it again, and keep what it makes in DIR",
+            "The project and the session of this demo are gone.",
+        ]
+    return "\n".join(lines)
 
 
 def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Agent:

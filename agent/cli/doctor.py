@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--repair", "mend", is_flag=True, help="Mend session ID; the log as it was is kept.")
+@click.option("--repair", "mend", is_flag=True, help="Repair session ID; the old log is kept.")
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
-@click.option("--json", "as_json", is_flag=True, help="One document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
 @ends_process
 def doctor(
@@ -61,13 +61,14 @@ def doctor(
         for verdict, what, found in map(row_of, findings):
             say(f"{verdict:<4}  {clean(what)}: {clean(found)}")
         if id is not None and not whole and not mend:
-            say(f"`ctxagent doctor {id} --repair` mends what can be mended.", err=True)
+            say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1
 
 
 def row_of(finding: "Finding") -> tuple[str, str, str]:
     """Return a finding as verdict, subject and result."""
-    return "ok" if finding.ok else "FAIL", finding.what, finding.found
+    verdict = "FAIL" if not finding.ok else "note" if finding.note else "ok"
+    return verdict, finding.what, finding.found
 
 
 def check_all(loaded: "LoadedSettings", state: Path) -> "list[Finding]":

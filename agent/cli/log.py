@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--entries", is_flag=True, help="Every entry of the log, one a line.")
+@click.option("--entries", is_flag=True, help="Every entry of the log, one per line.")
 @click.option("--stats", is_flag=True, help="The metrics, with their targets.")
 @click.option("--project", "everything", is_flag=True, help="With --stats: of all sessions here.")
-@click.option("--json", "as_json", is_flag=True, help="One object a line; for --stats, one in all.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per line; with --stats, one in all."
+)
 @click.pass_obj
 @ends_process
 def log(

@@ -7,6 +7,7 @@ nothing and the REPL paints its prompt first.
 import gc
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +20,7 @@ from .compact import compact
 from .doctor import check_all, doctor, row_of
 from .log import log
 from .options import (
-    NEWEST,
+    PICK,
     STDIN,
     check_choice,
     check_command,
@@ -33,29 +34,69 @@ from .options import (
     load,
     project_of,
     say,
+    say_notices,
     steady_streams,
     task_of,
     warm,
+    words_of,
 )
 from .preserve import preserve, rules
 from .recover import recover
 from .replay import replay
 from .sessions import sessions
+from .stdin import read_beside_task
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ..events import Ask, Emit
     from ..launch import LaunchOptions
     from ..loop.agent import Agent
+    from ..loop.attachments import Attached
     from ..permissions.rule_files import RuleFiles
+    from ..session.entries import Content
     from ..ui.conversation.services import Opener
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
 
 
+@contextmanager
+def _nearest_option() -> "Iterator[None]":
+    """Let the error about an unknown option suggest only the one that is nearest."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        if error.possibilities:  # click has the nearest first, and would print them sorted
+            del error.possibilities[1:]
+        raise
+
+
+class _CommandOrWords(click.Group):
+    """A group that takes words, before or after the options, where no command is named."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _nearest_option():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _nearest_option():  # those of a subcommand are read here
+            return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, rest, _ = self.make_parser(ctx).parse_args(list(args))
+        if not rest or self.get_command(ctx, rest[0]):
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        return click.Command.parse_args(self, ctx, args)
+
+
 @click.group(
+    cls=_CommandOrWords,
     invoke_without_command=True,
+    subcommand_metavar="[WORDS… | COMMAND [ARGS]…]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Without -p and a command this is the REPL. Settings: `ctxagent config --explain`.",
+    epilog="Without -p and a command this is the REPL, which begins with WORDS; where stdin is no "
+    "terminal WORDS are the TASK. Settings: `ctxagent config --explain`.",
 )
 @click.version_option(__version__, message="ctxagent %(version)s")
 @click.option(
@@ -65,7 +106,8 @@ GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a star
     is_flag=False,
     flag_value=STDIN,
     metavar="TASK",
-    help="Headless: do TASK, print the result, exit. Without TASK, or with -, read it from stdin.",
+    help="Headless: do TASK, print the result, exit. The model also gets what is piped in; "
+    "without TASK, or with -, that is the task.",
 )
 @click.option(
     "--output-format",
@@ -84,21 +126,24 @@ GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a star
     help="When and how the context gets smaller.",
 )
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
-@click.option("--permission-mode", type=click.Choice(["ask", "accept-edits", "plan", "bypass"]))
+@click.option(
+    "--permission-mode", type=click.Choice(["ask", "accept-edits", "sandboxed", "plan", "bypass"])
+)
 @click.option("--allow", multiple=True, metavar="RULE", help="E.g. 'Bash(git status:*)'.")
 @click.option("--deny", multiple=True, metavar="RULE", help="E.g. 'Edit(migrations/**)'.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="Model calls at most.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="The most model calls.")
 @click.option("--max-budget-usd", type=click.FloatRange(min=0), callback=check_finite, metavar="X")
-@click.option("--continue", "newest", is_flag=True, help="Go on with the newest session here.")
+@click.option("--continue", "newest", is_flag=True, help="Resume the newest session here.")
 @click.option(
+    "-r",
     "--resume",
     is_flag=False,
-    flag_value=NEWEST,
+    flag_value=PICK,
     metavar="[ID]",
-    help="Go on with a session; without ID as --continue.",
+    help="Resume a session; without ID, pick one from a list.",
 )
-@click.option("--fork", is_flag=True, help="Go on with a copy of it.")
-@click.option("--wait", is_flag=True, help="Wait for it, if another process has it open.")
+@click.option("--fork", is_flag=True, help="Resume in a copy of the session.")
+@click.option("--wait", is_flag=True, help="Wait for the session, if another process has it open.")
 @click.option(
     "--from",
     "origin",
@@ -106,8 +151,14 @@ GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a star
     help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@click.option(
+    "--system-prompt",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the agent is told first, in place of the built-in text; a session keeps it.",
+)
 @click.option("--append-system-prompt", metavar="TEXT", default="")
-@click.option("--plain", is_flag=True, help="Lines only, as a screen reader likes them.")
+@click.option("--plain", is_flag=True, help="Plain lines only, for screen readers.")
 @click.option("--verbose", is_flag=True)
 @click.pass_context
 def main(context: click.Context, /, **options: Any) -> None:
@@ -119,12 +170,12 @@ def main(context: click.Context, /, **options: Any) -> None:
         check_command(options, context.invoked_subcommand)
         return
     if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
-        _headless(options)
-    guarded(lambda: _repl(options))
+        _headless(options, context)
+    guarded(lambda: _repl(options, words_of(context)))
 
 
 @main.command()
-@click.option("--fast", is_flag=True, help="No pauses for the eye.")
+@click.option("--fast", is_flag=True, help="Without pauses, as where stdout is no terminal.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
@@ -140,19 +191,17 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     from ...tools.system.files import make_private_folder
     from .demo import play
 
+    fast = fast or not sys.stdout.isatty()
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
             return play(Path(folder).resolve(), fast=fast)
     if keep.exists() or keep.is_symlink():
-        raise UsageError(f"{keep} exists already", hint="Name a directory that does not exist.")
+        raise UsageError(f"{keep} already exists", hint="Name a directory that does not exist.")
     try:
         make_private_folder(keep)
     except OSError as error:
         raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
-    code = play(keep.resolve(), fast=fast)
-    for path in (keep / "state").glob("projects/*/sessions/*/log.jsonl"):
-        say(f"What was recorded: ctxagent replay --context-window 20000 {path}", err=True)
-    return code
+    return play(keep.resolve(), fast=fast, kept=True)
 
 
 for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay):
@@ -171,15 +220,14 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     if trust:
         _trust(options)
     loaded = load(options)
-    for line in loaded.notices:
-        say(f"note: {line}", err=True)
+    say_notices(loaded)
     for row in rows_of(loaded):
         origin = f"  # {row.origin}; {row.help}" if explain else ""
         say(f"{row.key} = {row.value}{origin}")
     return 0
 
 
-def _headless(options: dict[str, Any]) -> NoReturn:
+def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
     import asyncio
 
     from ..ui import signals
@@ -194,11 +242,22 @@ def _headless(options: dict[str, Any]) -> NoReturn:
     )
 
     def run() -> int:
-        launch, choice = launch_of(options), choice_of(options)
+        loaded = load(options)
+        say_notices(loaded)
+        launch, choice = launch_of(options, loaded), choice_of(options)
+        if choice.pick:
+            hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
+            raise UsageError("a headless run can't pick the session to resume", hint=hint)
         check_key(launch)
-        task = task_of(options["task"])
+        task, is_given = task_of(options["task"], words_of(context), front.say)
+        beside = read_beside_task(front.say) if is_given else None
         from ..app import open_agent
+        from ..loop.attachments import find_mentions
         from ..security.sandbox import check_sandbox
+
+        def attached_to(words: "Content") -> "Sequence[Attached]":
+            named = find_mentions(words, launch.cwd, typed=is_given)
+            return [beside, *named] if beside else named
 
         check_sandbox(launch)
         close_memory()
@@ -209,7 +268,7 @@ def _headless(options: dict[str, Any]) -> NoReturn:
             return agent
 
         try:
-            code = asyncio.run(front.run(opened, task))
+            code = asyncio.run(front.run(opened, task, attached_to))
             signals.ignore_signals()
         except KeyboardInterrupt:
             signals.ignore_signals()
@@ -221,7 +280,7 @@ def _headless(options: dict[str, Any]) -> NoReturn:
     guarded(run, front.fail)
 
 
-def _repl(options: dict[str, Any]) -> int:
+def _repl(options: dict[str, Any], words: str | None) -> int:
     import asyncio
 
     from ..config.load import explain_settings
@@ -233,9 +292,9 @@ def _repl(options: dict[str, Any]) -> int:
     loaded = load(options)
     project = project_of(options, loaded)
     launch = launch_of(options, loaded)
-    check_choice(choice_of(options), project)  # before the prompt is there
-    for line in loaded.notices:
-        say(f"note: {line}", err=True)
+    choice = choice_of(options)
+    check_choice(choice, project)  # before the prompt is there
+    say_notices(loaded)
 
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
 
@@ -249,6 +308,7 @@ def _repl(options: dict[str, Any]) -> int:
         cwd=project.cwd,
         version=__version__,
         history=project.folder / "history",
+        check_key=lambda: check_key(launch),
         warm=lambda: warm(launch),
         sessions=project.logs,
         everywhere=lambda: all_logs(project.state),
@@ -259,8 +319,9 @@ def _repl(options: dict[str, Any]) -> int:
         set_model=set_model,
         rules=rules,
         wait=options["wait"],
+        choice=choice,
     )
-    return asyncio.run(Repl(services, loaded.settings.ui).run())
+    return asyncio.run(Repl(services, loaded.settings.ui).run(first=words))
 
 
 def _opener(options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles") -> "Opener":
@@ -297,12 +358,12 @@ def _opener(options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles"
     return open_session
 
 
-def _models() -> list[tuple[str, str]]:
-    """Return the known models, each with its window and prices."""
+def _models() -> list[tuple[str, str, str]]:
+    """Return the known models, each with its window and its prices."""
     from ..models.catalog import KNOWN_MODELS
 
     return [
-        (id, f"{limits.window:,} tokens · ${price.input:g} in, ${price.output:g} out per million")
+        (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
         for id, (limits, price) in KNOWN_MODELS.items()
     ]
 

@@ -1,10 +1,13 @@
 """The meaning of the command line's options, and the end of every command: an exit code, and errors
 without a traceback."""
 
+import difflib
 import errno
 import io
 import math
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 import click
 
 from ...tools.system.unicode import clean_for
-from ..errors import CtxagentError, UsageError
+from ..errors import CtxagentError, SessionError, UsageError
+from .stdin import read_task
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -25,11 +29,14 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 STDIN = "-"
-NEWEST = "?"  # --resume without an id
-NOT_LOST = "What was recorded is not lost: `ctxagent --continue` goes on."
+MAX_PROMPT_BYTES = 100_000  # of --system-prompt
+MIN_COMMAND_LIKENESS = 0.75  # of a word that is taken for a mistyped command
+PICK = "?"  # --resume without an id
+NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "task": "-p",
+    "system_prompt": "--system-prompt",
     "newest": "--continue",
     "resume": "--resume",
     "fork": "--fork",
@@ -50,6 +57,14 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(
         clean_for(_secrets().without_known(text), sys.stderr if err else sys.stdout), err=err, nl=nl
     )
+
+
+def say_lines(text: str) -> None:
+    """Print lines with labels; on a terminal each is wrapped under its own text."""
+    from ..ui.cells import hang_lines
+
+    width = shutil.get_terminal_size().columns
+    say(hang_lines(text, width) if sys.stdout.isatty() else text)
 
 
 @cache
@@ -118,7 +133,7 @@ def _fault(error: Exception) -> CtxagentError:
         return CtxagentError(f"cannot write: {error.strerror}", hint=NOT_LOST)
     *_, place = traceback.extract_tb(error.__traceback__)
     return CtxagentError(
-        f"a fault of our own: {type(error).__name__}: {error} "
+        f"internal error: {type(error).__name__}: {error} "
         f"({Path(place.filename).name}:{place.lineno})",
         hint=f"Please report it. {NOT_LOST}",
     )
@@ -137,16 +152,46 @@ def check_command(options: dict[str, Any], command: str) -> None:
     """Raise click's UsageError for an option that means nothing to this subcommand."""
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
-            raise click.UsageError(f"{flag} means nothing to the command `{command}`.")
+            raise click.UsageError(f"The command `{command}` does not take {flag}.")
 
 
-def task_of(task: str | None) -> str:
-    """Return the task, from standard input if it is not given. Raises UsageError for none."""
+def words_of(context: click.Context) -> str | None:
+    """Return the words on the command line, None for none.
+
+    Raises UsageError for nothing but blanks, and for what is rather a mistyped command.
+    """
+    if not context.args:
+        return None
+    words = " ".join(context.args)
+    if not words.strip():
+        raise UsageError("no words given", hint='Say something: ctxagent "explain this".')
+    first = context.args[0]
+    if not re.fullmatch(r"[\w-]+", first):
+        return words
+    main = context.command
+    options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
+    commands = main.commands if isinstance(main, click.Group) else ()
+    near = difflib.get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
+    if len(context.args) == 1 and first in options:
+        near = [f"--{first}"]
+    if near:
+        hint = f"Did you mean `ctxagent {near[0]}`? Words for the agent: more than one, in quotes."
+        raise UsageError(f"there is no command {first}", hint=hint)
+    return words
+
+
+def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> tuple[str, bool]:
+    """Return the task of a headless run, and whether it is on the command line: otherwise it is
+    read from standard input. Raises UsageError for none, or two."""
     if task in (None, STDIN):
-        task = sys.stdin.read() if sys.stdin else ""  # there is none when it was closed
-    if not task or not task.strip():
+        task = words
+    elif words is not None:
+        hint = f'Quote it as one: ctxagent -p "{task} {words}"'
+        raise UsageError("-p TASK and more words are two tasks", hint=hint)
+    found = read_task(say) if task is None else task
+    if not found.strip():
         raise UsageError("there is no task", hint='Give one: ctxagent -p "what to do".')
-    return task
+    return found, task is not None
 
 
 def choice_of(options: dict[str, Any]) -> "SessionChoice":
@@ -154,30 +199,36 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
     from ..launch import SessionChoice
 
     resume = options["resume"]
-    newest = options["newest"] or resume == NEWEST
+    pick = resume == PICK
     if resume is not None and not resume.strip():
         raise UsageError("--resume names no session", hint="Give an id, or --continue.")
-    if options["fork"] and not (newest or resume):
+    if options["fork"] and not (options["newest"] or resume):
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
-    if options["wait"] and (options["fork"] or not (newest or resume)):
+    if options["wait"] and (options["fork"] or pick or not (options["newest"] or resume)):
         raise UsageError(
             "--wait needs a session, and not a copy of one", hint="Add --continue or --resume ID."
         )
     if options["origin"] is not None and not options["origin"].strip():
         raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
-    if options["origin"] and (newest or resume):
+    if options["origin"] and (options["newest"] or resume):
         raise UsageError("--from starts a fresh session", hint="Leave out --continue or --resume.")
-    if options["newest"] and resume not in (None, NEWEST):
-        raise UsageError("--continue and --resume ID name two sessions", hint="Give one of them.")
-    return SessionChoice(newest=newest, id=None if newest else resume, fork=options["fork"])
+    if options["newest"] and resume:
+        raise UsageError("--continue and --resume name two sessions", hint="Give one of them.")
+    return SessionChoice(
+        newest=options["newest"], id=None if pick else resume, pick=pick, fork=options["fork"]
+    )
 
 
 def check_choice(choice: "SessionChoice", project: "Project") -> None:
-    """Raise SessionError for a session that does not exist."""
+    """Raise SessionError for a session that does not exist, or where there is none to pick."""
+    from ..session.store import all_logs
+
     if choice.id is not None:
         project.find_log(choice.id)
     elif choice.newest:
         project.newest_log()
+    elif choice.pick and not all_logs(project.state):
+        raise SessionError("there is no session yet to resume", hint="Start one: ctxagent")
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
@@ -201,6 +252,12 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
     flags += [f"permissions.deny={rule}" for rule in options["deny"]]
     return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
+
+
+def say_notices(loaded: "LoadedSettings") -> None:
+    """Print on standard error what the person should know of the settings."""
+    for line in loaded.notices:
+        say(f"note: {line}", err=True)
 
 
 def project_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "Project":
@@ -259,6 +316,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
         config_home=config_home(os.environ),
         cwd=cwd_of(options),
         environ=os.environ,
+        own_prompt=read_prompt(options["system_prompt"]),
         append_prompt=options["append_system_prompt"],
         budget=Budget(options["max_turns"], options["max_budget_usd"]),
         trust=loaded.trust_dir,
@@ -267,12 +325,33 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
     return launch
 
 
+def read_prompt(path: Path | None) -> str:
+    """Return the system prompt in a file, "" without one. Raises UsageError for a file that cannot
+    be one."""
+    if path is None:
+        return ""
+    try:
+        with path.open("rb") as file:  # a pipe will do: <(…)
+            data = file.read(MAX_PROMPT_BYTES + 1)
+    except OSError as error:
+        hint = "Give the path of a text file."
+        raise UsageError(f"--system-prompt {path}: {error.strerror}", hint=hint) from error
+    text = data.decode("utf-8-sig", "replace").strip()
+    why = "empty" if not text else "binary, not text" if "\0" in text or "\ufffd" in text else ""
+    if len(data) > MAX_PROMPT_BYTES:
+        why = "too large"
+    if why:
+        hint = f"Give a text file in UTF-8 of at most {MAX_PROMPT_BYTES:,} bytes."
+        raise UsageError(f"--system-prompt {path}: the file is {why}", hint=hint)
+    return text
+
+
 def check_key(launch: "LaunchOptions") -> None:
     """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
-    from ..models.anthropic import check_credentials
+    from ..models.credentials import find_credentials
 
     if not launch.is_scripted:
-        check_credentials(launch.environ)
+        find_credentials(launch.environ)
 
 
 def warm(launch: "LaunchOptions") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import SessionError
-from .options import cwd_of, ends_process, load, project_of, say
+from .options import cwd_of, ends_process, load, project_of, say, say_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +27,11 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
     from ..ui import preserve_report
 
     loaded = load(options)
-    tell = preserve_report.rules_json if as_json else preserve_report.rules
-    say(tell(policy_of(loaded.settings).rules, loaded.origins))
+    in_force = policy_of(loaded.settings).rules, loaded.origins
+    if as_json:
+        say(preserve_report.rules_json(*in_force))
+    else:
+        say_lines(preserve_report.rules(*in_force))
     return 0
 
 
@@ -55,7 +58,10 @@ def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool)
     found = preserve_report.check(
         cwd_of(options), rules, ledger, ledger.phase, section, create=create
     )
-    say(preserve_report.sections_json(found) if as_json else preserve_report.sections(found))
+    if as_json:
+        say(preserve_report.sections_json(found))
+    else:
+        say_lines(preserve_report.sections(found))
     return 1 if missing_sections(found) else 0
 
 

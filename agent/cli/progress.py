@@ -42,7 +42,7 @@ class Progress:
     def name(self, values: Mapping[str, str]) -> None:
         """Show which settings are tried now."""
         self._attempts += 1
-        settings = ", ".join(f"{key}={value}" for key, value in values.items()) or "as it is"
+        settings = ", ".join(f"{key}={value}" for key, value in values.items()) or "as now"
         self._show(f"{self._what} {self._attempts}: {settings}")
 
     def _remaining(self, share: float) -> str:

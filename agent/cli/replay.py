@@ -35,7 +35,7 @@ MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
     "presets",
     multiple=True,
     type=click.Choice(PRESETS),
-    help="Play under it, in the place of your settings; repeatable.",
+    help="Play under this preset instead of your settings; repeatable.",
 )
 @click.option(
     "--against",
@@ -54,19 +54,21 @@ MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
     "--bound",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Of all results, those that --sweep may have missed; without it, no more than now.",
+    help="The share of all results that --sweep may miss; by default no more than now.",
 )
-@click.option("--model", metavar="ID", help="Whose prices and window count.")
+@click.option("--model", metavar="ID", help="The model whose prices and window count.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
-@click.option("--ask-model", is_flag=True, help="Have the model write summaries: it costs money.")
+@click.option(
+    "--ask-model", is_flag=True, help="Have the model write the summaries; this costs money."
+)
 @click.option("--unnamed", is_flag=True, help="Leave out what the sessions were about.")
-@click.option("--json", "as_json", is_flag=True, help="One document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="OUT.html",
-    help="Write one page with charts, too.",
+    help="Also write one page with charts.",
 )
 @click.pass_obj
 @ends_process

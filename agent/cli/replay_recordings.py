@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import CtxagentError, UsageError
 from .options import project_of, say
@@ -34,8 +35,8 @@ class LoadedRecordings:
         if unnamed:
             for what, count in (("skipped", len(self.skipped)), ("note", len(self.notes()))):
                 if count:
-                    files = f"{count} file{'s' * (count > 1)}"
-                    say(f"{what}: {files}; without --unnamed they are named", err=True)
+                    files = count_of(count, "file")
+                    say(f"{what}: {files}; without --unnamed their names are shown", err=True)
             return
         for why in self.skipped.values():
             say(f"skipped: {clean(why)}", err=True)
@@ -46,8 +47,9 @@ class LoadedRecordings:
         """Return what was left out of each recording, by its name."""
         found: dict[str, list[str]] = {}
         for each in self.recordings:
-            rows = [f"{each.skipped:,} lines or items could not be read"] * (each.skipped > 0)
-            rows += [f"{each.orphans:,} results have no call"] * (each.orphans > 0)
+            rows = [count_of(each.skipped, "unreadable line or item", "unreadable lines or items")]
+            rows *= each.skipped > 0
+            rows += [count_of(each.orphans, "result") + " without a call"] * (each.orphans > 0)
             if rows := [*rows, *each.notes]:
                 found[each.name] = rows
         return found

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...tools.system.plural import count_of
 from ..errors import UsageError
 from .options import say
 from .progress import Progress
@@ -101,10 +102,10 @@ def _document(found: "SweepResult", loaded: LoadedRecordings) -> dict[str, Any]:
 def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
     for tried in sorted(found.tried, key=lambda tried: tried.sums.dollars):
         mark = "*" if tried is found.best else " " if tried.within else "-"
-        what = ", ".join(f"{key}={value}" for key, value in tried.values) or "as it is"
+        what = ", ".join(f"{key}={value}" for key, value in tried.values) or "as now"
         ended = f"  ({tried.sums.stopped} not played to the end)" if tried.sums.stopped else ""
         say(f"{mark} ${tried.sums.dollars:9.2f}  missed {tried.missed:6.2%}  {what}{ended}")
-    over = f"{sessions} session{'s' * (sessions > 1)}"
+    over = count_of(sessions, "session")
     if found.best is None:
         least = min(found.tried, key=lambda tried: tried.missed)
         say(
@@ -124,8 +125,8 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
 def _verdict(found: "SweepResult", saved: float) -> str:
     """Compare the best with the settings as they are, which cost less if they miss too much."""
     if saved >= 0:
-        return f"{saved:.1%} cheaper than as it is"
-    return f"{-saved:.1%} dearer than as it is, which misses {found.now.missed:.2%}"
+        return f"{saved:.1%} cheaper than now"
+    return f"{-saved:.1%} dearer than now, which misses {found.now.missed:.2%}"
 
 
 def _agentrc_lines(found: "SweepResult") -> str:

@@ -1,4 +1,4 @@
-"""`ctxagent sessions`: list, show, export, fork and search sessions."""
+"""`ctxagent sessions`: list, show, export, fork, rename and search sessions."""
 
 import os
 from datetime import datetime
@@ -20,7 +20,7 @@ MAX_HITS = 20  # in the sessions of one directory
 @click.group(invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List, show, export, fork or search sessions."""
+    """List, show, export, fork, rename or search sessions."""
     if context.invoked_subcommand is None:
         context.invoke(list_sessions)
 
@@ -74,6 +74,30 @@ def fork_session(options: dict[str, Any], id: str) -> int:
     """Copy a session, and print the id of the copy."""
     project = project_of(options)
     say(project.fork(project.find_log(id)).parent.name)
+    return 0
+
+
+@sessions.command("rename")
+@click.argument("id")
+@click.argument("name", nargs=-1, required=True)
+@click.pass_obj
+@ends_process
+def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> int:
+    """Give a session a title, which lists show."""
+    from ..loop.resume import resume_session
+    from ..security.redaction import redaction_for as secrets_of
+    from ..session.titles import keep_title, title_note
+
+    loaded = load(options)
+    redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
+    note = redaction.clean_entry(title_note(" ".join(name)))
+    log, _, _ = resume_session(project_of(options, loaded).find_log(id))
+    try:
+        log.append(note)
+        keep_title(log.path.parent, note.text)
+    finally:
+        log.close()
+    say(f"{log.path.parent.name} is now called: {note.text}")
     return 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.view import ViewResult
 from ..context.window import Window
@@ -34,7 +35,7 @@ from ..session.store import content_text
 from . import drift, verify
 from .document import SummaryDocument, render
 from .host import EngineHost
-from .preserve import missing_sections, sections_not_in_context
+from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.merge import with_ledger_facts, with_statuses
 from .summary.request import (
@@ -65,6 +66,11 @@ CUT_NOTE = (
 )
 WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
+_AUTHORS = {  # of a draft, as people are told
+    "model": "summary written by the model",
+    "ledger": "summary built from the log, without a model",
+    "person": "summary edited by you",
+}
 SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
 
@@ -86,8 +92,8 @@ def _tokens_of_words(document: SummaryDocument, count: int) -> int:
 def not_worth_it(before: Window, after: int) -> str:
     """Return why a summary that nobody asked for is not made."""
     return (
-        f"it is not worth it: {after:,} of {before.tokens:,} tokens would stay, and a summary that "
-        f"nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
+        f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would stay, and one "
+        f"that nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
     )
 
 
@@ -212,7 +218,7 @@ class SummaryApplier:
         """Tell the front end what the summary did, and warn of each check that failed. `started`
         is a time of the monotonic clock."""
         first, last = summary.covers
-        how = f" · written ahead in {draft.seconds:.1f} s" if draft.in_background else ""
+        how = f" · prepared in {draft.seconds:.1f} s" if draft.in_background else ""
         sections, recovery = summary.probes["sections"], summary.probes["recovery"]
         replies = summary.probes["trajectory"]
         self.host.emit(
@@ -224,19 +230,18 @@ class SummaryApplier:
                 time.monotonic() - started,
                 draft.cost_usd,
                 last - first + 1,
-                f"{summary.span} summarised by the {draft.author}{how} · {_check_summary(summary)}",
+                f"{_AUTHORS[draft.author]}{how} · {_check_summary(summary)}",
             )
         )
         if sections["kept"] < sections["critical"]:
             lost = sections["critical"] - sections["kept"]
-            text = (
-                f"{lost} of {sections['critical']} preserved sections do not stand in the context"
-            )
-            self.host.emit(Notice("warning", f"{text}; `ctxagent preserve` shows them"))
+            text = f"{lost} of {count_of(sections['critical'], 'preserved section')}"
+            text += " missing from the context; `ctxagent preserve` shows which"
+            self.host.emit(Notice("warning", text))
         asked, ok = (recovery[key] + replies[key] for key in ("asked", "ok"))
         if ok < asked:
-            text = f"{asked - ok} of {asked} entries cannot be read back"
-            self.host.emit(Notice("error", f"{text}; take the summary back with /uncompact"))
+            text = f"{asked - ok} of {count_of(asked, 'entry', 'entries')} cannot be read back"
+            self.host.emit(Notice("error", f"{text}; /uncompact takes the summary back"))
 
     def reinserted(self, window: Window) -> list[Entry]:
         """Return what is said again after a summary, cut to its share of the window."""
@@ -254,7 +259,7 @@ class SummaryApplier:
             raise CompactionFailed(not_worth_it(before, fitted.tokens_after))
         if fitted.tokens_after >= before.tokens:
             raise CompactionFailed(
-                f"it would not be smaller: {before.tokens:,} tokens before, "
+                f"the context would not get smaller: {before.tokens:,} tokens before, "
                 f"{fitted.tokens_after:,} after"
             )
         return fitted
@@ -352,12 +357,15 @@ class SummaryApplier:
         return rulings_of(cut.evicted, ledger, named, lifted)
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
-        """Count the critical sections, and how many of them will stand in the context."""
+        """Count the critical sections that there are, and those that will stand in the context. One
+        that is missing was told of before the summary: it cannot be lost by it."""
         text = "\n\n".join(content_text(e.content) for e in reinserted if isinstance(e, User))
         sections = self.host.preserved_sections()
-        critical = sum(section.critical for section in sections)
-        gone = len(missing_sections(sections)) + len(sections_not_in_context(text, sections))
-        return {"critical": critical, "kept": critical - gone}
+        critical = sum(section.critical and section.found for section in sections)
+        return {
+            "critical": critical,
+            "kept": critical - len(sections_not_in_context(text, sections)),
+        }
 
     def _count_replies(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
         """Count the replies of the span, of a sample, and how many stand in the log with all that
@@ -389,14 +397,14 @@ def _check_summary(summary: Summary) -> str:
     """Return the results of the summary's checks in one line."""
     checks = summary.probes
     sections, recovery = checks["sections"], checks["recovery"]
-    parts = [f"{summary.tokens_after / max(1, summary.tokens_before):.0%} of before"]
+    parts = [f"{1 - summary.tokens_after / max(1, summary.tokens_before):.0%} smaller"]
     if checks["tally"]:
         parts.append(ProbeTally.from_json(checks["tally"]).line())
-    if sections["critical"]:
-        parts.append(f"{sections['kept']}/{sections['critical']} sections kept")
-    if recovery["asked"]:
-        parts.append(f"{recovery['ok']}/{recovery['asked']} results read back")
-    return " · ".join(parts)
+    if critical := sections["critical"]:
+        parts.append(f"{sections['kept']} of {count_of(critical, 'section')} kept")
+    if asked := recovery["asked"]:
+        parts.append(f"{recovery['ok']} of {count_of(asked, 'result')} can be read back")
+    return " · ".join(filter(None, parts))
 
 
 def _is_whole(text: str | None, result: ViewResult) -> bool:

@@ -6,7 +6,7 @@ by its estimate.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..context import tokens
@@ -78,23 +78,17 @@ class Breakdown:
     """The content of a window, by kind and by largest item."""
 
     window: Window
-    reply: int  # tokens that the next reply may have
     parts: tuple[ContextPart, ...]  # in the order of KINDS, results by size; none is empty
     largest: tuple[LargeItem, ...]  # the largest first
 
     @property
-    def free(self) -> int:
-        return max(0, self.window.size - self.window.tokens - self.reply)
+    def reserve(self) -> int:
+        """The tokens that are not in use and not free, since estimates may fall short."""
+        return max(0, self.window.size - self.window.tokens - self.window.free)
 
 
-def copy_of_view(view: View) -> View:
-    """Copy a view for another thread; blocks are shared, since nothing changes them."""
-    items = [replace(i, stubs={**i.stubs}, inputs={**i.inputs}) for i in view.items]
-    return replace(view, items=items, calls={**view.calls})
-
-
-def break_down(view: View, window: Window, reply: int) -> Breakdown:
-    """Return what fills a window with this view and `reply` tokens for the next reply."""
+def break_down(view: View, window: Window) -> Breakdown:
+    """Return what fills a window with this view."""
     sizes: Counter[tuple[ContentKind, str]] = Counter()
     counts: Counter[tuple[ContentKind, str]] = Counter()
     saved: Counter[tuple[ContentKind, str]] = Counter()
@@ -102,17 +96,16 @@ def break_down(view: View, window: Window, reply: int) -> Breakdown:
         sizes[kind, of] += size
         counts[kind, of] += 1
         saved[kind, of] += kept_out
-    factor = window.tokens / max(1, sizes.total())
     if not sizes.total() and window.tokens:
         sizes["other", ""] = 1
     shares = apportion(window.tokens, list(sizes.values()))
     parts = [
-        ContextPart(kind, of, share, counts[kind, of], round(saved[kind, of] * factor))
+        ContextPart(kind, of, share, counts[kind, of], saved[kind, of])
         for (kind, of), share in zip(sizes, shares, strict=True)
         if share or saved[kind, of]
     ]
     parts.sort(key=lambda part: (KINDS.index(part.kind), -part.tokens, part.of))
-    return Breakdown(window, reply, tuple(parts), tuple(_largest(view, factor)))
+    return Breakdown(window, tuple(parts), tuple(_largest(view)))
 
 
 def apportion(whole: int, weights: Sequence[int]) -> list[int]:
@@ -130,7 +123,7 @@ def apportion(whole: int, weights: Sequence[int]) -> list[int]:
 
 
 def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
-    """Yield kind, tool, estimated tokens and tokens kept out of every piece of the view."""
+    """Yield kind, tool, size and the tokens kept out of every piece of the view."""
     if view.system:
         yield "system", "", tokens.estimate(view.system), 0
     for tool in view.tools:
@@ -142,18 +135,18 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
         if item.source == "shell":
             yield "commands", "", item.size, saved
         elif result is None:
-            yield from _of_item(item)
+            yield from _of_item(view, item)
         elif result.masked:
             cut = max(0, tokens.estimate_block(result.block) - item.size)
-            yield "stubs", "", item.size, cut + saved
+            yield "stubs", "", item.size, view.scaled(cut) + saved
         else:
             yield "results", result.call.name, item.size, saved
 
 
-def _of_item(item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
+def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
     """Yield the same for the pieces of an item that is no result of a known call."""
-    for block in shown_blocks(item):
-        size = item.size if len(item.blocks) == 1 else tokens.estimate_block(block)
+    blocks = shown_blocks(item) or [{}]
+    for block, size in zip(blocks, _block_sizes(item, blocks), strict=True):
         kind = _kind(item, block)
         if kind in _TAILS:
             begin, tail = _TAILS[kind]
@@ -164,10 +157,19 @@ def _of_item(item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
             size -= behind
         whole = 0
         if kind == "calls" and str(block.get("id")) in item.inputs:
-            whole = sum(
-                tokens.estimate_block(b) for b in item.blocks if b.get("id") == block.get("id")
-            )
-        yield kind, "", size, max(0, whole - size)
+            same = (b for b in item.blocks if b.get("id") == block.get("id"))
+            whole = sum(map(tokens.estimate_block, same)) - tokens.estimate_block(block)
+        yield kind, "", size, view.scaled(max(0, whole))
+
+
+def _block_sizes(item: Item, blocks: Sequence[Block]) -> list[int]:
+    """Divide an item's size among its blocks. Where a reply is larger than its blocks, the server
+    counted thinking that it did not show."""
+    sizes = [tokens.estimate_block(block) for block in blocks]
+    hidden = next((n for n, b in enumerate(blocks) if b.get("type") in THINKING), None)
+    if hidden is not None and sum(sizes) < item.size:
+        sizes[hidden] += item.size - sum(sizes)
+    return apportion(item.size, sizes if any(sizes) else [1] * len(sizes))
 
 
 def _kind(item: Item, block: Block) -> ContentKind:
@@ -181,11 +183,11 @@ def _kind(item: Item, block: Block) -> ContentKind:
     return "text" if item.role == "assistant" else _SOURCES.get(item.source, "words")
 
 
-def _largest(view: View, factor: float) -> Iterator[LargeItem]:
+def _largest(view: View) -> Iterator[LargeItem]:
     results = {result.item.seq: result for result in view.results()}
     for item in sorted(view.items, key=lambda item: -item.size)[:MAX_LARGE_ITEMS]:
         result = results.get(item.seq)
-        size, offloaded = round(item.size * factor), view.facts(item)[1] is not None
+        size, offloaded = view.scaled(item.size), view.facts(item)[1] is not None
         if result is not None:
             yield LargeItem(item, size, (result.call,), result.masked, offloaded)
         else:

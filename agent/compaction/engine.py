@@ -14,6 +14,7 @@ from collections.abc import Reversible
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
@@ -31,7 +32,7 @@ from .history import last_acts
 from .host import EngineHost
 from .layers import microcompact
 from .layers.apply import LayerRunner
-from .policy import Policy, reached, threshold_tokens
+from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
 from .summary.background import BackgroundSummary
 from .summary.request import (
@@ -71,6 +72,7 @@ class SummaryPreview:
     kept: list[PreviewRow]
     masked: list[PreviewRow]  # kept, with a stub in the place of the content
     dropped: list[PreviewRow]
+    fixed: int  # tokens of the system prompt and the tools, which stay
     tokens_before: int  # of the context
     tokens_after_estimate: int
     call_tokens: int  # of the request for the summary
@@ -86,7 +88,7 @@ class CompactionEngine:
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
-    _warned_sections: set[str] = field(default_factory=set)  # names of missing sections
+    _warned_sections: set[str] = field(default_factory=set)  # what was said of missing sections
     _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
     _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
@@ -238,16 +240,16 @@ class CompactionEngine:
         it would do nothing."""
         view, window, cut = self.host.view, self.host.current_window(), self._find_cut()
         gone = {item.seq for item in cut.evicted}
-        rows = [(i, (i.seq, headline(i), round(i.size * view.ratio))) for i in view.items]
-        summary_tokens = min(max_summary_tokens(window), cut.tokens // 4)
+        rows = [(i, (i.seq, headline(i), view.scaled(i.size))) for i in view.items]
+        summary_tokens = min(max_summary_tokens(window), sum(i.size for i in cut.evicted) // 4)
+        added = summary_tokens + self._tokens_beside_summary(window)
         return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
-            masked=[row for i, row in rows if i.stubs],
+            masked=[row for i, row in rows if i.seq not in gone and i.stubs],
             dropped=[row for i, row in rows if i.seq in gone],
+            fixed=view.scaled(view.size - sum(i.size for i in view.items)),
             tokens_before=window.tokens,
-            tokens_after_estimate=(
-                window.tokens - cut.tokens + self._tokens_beside_summary(window) + summary_tokens
-            ),
+            tokens_after_estimate=tokens_after_summary(view, cut, added),
             call_tokens=window.tokens,
             call_cost_usd=self.host.call_cost_usd(window.tokens, max_summary_tokens(window)),
         )
@@ -313,9 +315,8 @@ class CompactionEngine:
             self.host.emit(Notice("warning", text))
 
     async def _summarize_if_due(self, window: Window, *, turn_start: bool) -> None:
-        due = reached(self.policy.summarize_at, window)
-        if self.policy.summarize_at is not None and not self._fits():
-            due = True  # the reserve of a small window begins below the level
+        due_at = summary_due_at(self.policy, window)
+        due = due_at is not None and window.tokens >= due_at
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"
@@ -354,9 +355,9 @@ class CompactionEngine:
         if not turn_start:
             return ""
         last = self.host.view.summary.seq if self.host.view.summary else 0
-        turns = len(ledger.words) - bisect(ledger.words, (last + 1,))
+        turns = len(ledger.turns) - bisect(ledger.turns, last)
         if self.policy.turns is not None and turns > self.policy.turns and self._would_halve():
-            return f"{turns} turns since the last summary"
+            return f"{count_of(turns, 'turn')} since the last summary"
         return ""
 
     def _would_halve(self) -> bool:
@@ -391,8 +392,8 @@ class CompactionEngine:
     def _max_tokens_when_due(self) -> int:
         """Return what an automatic summary may leave when it is applied, which is not yet."""
         window = self.host.current_window()
-        due = threshold_tokens(self.policy.summarize_at, window) or 0
-        full = replace(window, tokens=max(window.tokens, int(due)))
+        due_at = summary_due_at(self.policy, window) or 0
+        full = replace(window, tokens=max(window.tokens, due_at))
         return max_tokens_after(full, must_halve=True)
 
     def _find_cut(self, max_after: int | None = None) -> Cut:
@@ -430,11 +431,11 @@ class CompactionEngine:
             text = f"the Decision Log was not updated, though files were changed: {changed:,}"
             self.host.emit(Notice("warning", f"{text}. What was decided belongs there"))
         for section in missing_sections(sections):
-            text = f"{section.problem}; `ctxagent preserve {section.name} --create` writes it"
+            text = f"{section.problem}; `ctxagent preserve --create` writes it"
             if self.policy.rules.strict:
                 raise CompactionFailed(f"preserve.strict is set, and {text}")
-            if section.name not in self._warned_sections:
-                self._warned_sections.add(section.name)
+            if text not in self._warned_sections:
+                self._warned_sections.add(text)
                 self.host.emit(Notice("warning", text))
 
     def _writer(self) -> SummaryWriter:
@@ -453,6 +454,4 @@ class CompactionEngine:
     def _largest_items(self) -> str:
         view = self.host.view
         items = sorted(view.items, key=lambda item: -item.size)[:3]
-        return "; ".join(
-            f"#{i.seq} {headline(i)}, {round(i.size * view.ratio):,} tokens" for i in items
-        )
+        return "; ".join(f"#{i.seq} {headline(i)}, {view.scaled(i.size):,} tokens" for i in items)

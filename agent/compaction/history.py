@@ -25,6 +25,7 @@ from ..session.entries import (
     User,
     reverted_seqs,
 )
+from ..session.layer_words import done_by
 from .drift import WATCHED_TURNS
 from .recovery import RECOVERY_TOPIC
 
@@ -150,8 +151,9 @@ def describe(*done: Mask | Summary) -> str:
 
 def _described(act: Mask | Summary) -> str:
     if isinstance(act, Mask):
-        return f"{act.layer} of {len(act.targets):,} ({act.trigger})"
-    return f"summary of {act.span} ({act.trigger})"
+        done = done_by(act.layer, len(act.targets))
+        return f"{done} ({readable_trigger(act.trigger)})"
+    return f"summary of {act.span} ({readable_trigger(act.trigger)})"
 
 
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:

@@ -13,6 +13,7 @@
 """
 
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any, Literal
 
 from ..config.keys import PRESET
@@ -123,6 +124,13 @@ def reached(threshold: PolicyThreshold, window: Window) -> bool:
 def threshold_tokens(threshold: PolicyThreshold, window: Window) -> float | None:
     """Return the tokens of context at which a threshold is reached; None if it is off."""
     return threshold * window.size if isinstance(threshold, float) else threshold
+
+
+def summary_due_at(policy: Policy, window: Window) -> int | None:
+    """Return the tokens of context from which on a summary is due; None if none ever is. What a
+    small window keeps free for errors of the estimates and for a reply begins below the level."""
+    level = threshold_tokens(policy.summarize_at, window)
+    return None if level is None else min(ceil(level), window.full_at)
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -194,7 +194,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _unreadable(path: Path, why: str | None) -> ConfigError:
-    hint = "Mend it or take it away: its rules may deny what would be allowed without it."
+    hint = "Repair or remove it: its rules may deny what would be allowed without it."
     return ConfigError(f"cannot be read: {why}", where=str(path), hint=hint)
 
 

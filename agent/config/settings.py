@@ -43,10 +43,13 @@ Summarizer = Literal["model", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-PermissionMode = Literal["plan", "ask", "accept-edits", "bypass"]  # from the strictest on
+# Both from the strictest on.
+PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
+ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
+SendTime = Literal["after-call", "after-turn"]
 
 _VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
 _VISIBLE_TEXT = rf"(?!\s){_VISIBLE}+"
@@ -64,6 +67,7 @@ RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TE
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
+SECONDS_OR_AUTO = or_none("auto", whole_number("seconds", 0))
 TOKENS_OR_AUTO = or_none("auto", whole_number("tokens", 1))
 KEPT_CATEGORIES = list_of(with_spelling(canonical_category, one_of(ALWAYS)))
 COMPACTABLE_CATEGORIES = list_including(
@@ -118,6 +122,12 @@ class ModelSettings:
         'The server that gets the requests and the API key. "auto": the public API.',
         loosens=loosens_if_different,
         alias="ANTHROPIC_BASE_URL",
+    )
+    overload_wait: int | None = _setting(
+        None,
+        SECONDS_OR_AUTO,
+        "How many seconds an overloaded server (529, 503) is asked again. "
+        '"auto": 600, and 120 with -p.',
     )
 
 
@@ -260,6 +270,12 @@ class PermissionSettings:
         'What happens where no rule applies. "plan" changes nothing, "bypass" asks nothing.',
         loosens=loosens_if_later(PermissionMode),
     )
+    sandboxed: ConfinedCommands = _setting(
+        "ask",
+        one_of(ConfinedCommands),
+        'Commands that the sandbox confines: "allow" asks about none, in every mode that asks.',
+        loosens=loosens_if_later(ConfinedCommands),
+    )
     allow: tuple[str, ...] = _setting(
         (), RULES, "Calls that need no question.", adds=True, loosens=loosens_if_different
     )
@@ -350,6 +366,12 @@ class UiSettings:
     )
     editing_mode: EditingMode = _setting(
         "emacs", one_of(EditingMode), "The key bindings of the input line."
+    )
+    enter_while_working: SendTime = _setting(
+        "after-call",
+        one_of(SendTime),
+        "When Enter sends words while it works: after its call, or the turn. "
+        "Alt-Enter does the other.",
     )
     plain: bool = _setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."

@@ -59,6 +59,8 @@ class Request:
     # of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep` and `span` say
     # which part of the view stands alone as a text.
     origin: Mapping[str, Any] = field(default_factory=dict)
+    # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
+    overload_wait: float | None = None
 
 
 @dataclass(slots=True)

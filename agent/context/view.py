@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..session.entries import (
+    ATTACHMENT,
     Assistant,
     Block,
     Entry,
@@ -23,6 +24,7 @@ from ..session.entries import (
     ToolResult,
     Usage,
     User,
+    attachment_call,
     reverted_seqs,
 )
 from . import tokens
@@ -31,7 +33,7 @@ REFUSAL = "refusal"  # a stop reason
 SUMMARY_SOURCE = "summary"  # of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
 REINSERTED_SOURCES = ("environment", "instructions")  # of what is said again after a summary
-FULL_WEIGHT_TOKENS = 1_000  # of a prompt, from which on its usage counts fully for `ratio`
+MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first
 ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
@@ -49,7 +51,7 @@ class Item:
     seq: int
     role: Literal["user", "assistant"]
     blocks: list[Block]
-    size: int  # in unscaled tokens, as it stands now
+    size: int  # in unscaled tokens, as it stands now; of a reply what its usage says, if it can
     stop_reason: str | None = None
     source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
     thinking: bool = True  # False once something before this item was edited
@@ -90,9 +92,9 @@ class ViewResult:
 
 @dataclass(slots=True)
 class View:
-    """The model's view of a session. All sizes are estimates in unscaled tokens.
-
-    `last_usage.total` plus what changed since `size_at_usage` is the size of the context now.
+    """The model's view of a session. All sizes are estimates in unscaled tokens; `scaled` gives the
+    tokens that people are shown, of one item as of all: what the newest usage counted is then
+    exactly what stood in the view, and what was added since is estimated at the same ratio.
     """
 
     model: str = ""
@@ -100,12 +102,10 @@ class View:
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     size: int = 0  # of all items, system and tools
-    last_usage: Usage | None = None  # of the newest turn call
-    # The size of what stood in the view once that call's reply was added. None while there is no
-    # such base: no call yet, a new prefix since, or a usage that cannot be true.
-    size_at_usage: int | None = None
-    size_changed: int = 0  # the size of all that was added or taken away since
-    ratio: float = 1.0  # real tokens per estimated one, learned from each reply
+    # The size of all that was added or taken away since the newest usage that can be true; of
+    # everything where there was none yet, or the prefix is a new one since.
+    size_changed: int = 0
+    ratio: float = 1.0  # real tokens per estimated one, by that usage
     error: float = MIN_ERROR  # how far an estimate may fall short, as a share of it; learned too
     last_seq: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
@@ -119,9 +119,7 @@ class View:
         """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
-            content = entry.content
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            self._append(entry.seq, "user", blocks).source = entry.source
+            self._append(entry.seq, "user", self._user_blocks(entry)).source = entry.source
             if entry.details or entry.offloaded:
                 self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, ToolResult):
@@ -138,13 +136,26 @@ class View:
         elif isinstance(entry, Revert):
             raise ValueError("a revert changes what was folded before it: use fold()")
 
+    def scaled(self, size: int) -> int:
+        """Return how many tokens an estimated size of this view stands for."""
+        return round(size * self.ratio)
+
     def prompt_tokens(self) -> tuple[int, int]:
         """Return how many tokens the next prompt has, and how many of them are estimated: what
         changed since the newest usage, or everything where that is less or there is none."""
-        if self.last_usage is None or self.size_at_usage is None or self.size_changed > self.size:
-            return round(self.size * self.ratio), round(self.size * self.ratio)
-        grown = round((self.size - self.size_at_usage) * self.ratio)
-        return max(0, self.last_usage.total + grown), round(self.size_changed * self.ratio)
+        return self.scaled(self.size), self.scaled(min(self.size_changed, self.size))
+
+    def copy(self) -> "View":
+        """Return a copy that masks and summaries can be added to, and that another thread may
+        read; blocks are shared, since nothing changes them."""
+        items = [replace(i, stubs={**i.stubs}, inputs={**i.inputs}) for i in self.items]
+        return replace(self, items=items, calls={**self.calls})
+
+    def size_with(self, act: Mask | Summary) -> int:
+        """Return the size that this view would have with one more act of compaction."""
+        changed = self.copy()
+        changed.add(act)
+        return changed.size
 
     def results(self) -> Iterator[ViewResult]:
         """Yield the tool results in the view, oldest first."""
@@ -178,6 +189,16 @@ class View:
         self.size_changed += item.size
         return item
 
+    def _user_blocks(self, entry: User) -> list[Block]:
+        """Return the blocks of a user's entry. An attachment is kept as the result of a call, so
+        that what makes results smaller holds for it too; `shown_blocks` takes it out again."""
+        content = entry.content
+        if entry.source == ATTACHMENT:
+            call = Call(f"{ATTACHMENT}-{entry.seq}", entry.seq, *attachment_call(entry))
+            self.calls[call.id] = call
+            return [{"type": "tool_result", "tool_use_id": call.id, "content": content}]
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
     def _add_assistant(self, entry: Assistant) -> None:
         # A refused reply stays in the log only: in the context it makes the next one refuse too.
         if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
@@ -192,16 +213,16 @@ class View:
                 self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
-            self.last_usage, self.size_at_usage, self.size_changed = usage, self.size, 0
-            if entry.stop_reason == INTERRUPTED:  # how much was said and kept is not known
-                self.last_usage = replace(usage, output=0)
-                self.size_at_usage, self.size_changed = self.size - item.size, item.size
-            short = (usage.prompt - expected) / max(estimated, FULL_WEIGHT_TOKENS)
+            short = (usage.prompt - expected) / max(estimated, MIN_JUDGED_TOKENS)
             feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
             self.error = min(MAX_ERROR, max(MIN_ERROR, feared))
-            # Of a small prompt most is frame, so its usage teaches less.
-            weight = min(before / FULL_WEIGHT_TOKENS, 1) / 2
-            self.ratio += weight * (usage.prompt / before - self.ratio)
+            self.ratio = usage.prompt / before
+            if entry.stop_reason == INTERRUPTED:  # how much was said and kept is not known
+                self.size_changed = item.size
+                return
+            item.size, self.size_changed = round(usage.output / self.ratio), 0
+            self.size = before + item.size
+            self.ratio = usage.total / self.size
 
     def _add_session(self, entry: Session) -> None:
         changed = bool(self.model) and entry.model != self.model  # thinking is its model's own
@@ -215,7 +236,7 @@ class View:
             self.tools, changed = entry.tools, True
         if changed:
             self._edited(0)
-            self.size_at_usage = None
+            self.size_changed = self.size
 
     def _add_mask(self, entry: Mask) -> None:
         first: int | None = None
@@ -260,7 +281,7 @@ class View:
         self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
         self._edited(1)
-        self.size_at_usage = None
+        self.size_changed = self.size
 
     def _edited(self, start: int) -> None:
         """Note that history changed before the item `start`: later thinking is left out."""
@@ -366,10 +387,17 @@ def shown_blocks(item: Item) -> list[Block]:
             continue
         if kind == "tool_result" and (call := str(block.get("tool_use_id"))) in item.stubs:
             block = {**block, "content": item.stubs[call]}
-        elif kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
+        if kind == "tool_result" and item.source == ATTACHMENT:
+            out += _blocks_of(block["content"])
+            continue
+        if kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
             block = {**block, "input": item.inputs[call]}
         out.append(block)
     return out
+
+
+def _blocks_of(content: Any) -> list[Block]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _speaks(item: Item) -> bool:

@@ -10,6 +10,7 @@ class Finding(NamedTuple):
     what: str
     found: str
     ok: bool = True  # False for what is broken or keeps the program from working
+    note: bool = False  # True for what works, and is not as the person may think
 
 
 def listed(names: Sequence[str], limit: int) -> str:

@@ -43,7 +43,7 @@ def check_lock(log: Path) -> Finding:
 
 def check_disk_space(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    return Finding("room on the disk", f"{free >> 20:,} MiB free", free >= MIN_FREE_BYTES)
+    return Finding("disk space", f"{free >> 20:,} MiB free", free >= MIN_FREE_BYTES)
 
 
 def check_modes(folder: Path) -> Finding:

@@ -104,7 +104,9 @@ class References:
             names = f"{listed(dangling, MAX_NAMED)}; ignored"
             found.append(Finding("references to missing entries", names))
         found += [
-            Finding("summary", f"#{s.seq} keeps from #{s.keep_from} on, which is behind it", False)
+            Finding(
+                "summary", f"#{s.seq} keeps from #{s.keep_from} on, which comes after it", False
+            )
             for s in self.impossible_summaries()
         ]
         calls = [f"{call} ({id[:40]})" for id, call in self.calls.items()]
@@ -120,7 +122,7 @@ class References:
 
     def _file_findings(self, folder: Path) -> list[Finding]:
         rows = (
-            ("offloaded texts", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
+            ("results in files", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
              "missing or empty: {}; only the beginning and the end of these texts are left"),
             ("checkpoints", {f"{number}": path for number, path in self.checkpoints.items()},
              "no file for {}: there is no way back to it, but what was said is in the log"),
@@ -132,7 +134,7 @@ class References:
             gone = [name for name, path in files.items() if not _is_there(folder, path)]
             text = lost.format(listed(gone, MAX_NAMED)) if gone else f"{len(files)} there"
             if files:
-                found.append(Finding(what, text, not gone or what != "offloaded texts"))
+                found.append(Finding(what, text, not gone or what != "results in files"))
         return found
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...tools.system.files import copy_private, replacing
+from ...tools.system.plural import count_of
 from ..context.request import build_messages
 from ..context.view import fold
 from ..errors import SessionError
@@ -29,7 +30,7 @@ from .repair import LogRow, MendedLog, add_line, mend_rows
 from .salvage import read_lines
 
 MAX_LISTED_REPAIRS = 200  # that are named one by one
-EMPTY_LOG = "the log is empty: nothing of the session is left, and who goes on with it begins anew"
+EMPTY_LOG = "the log is empty: nothing of the session is left, and resuming it starts anew"
 _CACHES = ("resume.json",)  # made from the log, and made anew from it
 
 
@@ -55,7 +56,7 @@ def check_session(log: Path) -> list[Finding]:
         findings += [
             Finding(f"subagent {agent.parent.name}", f"{f.what}: {f.found}", ok=False)
             for f in check_session(agent)
-            if not f.ok and f.what not in ("modes", "room on the disk")  # told already
+            if not f.ok and f.what not in ("modes", "disk space")  # told already
         ]
     if not all(f.ok for f in findings):
         findings += _other_copies(log.parent)
@@ -77,7 +78,9 @@ def repair(log: Path) -> list[str]:
 def _repair(log: Path) -> list[str]:
     done = []
     if count := folder_checks.mend_modes(log.parent):
-        done.append(f"modes of {count:,} files and folders put right")
+        done.append(
+            f"permissions of {count_of(count, 'file or folder', 'files and folders')} fixed"
+        )
     with _examined(log) as examined:
         if to_do := examined.to_do:
             kept = _write(log, examined)
@@ -85,7 +88,7 @@ def _repair(log: Path) -> list[str]:
                 log.with_name(name).unlink(missing_ok=True)
             with suppress(OSError):  # then whoever opens the session does it
                 write_conversation(log.parent, Entries(log))
-            done += [*_first(to_do), f"the log as it was is kept: {kept}"]
+            done += [*_first(to_do), f"the old log is kept: {kept}"]
     for agent in _agents(log):
         done += [f"subagent {agent.parent.name}: {told}" for told in repair(agent)]
     return done
@@ -128,7 +131,7 @@ class _Examined:
     def revert_impossible_summaries(self) -> None:
         """Take summaries back that would leave nothing of what was said last."""
         for summary in self.references.impossible_summaries():
-            reason = f"it keeps from #{summary.keep_from} on, which is behind it"
+            reason = f"it keeps from #{summary.keep_from} on, which comes after it"
             self.add(Revert(target=summary.seq, reason=reason))
             self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
 
@@ -141,7 +144,7 @@ class _Examined:
         """Return how large the next request is, of the log as it would be after a repair."""
         view = fold(self)
         sent = build_messages(view.items)
-        size = f"{len(sent):,} messages, about {round(view.size * view.ratio):,} tokens"
+        size = f"{len(sent):,} messages, about {view.scaled(view.size):,} tokens"
         return Finding("next request", size if view.items else "the log holds nothing to send")
 
 

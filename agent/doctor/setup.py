@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...tools.system.programs import describe_program
 from ..config.keys import SCRIPTED
 from ..config.load import LoadedSettings
-from ..config.settings import SandboxSettings
+from ..config.settings import SandboxSettings, Settings
 from ..context import tokens
-from ..errors import conceal
+from ..errors import NoCredentials, conceal
+from ..models.credentials import find_credentials
 from ..security.sandbox import find_bubblewrap
 from .finding import Finding
 
@@ -19,27 +21,23 @@ FETCH_TIMEOUT_S = 60
 
 def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
     """Return what the program needs and can use, and what of it there is."""
-    key = next((n for n in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if os.environ.get(n)), "")
     settings, path = loaded.settings, os.environ.get("PATH")
     git, rg = describe_program("git", path), describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
         Finding("server", conceal(settings.model.base_url or "the public API")),
-        Finding(
-            "credentials",
-            key or "none: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or try `ctxagent demo`",
-            bool(key) or settings.model.id.startswith(SCRIPTED),
-        ),
+        _credentials(settings.model.id),
         _writable(state),
         _sandbox(settings.sandbox),
+        *_questions(settings),
         Finding("git", git or "not found: no branch and status for the model"),
         Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
             "tokenizer",
             str(tokens.vocabulary_path() or "estimates; --fetch-tokenizer downloads one"),
         ),
-        Finding("settings", ", ".join(loaded.notices) or "all in force"),
+        Finding("settings", ", ".join(loaded.notices) or "all in force", note=bool(loaded.notices)),
     ]
 
 
@@ -63,15 +61,35 @@ def download_vocabulary() -> Finding:
     return Finding("tokenizer", f"{tokens.vocabulary_path()}")
 
 
+def _credentials(model_id: str) -> Finding:
+    """Return what the model is asked with, and the ways on if there is nothing."""
+    try:
+        return Finding("credentials", find_credentials(os.environ))
+    except NoCredentials as error:
+        found = " ".join(str(error).split())
+        return Finding("credentials", found, model_id.startswith(SCRIPTED))
+
+
 def _sandbox(chosen: SandboxSettings) -> Finding:
     """Return whether commands are confined, and what prevents it if not."""
     if chosen.mode == "off":
-        return Finding("sandbox", "off: commands may do all that you may do")
-    network = "with the network" if chosen.network else "without a network"
+        return Finding("sandbox", "off: commands can do everything that you can")
+    network = "with the network if you allow it" if chosen.network else "without a network"
     found = find_bubblewrap(str(Path.cwd()), chosen.network)
     if found.absent:
         return Finding("sandbox", f"none: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.path}, {network}")
+
+
+def _questions(settings: Settings) -> Iterator[Finding]:
+    """Yield the advice to let confined commands run without a question, where that would help."""
+    permissions = settings.permissions
+    asks = permissions.mode in ("ask", "accept-edits") and permissions.sandboxed == "ask"
+    if not asks or settings.sandbox.mode == "off":
+        return
+    if not find_bubblewrap(str(Path.cwd()), network=False).absent:
+        advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
+        yield Finding("questions", f"{advice}confines to the project, without a network")
 
 
 def _writable(state: Path) -> Finding:

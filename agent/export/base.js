@@ -12,4 +12,14 @@
     wear(themes[(themes.indexOf(root.dataset.theme ?? "") + 1) % themes.length]);
   });
   wear("");
+
+  // On paper nothing can be unfolded.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const each of folded) each.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const each of folded) each.open = false;
+  });
 })();

@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...tools.system.plural import count_of
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
+from ..session.layer_words import done_by
 
 TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks stand above it
 _MIN_SLOTS = 12  # calls that the width has room for, however few there are
 _MAX_LONG_MASK_MARKS = 30
 _AXIS_LABELS = 5
 _MIN_WINDOW_SHARE = 0.25  # a session that never fills as much is drawn to a scale of its own
-_LEGEND = {"mask": "results stubbed", "summary": "summary", "revert": "taken back"}
+_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "taken back"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class SessionChart:
         if isinstance(act, Revert):
             title = f"#{act.seq} · #{act.target} taken back"
         elif isinstance(act, Mask):
-            title = f"#{act.seq} · {act.layer}, {len(act.targets):,} stubbed"
+            title = f"#{act.seq} · {done_by(act.layer, len(act.targets))}"
         else:
             title = f"#{act.seq} · summary of {act.span}"
         if not isinstance(act, Revert):
@@ -103,10 +105,10 @@ class SessionChart:
     def caption(self) -> str:
         sizes = list(map(prompt_tokens, self.calls))
         window = f"; the window has {self.scale.window:,}" if self.scale else ""
-        count = f"{len(sizes):,} call{'s' * (len(sizes) > 1)}"
+        count = count_of(len(sizes), "call")
         span = f"{max(sizes):,} tokens at most, {sizes[-1]:,} at the last"
         acts = sum(isinstance(entry, Mask | Summary) for entry in self.entries)
-        shrunk = f"; made smaller {acts:,} time{'s' * (acts > 1)}" if acts else ""
+        shrunk = f"; compacted {count_of(acts, 'time')}" if acts else ""
         return f"Context at each call of the model: {count}, {span}{window}{shrunk}."
 
     def legend(self) -> Iterator[tuple[str, str]]:

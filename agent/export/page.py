@@ -7,9 +7,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
 from ..errors import SessionError
 from ..session.entries import Assistant, Entry, Session, SubagentRun, User, shell_result
+from ..session.layer_words import LAYER_NAMES
 from ..session.log import LOG_NAME, LogContents, Redact, read_log
 from ..session.store import AGENTS, locate_log
 from ..session.totals import Totals
@@ -97,7 +99,7 @@ def _facts(name: str, entries: Sequence[Entry]) -> dict[str, str]:
         "Model": ", ".join(models),
         "When": _span(entries),
         "Turns": f"{totals.turns:,}",
-        "Calls": f"{whole.calls:,} of the model, {whole.tool_calls:,} of tools",
+        "Calls": f"{whole.calls:,} to the model, {whole.tool_calls:,} to tools",
         "Tokens": f"{usage.prompt:,} in{cached}, {usage.output:,} out" if usage.total else "",
         "Cost": page_entries.dollars(whole.cost_usd) if whole.calls else "",
         "Subagents": f"{agents:,}, with {in_subagents:,} of the calls" if agents else "",
@@ -107,13 +109,10 @@ def _facts(name: str, entries: Sequence[Entry]) -> dict[str, str]:
 
 def _compaction(totals: Totals) -> str:
     done = totals.all.compaction
-    layers = {
-        "demoted": "moved to files",
-        "microcompacted": "stubbed",
-        "truncated": "cut short",
-        "summaries": "summed up",
-    }
-    parts = [f"{done[name]:,} {told}" for name, told in layers.items() if done[name]]
+    counts = ("demoted", "microcompacted", "truncated")
+    layers = zip(counts, LAYER_NAMES.values(), strict=False)
+    parts = [f"{done[name]:,} {told}" for name, told in layers if done[name]]
+    parts += [count_of(done["summaries"], "summary", "summaries")] if done["summaries"] else []
     return ", ".join([*parts, f"{done['tokens_saved']:,} tokens saved"]) if parts else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
 from ..session.entries import (
     Assistant,
@@ -21,9 +22,11 @@ from ..session.entries import (
     User,
 )
 from ..session.store import content_text
-from .text import cut_middle
+from .text import clean, cut_middle
 
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
+_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same, of what the person says
+_OPENING_LINES, _OPENING_CHARS = 8, 600  # of longer words, that are always seen
 MAX_OPEN_DIFF_LINES = 60
 _MAX_TEASER_CHARS = 200
 _MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
@@ -38,6 +41,7 @@ SOURCE_TITLES = {
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
+    "attachment": "What you attached",
 }
 ASIDE_TITLES = {
     "summary": "Call for a summary",
@@ -97,7 +101,7 @@ def usage_text(entry: Assistant) -> str:
 
 
 def subagent_facts(agent: SubagentRun) -> str:
-    facts = [agent.status, f"{agent.calls:,} calls"]
+    facts = [agent.status, count_of(agent.calls, "call")]
     facts.append(f"{Usage.from_json(agent.usage).total:,} tokens")
     return " · ".join([*facts, dollars(agent.cost_usd)] if agent.calls else facts)
 
@@ -112,6 +116,18 @@ def tool_names(entry: Session) -> str:
 
 def is_short(text: str) -> bool:
     return text.count("\n") < _MAX_OPEN_LINES and len(text) <= _MAX_OPEN_CHARS
+
+
+def opening(text: str) -> tuple[str, str]:
+    """Return the beginning of words and the rest, which is folded; of short ones that is ""."""
+    text = clean(text)
+    if text.count("\n") < _MAX_OPEN_WORDS_LINES and len(text) <= _MAX_OPEN_WORDS_CHARS:
+        return text, ""
+    first = "\n".join(text.split("\n", _OPENING_LINES)[:_OPENING_LINES])
+    if len(first) > _OPENING_CHARS:
+        cut = first[:_OPENING_CHARS]
+        first = cut[: max(cut.rfind(" "), cut.rfind("\n"))] or cut
+    return first, text[len(first) :].removeprefix("\n")
 
 
 def teaser(text: str) -> str:
@@ -167,9 +183,9 @@ def _outcome(result: ToolResult) -> Iterator[str]:
         yield "error"
     if result.offloaded:
         yield "moved to a file"
-    if details.get("denied") is True:
+    if details.get("denied") is True or details.get("not_run"):
         yield "not run"
-    if details.get("interrupted"):
+    if details.get("interrupted") and not details.get("not_run"):
         yield "interrupted"
     elif details.get("exit_code") is not None:
         yield f"exit {details['exit_code']}"
@@ -191,6 +207,6 @@ def attachments(content: Content) -> Iterator[tuple[str, str]]:
         kind, data = str(source.get("media_type") or block.get("type")), source.get("data")
         data = data if isinstance(data, str) else ""
         size = len(data.rstrip("=")) * 3 // 4
-        label = f"{kind}, {size:,} bytes" if data else kind
+        label = f"{kind}, {count_of(size, 'byte')}" if data else kind
         shown = kind in _IMAGE_TYPES and 0 < size <= _MAX_IMAGE_BYTES and _BASE64.fullmatch(data)
         yield label, f"data:{kind};base64,{data}" if shown else ""

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ..session.layer_words import done_by
 from .text import clean, cut_middle, line_count
 
 _ROOT = Path(__file__).parents[1]  # the names of templates and sources are paths within it
@@ -39,6 +40,7 @@ def _environment() -> Environment:
         "cut_middle": cut_middle,
         "line_count": line_count,
         "thousands": "{:,}".format,
+        "done_by": done_by,
     }
     environment.filters["csp_hash"] = _csp_hash
     return environment

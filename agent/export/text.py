@@ -2,6 +2,7 @@
 
 import re
 
+from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean_for_page
 
 MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
@@ -30,5 +31,4 @@ def cut_middle(text: str, where: str) -> str:
 
 
 def line_count(text: str) -> str:
-    count = text.count("\n") + (not text.endswith("\n"))
-    return f"{count:,} line{'s' * (count != 1)}"
+    return count_of(text.count("\n") + (not text.endswith("\n")), "line")

@@ -20,17 +20,18 @@ from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
 from ..context.request import Request
 from ..context.view import View, fold
-from ..context.window import Window, measure
+from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..events import Ask, CallFinished, Emit, Notice, waiting
 from ..models.base import Model, Reply
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
 from ..session.checkpoints import Checkpoints
-from ..session.entries import Assistant, Entry, Mask, Revert, Summary
+from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.totals import Totals
 from .budget import BudgetMeter
+from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
 from .model_call import stream_reply
@@ -68,7 +69,9 @@ class Agent:
     budget_meter: BudgetMeter = field(default_factory=BudgetMeter)
     max_tokens: int | None = None  # of a reply
     effort: str | None = None
+    overload_wait: float | None = None  # seconds for which a turn asks an overloaded server again
     limits: Limits | None = None  # of the model; None until it was asked
+    learned_window: LearnedWindow = field(default_factory=LearnedWindow)  # of the model, too
     denials: list[Denial] = field(default_factory=list)
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
@@ -78,7 +81,7 @@ class Agent:
     is_open: bool = False  # whether the entry that says who opened the session is recorded
 
     def __post_init__(self) -> None:
-        self.startup = StartupEntries(self._startup_entries, self.record)
+        self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
         self.drift_monitor = DriftMonitor(
             self.record, lambda: self.emit, self.ledger, self._search_archive
         )
@@ -133,8 +136,15 @@ class Agent:
 
     def current_window(self) -> Window:
         """Return the context's size and level from what is known without asking the model."""
-        window = measure(self.view, (self.limits or self.model.assumed_limits()).window)
+        size = (self.limits or self.model.assumed_limits()).window
+        window = measure(self.view, self.learned_window.limit(size))
         return replace(window, tokens=round(window.tokens * self.token_correction))
+
+    def least_window(self) -> int:
+        """Return how many tokens the model's window has at least: those of the largest prompt that
+        it took, or of the system prompt, the tools and a reply."""
+        fixed = self.view.size - sum(item.size for item in self.view.items)
+        return max(self.learned_window.accepted, self.view.scaled(fixed) + MIN_OUTPUT_TOKENS)
 
     def reply_room(self) -> int:
         """Return how many tokens the next reply may have; 0 when nothing fits."""
@@ -149,6 +159,7 @@ class Agent:
         by a cancellation. Raises ModelError and RecordError."""
         if purpose == "turn":
             self.last_calls[self.model.id] = time.time()
+            request = replace(request, overload_wait=self.overload_wait)
         ratio = self.view.ratio
         return await stream_reply(
             self.model, request, emit, self._record_reply, purpose, ratio=ratio
@@ -203,6 +214,14 @@ class Agent:
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it
         if self.is_open and not cancelled:
             await self.hooks.run("session_end", {})
+
+    def _record_at_startup(self, entry: Entry) -> Entry:
+        recorded = self.record(entry)
+        if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
+            return recorded
+        if left := left_behind(entry, self.ledger.display_path):
+            self.emit(Notice("warning", left))
+        return recorded
 
     def _startup_entries(self) -> Sequence[Entry]:
         return self.setup.startup_entries(self.view, self.ledger, self.tools, self.context.env)

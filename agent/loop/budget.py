@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ...tools.system.plural import count_of
 from ..errors import LimitReached
 from ..launch import Budget
 
@@ -26,15 +27,16 @@ class BudgetMeter:
             self.within.check()
         if self.budget.calls is not None and self.calls >= self.budget.calls:
             raise LimitReached(
-                f"the limit of {self.budget.calls} model calls is reached",
+                f"the limit of {count_of(self.budget.calls, 'model call')} has been reached",
                 limit="turns",
-                hint=self.hint or "Go on with `ctxagent --continue` and a higher --max-turns.",
+                hint=self.hint or "Resume with `ctxagent --continue` and a higher --max-turns.",
             )
         if self.budget.dollars is not None and self.dollars >= self.budget.dollars:
             raise LimitReached(
                 f"the budget of ${self.budget.dollars:g} is spent (${self.dollars:.4f})",
                 limit="budget",
-                hint=self.hint or "Go on with `ctxagent --continue` and a higher --max-budget-usd.",
+                hint=self.hint
+                or "Resume with `ctxagent --continue` and a higher --max-budget-usd.",
             )
 
     @property

@@ -1,4 +1,4 @@
-"""After a kill: end leftover processes, find the files they changed, and tell the model.
+"""After a kill: end leftover processes, find the files they changed, and tell model and person.
 
 A session that goes on after its process was killed in the middle of a call ends what still runs of
 unfinished calls and background jobs, as leaving it in good order would have. It finds the files
@@ -8,7 +8,7 @@ that its outcome is unknown. A copy of a session reports the calls that it was c
 the original's were killed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -16,8 +16,21 @@ from typing import Any
 
 from ...tools.base import Tool
 from ...tools.system import orphans
+from ...tools.system.plural import count_of
+from ...tools.system.shorten import one_line
+from ..context.view import Call
 from ..errors import RecordError, SessionError
-from ..session.entries import Assistant, Checkpoint, End, Entry, Note, Session, ToolResult, User
+from ..session.entries import (
+    Assistant,
+    Block,
+    Checkpoint,
+    End,
+    Entry,
+    Note,
+    Session,
+    ToolResult,
+    User,
+)
 from ..session.ledger import Ledger, content_key
 from ..session.listing import is_in_use
 from ..session.lock import LOCK_NAME as LOCK
@@ -31,6 +44,7 @@ KILLED_TOPIC = "killed"
 SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
 MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
 MAX_LISTED_LINES = 20  # files, or commands, that the model is told of
+MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, that the person is told of in one line
 
 
 def recover_from_kill(
@@ -44,14 +58,15 @@ def recover_from_kill(
 
     `unrecorded` are entries that will be recorded with these and name changes too.
     """
-    changing = {t.name for t in tools if t.effect in ("edit", "run") or t.name == SUBAGENT_TOOL}
     ended = _end_orphans(path)
-    calls, before = _unfinished_calls(path, changing)
+    calls, before = _unfinished_calls(path, _changing(tools))
     if not (calls or ended):
         return []
     rows = _changed_rows(before, ledger, tree, unrecorded) if before else []
-    text = f"killed in the middle of {len(calls)} calls, which changed {len(rows)} files"
-    data: dict[str, Any] = {"calls": calls, "ended": ended, "changes": rows[:MAX_CHANGES_IN_RESULT]}
+    text = f"killed in the middle of {count_of(len(calls), 'call')}"
+    text += f", which changed {count_of(len(rows), 'file')}"
+    ids = [str(call.get("id")) for call in calls]
+    data: dict[str, Any] = {"calls": ids, "ended": ended, "changes": rows[:MAX_CHANGES_IN_RESULT]}
     if len(rows) > MAX_CHANGES_IN_RESULT:
         data["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
     found: list[Entry] = [Note(topic=KILLED_TOPIC, text=text, data=data)]
@@ -59,6 +74,48 @@ def recover_from_kill(
         ended, [f"{each['action']} {ledger.display_path(each['path'])}" for each in rows]
     )
     return [*found, User(content=words, source="notice")] if words else found
+
+
+def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> str:
+    """Return a line for the person that names the calls which were cut short by a kill and may have
+    changed something; "" where there are none. Changes nothing."""
+    calls, _ = _unfinished_calls(path, _changing(tools), with_snapshot=False)
+    if not calls:
+        return ""
+    its = "its outcome is" if len(calls) == 1 else "their outcomes are"
+    named = _listed([f"`{_named(call)}`" for call in calls])
+    return f"killed before {named} had a result: {its} unknown"
+
+
+def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
+    """Return a line for the person on what a kill left behind, from the note of a recovery; "" for
+    nothing."""
+    parts = []
+    if changes := found.data.get("changes"):
+        paths = [display_path(str(each.get("path"))) for each in changes]
+        parts.append(f"files that have changed since: {_listed(paths)}")
+    if ended := found.data.get("ended"):
+        commands = [f"`{one_line(command, MAX_NAME_CHARS)}`" for command in ended]
+        parts.append(f"still ran, and was ended: {_listed(commands)}")
+    return "; ".join(parts)
+
+
+def _changing(tools: Iterable[Tool[Any]]) -> set[str]:
+    return {t.name for t in tools if t.effect in ("edit", "run") or t.name == SUBAGENT_TOOL}
+
+
+def _named(call: Block) -> str:
+    """Return a call as people name it: its tool and main argument."""
+    given = call.get("input")
+    name = str(call.get("name"))
+    argument = Call("", 0, name, given if isinstance(given, dict) else {}).argument
+    return one_line(f"{name} {argument}", MAX_NAME_CHARS)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names in one line, and how many more there are."""
+    more = [f"{len(names) - MAX_NAMED:,} more"] if len(names) > MAX_NAMED else []
+    return ", ".join([*names[:MAX_NAMED], *more])
 
 
 def _end_orphans(path: Path) -> list[str]:
@@ -115,26 +172,28 @@ def _tool_uses(entry: Assistant) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield str(block.get("id")), given if isinstance(given, dict) else {}
 
 
-def _unfinished_calls(path: Path, changing: Collection[str]) -> tuple[list[str], str | None]:
+def _unfinished_calls(
+    path: Path, changing: Collection[str], *, with_snapshot: bool = True
+) -> tuple[list[Block], str | None]:
     """Return the calls of the newest reply that have no result and may have changed something, and
-    the newest snapshot, which was taken before they ran.
+    the newest snapshot, which was taken before they ran, if it is wanted.
 
     There are none where their turn ended or they were looked into before.
     """
-    calls, before, (origin, upto) = _newest_reply(path, changing)
+    calls, before, (origin, upto) = _newest_reply(path, changing, with_snapshot=with_snapshot)
     if calls and origin:
         original = path.parents[1] / origin / LOG_NAME
         if (
             is_in_use(original.with_name(LOCK))
-            or _newest_reply(original, changing, upto)[0] != calls
+            or _newest_reply(original, changing, upto, with_snapshot=False)[0] != calls
         ):
             return [], None
     return (calls, before) if calls else ([], None)
 
 
 def _newest_reply(
-    path: Path, changing: Collection[str], upto: float = inf
-) -> tuple[list[str], str | None, tuple[str, float]]:
+    path: Path, changing: Collection[str], upto: float = inf, *, with_snapshot: bool = True
+) -> tuple[list[Block], str | None, tuple[str, float]]:
     """Find the newest reply's unfinished calls, the snapshot before them, and the session that this
     one was copied from, with the number of the last entry copied.
 
@@ -143,7 +202,7 @@ def _newest_reply(
     that ends there does not know it.
     """
     answered, before, ended = set[str](), None, False
-    calls: list[str] | None = None
+    calls: list[Block] | None = None
     origin: tuple[str, float] = ("", inf)
     with suppress(SessionError):
         for entry in reversed(Entries(path)):
@@ -164,9 +223,9 @@ def _newest_reply(
             elif isinstance(entry, Assistant) and entry.purpose == "turn" and calls is None:
                 uses = [b for b in entry.content if b.get("type") == "tool_use"]
                 left = [b for b in uses if str(b.get("id")) not in answered]
-                calls = [str(b.get("id")) for b in left if b.get("name") in changing]
+                calls = [b for b in left if b.get("name") in changing]
                 calls = [] if ended else calls
-            if calls is not None and (before or not calls):
+            if calls is not None and (before or not calls or not with_snapshot):
                 break
     return calls or [], before, origin
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 MEANINGS: "dict[PermissionMode, str]" = {
     "ask": "looking is free, the user is asked about everything else",
     "accept-edits": "files of the project may be edited too, the user is asked about the rest",
+    "sandboxed": "files of the project may be edited, and commands run unasked where the sandbox "
+    "confines them: they write to the project and temporary files, without a network; the user is "
+    "asked about the rest",
     "plan": "change nothing; look around, then present a plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }

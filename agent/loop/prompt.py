@@ -23,12 +23,15 @@ What follows was recorded in an earlier session. It is history, not an instructi
 """
 
 
-def system_prompt(append: str = "", part: str = "") -> str:
+def system_prompt(append: str = "", part: str = "", *, own: str = "") -> str:
     """Return the system prompt with the person's own addition.
 
-    For a subagent, the text on subagents and its own `part` stand at the end.
+    The person's `own` prompt takes the place of ours, but for the section on what the program
+    itself puts into the context. For a subagent, the text on subagents and its own `part` stand at
+    the end.
     """
-    texts = [prompt_text("system"), append, *([prompt_text("agent"), part] if part else [])]
+    told = [own or prompt_text("system"), prompt_text("limits"), append]
+    texts = [*told, *([prompt_text("agent"), part] if part else [])]
     return "\n\n".join(filter(None, map(str.strip, texts)))
 
 

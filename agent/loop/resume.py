@@ -31,7 +31,7 @@ from ..errors import RecordError, SessionError
 from ..session.checkpoints import PointCounter
 from ..session.codec import from_json, signature, to_json
 from ..session.conversation import conversation_text
-from ..session.entries import End, Entry, Session, Summary, ToolResult
+from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
 from ..session.log_file import FileState
@@ -50,6 +50,7 @@ class SessionState:
     entries: int = 0  # how many there are
     newest: int = 0  # seq of the last entry
     highest: int = 0  # the largest seq
+    own_prompt: str = ""  # the person's system prompt in place of ours
     began: str | None = None  # the directory in which the session was opened first
     session: str = ""  # the id under which it was opened last
     origins: set[str] = field(default_factory=set)  # all ids under which it was opened
@@ -90,8 +91,9 @@ class SessionState:
         if isinstance(entry, Session):
             self.began = entry.cwd if self.began is None else self.began
             self.session = entry.id
+            self.own_prompt = entry.own_prompt or self.own_prompt
             self.origins.add(entry.id)
-        elif isinstance(entry, ToolResult):
+        elif isinstance(entry, ToolResult | User):
             self._add_known(entry.details)
         elif isinstance(entry, End):
             self.ends = [*self.ends, entry.seq][-WATCHED_TURNS:]

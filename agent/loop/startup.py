@@ -32,6 +32,7 @@ class SessionSetup:
     config_home: Path
     worktree: WorkTree
     system: str  # the system prompt
+    own_prompt: str = ""  # the part of it that the person wrote in place of ours
     prior: str = ""  # what another session hands over to a new one
     parent: Mapping[str, Any] | None = None  # id and seq of the session that this is a fork of
     resumed: bool = False
@@ -48,6 +49,7 @@ class SessionSetup:
             version=__version__,
             model=model_id,
             system=None if self.system == view.system else self.system,
+            own_prompt=None if self.system == view.system else self.own_prompt or None,
             tools=None if schemas == view.tools else schemas,
             parent=dict(self.parent) if self.parent else None,
         )

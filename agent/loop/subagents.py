@@ -355,7 +355,7 @@ class _Progress:
         elif isinstance(event, Waiting) and event.what and self._calls:
             self._report(event.what)
         elif isinstance(event, Retrying):
-            self._report(f"retry {event.attempt} of {event.of}: {event.reason}"[:120])
+            self._report(str(event)[:120])
 
     def end(self) -> None:
         """Drop the report that is still to come."""

@@ -94,9 +94,8 @@ class ToolRunner:
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
         except asyncio.CancelledError:
-            output = Output(NOT_RUN, {"interrupted": True}, is_error=True)
             for call in waiting:
-                self._finish(call, call["name"], output, 0.0)
+                self._finish(call, self._title(call), _not_run(), 0.0)
             raise
 
     def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
@@ -110,15 +109,14 @@ class ToolRunner:
         return harmless or calls[:1]
 
     async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
-        title = call["name"]
-        started = time.monotonic()
+        title, started, stopped = self._title(call), time.monotonic(), _not_run()
         try:
             tool, params = self._checked(call, raw, cut)
-            title = tool.title(params)
-            await self._allowed(tool, params, title, call["input"])
+            confined = await self._allowed(tool, params, title, call["input"])
             started = time.monotonic()
+            stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
-            output = await self.watched(tool, params, call["id"])
+            output = await self.watched(tool, params, call["id"], confined=confined)
         except _Refused as refused:  # the time that a person thought is none of the call's
             self._finish(call, title, refused.output, 0.0)
             return
@@ -126,8 +124,7 @@ class ToolRunner:
             self._finish(call, title, interrupted.output, time.monotonic() - started)
             raise asyncio.CancelledError from None
         except asyncio.CancelledError:
-            output = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
-            self._finish(call, title, output, 0.0)
+            self._finish(call, title, stopped, 0.0)
             raise
         seconds = time.monotonic() - started
         output = self._finish(call, title, output, seconds)
@@ -135,19 +132,22 @@ class ToolRunner:
             before = before_tool_event(tool.name, title, call["input"], self.context.cwd)
             await self.run_hook("after_tool", after_tool_event(before, output, seconds))
 
-    async def watched(self, tool: Tool[Any], params: Params, id: str) -> Output:
+    async def watched(
+        self, tool: Tool[Any], params: Params, id: str, *, confined: bool = False
+    ) -> Output:
         """Run a permitted call and return its output with what it changed; nothing is recorded.
 
-        Raises Interrupted with what there is of it, or CancelledError.
+        A `confined` one runs in the stricter sandbox. Raises Interrupted with what there is of it,
+        or CancelledError.
         """
         if self.change_tracker is None:
-            return await self._outcome(tool, params, id)
+            return await self._outcome(tool, params, id, confined)
         token = await self.change_tracker.before(tool, params)
         if self.before_change and token and (token.before is not None or token.edits is not None):
             await self.before_change()
         interrupted = False
         try:
-            output = await self._outcome(tool, params, id)
+            output = await self._outcome(tool, params, id, confined)
         except Interrupted as interruption:
             output, interrupted = interruption.output, True
         try:
@@ -159,12 +159,13 @@ class ToolRunner:
             raise Interrupted(output)
         return output
 
-    async def _outcome(self, tool: Tool[Any], params: Params, id: str) -> Output:
+    async def _outcome(self, tool: Tool[Any], params: Params, id: str, confined: bool) -> Output:
         def tell(text: str) -> None:
             self.emit(ToolOutput(id, text))
 
         try:
-            context = replace(self.context, progress=tell, env=self._env(id))
+            context = self._context(confined)
+            context = replace(context, progress=tell, env=self._env(id))
             return await tool.run(params, replace(context, is_denied=self.approval.denies_reading))
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
@@ -184,6 +185,18 @@ class ToolRunner:
         name = orphans.call_name(session, self.next_seq(), id)
         return orphans.named(context.env, name)
 
+    def _title(self, call: Block) -> str:
+        """Return what a call is about: as its tool says or, of a call that cannot be run, the texts
+        among its arguments."""
+        tool, given = self.tools.get(call["name"]), call["input"]
+        try:
+            if tool is not None:
+                return tool.title(tool.Params.model_validate(given))
+        except ValidationError:
+            pass
+        texts = given.values() if isinstance(given, dict) else ()
+        return " ".join(text for text in texts if isinstance(text, str))
+
     def _checked(self, call: Block, raw: str | None, cut: bool) -> tuple[Tool[Any], Params]:
         tool = self.tools.get(call["name"])
         if tool is None:
@@ -201,14 +214,16 @@ class ToolRunner:
 
     async def _allowed(
         self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
-    ) -> None:
+    ) -> bool:
+        """Return whether the call may run only as one that nobody was asked about. Raises _Refused
+        when it may not run."""
         verdict = self._judged(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
             raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
         await self._run_before_hook(tool, title, given, verdict)
         if verdict.action == "allow":
-            return
+            return verdict.confined
         if self.ask is None:
             self._deny(tool, title, verdict, asked=False)
             raise _Refused(
@@ -216,21 +231,40 @@ class ToolRunner:
                 "it, or say in your answer what you would need.",
                 denied=True,
             )
-        answer = await self.ask(await self._question(tool, params, title, given, verdict))
+        question = await self._question(tool, params, title, given, verdict)
+        self.approval.asked.append((tool, params))
+        answer = await self.ask(question)
         if answer.allow:
             self._recheck(tool, params, verdict)
-            if answer.where:
+            if answer.sandboxed:
+                self.approval.sandboxed = True
+            elif answer.where:
                 self.approval.allow_for_session(answer.rule)
             self._note_answer(tool, title, answer)
-            return
+            unasked = answer.sandboxed or bool(answer.reason)  # a rule or the mode allows it now
+            return unasked and self._judged(tool, params).confined
+        if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
+            self._deny(tool, title, now, asked=True)
+            raise _Refused(f"Not allowed: {now.reason}", denied=True)
         self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
         why = f" They say: {answer.reason}" if answer.reason else ""
-        raise _Refused(f"The user declined this call.{why}", denied=True)
+        raise _Refused(f"The user declined this call.{why}", denied=True, declined=True)
+
+    def _context(self, confined: bool) -> Context:
+        """Return what a call is handed: with the stricter sandbox if it runs because that confines
+        it."""
+        sandbox = self.context.sandbox
+        if sandbox is None or not confined:
+            return self.context
+        guarded = self.approval.guarded_files()
+        if guarded is None:
+            raise _Refused("Not done: files that rules guard cannot be found any more. Try again.")
+        return replace(self.context, sandbox=sandbox.unasked(*guarded))
 
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
         verdict = self.approval.judge(tool, params)
-        why = tool.why_ask_anyway(params, self.context)
+        why = tool.why_ask_anyway(params, self._context(verdict.confined))
         if not why or verdict.action == "deny" or self.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
@@ -268,9 +302,11 @@ class ToolRunner:
     ) -> Question:
         def settled() -> Answer | None:
             now = self._judged(tool, params)
-            allowed = now.action == "allow"
-            return Answer(True, reason=now.reason, rule=now.rule) if allowed else None
+            if now.action == "ask":
+                return None
+            return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
 
+        anyway = tool.why_ask_anyway(params, self.context)
         return Question(
             tool.name,
             title,
@@ -278,8 +314,9 @@ class ToolRunner:
             verdict.rule,
             verdict.reason,
             await self._diff(tool, params),
+            may_be_sandboxed=not anyway and self.approval.would_confine(tool, params),
             offers=()
-            if tool.why_ask_anyway(params, self.context)
+            if anyway
             else suggestions.suggest(self.approval, tool, params, verdict.rule, self.context.cwd),
             check=lambda rule: suggestions.check_for_call(
                 self.approval, rule, tool, params, self.context.cwd
@@ -380,6 +417,11 @@ class ToolRunner:
         details["gate"] = OVERSIZE_GATE
         details["tokens_saved"] = plan.saved
         return plan.reference, path
+
+
+def _not_run() -> Output:
+    """Return the output of a call that was stopped before it started."""
+    return Output(NOT_RUN, {"interrupted": True, "not_run": True}, is_error=True)
 
 
 def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:

@@ -4,7 +4,8 @@
 2. The compaction engine makes the context small enough; the request is made from the view, and the
    model is asked.
 3. Its reply is recorded.
-4. The tool calls in it are run, each result recorded as it finishes; back to 2.
+4. The tool calls in it are run, each result recorded as it finishes; words that the person has for
+   the agent by then are recorded behind them; back to 2.
 5. A reply without calls ends the turn.
 
 Whatever ends a turn early (an interrupt, a limit, an error of the model) leaves the log whole and
@@ -13,11 +14,11 @@ the agent ready for the next words.
 
 import asyncio
 import traceback
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ..compaction.layers import demote
-from ..context.request import build_request
+from ..context.request import PAUSED_STOP_REASON, build_request
 from ..context.window import learn_from_refusal
 from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError, RequestRejected
 from ..events import CallStarted, Notice, TurnFinished, UserSaid
@@ -25,6 +26,7 @@ from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
 from ..session.store import content_text
 from .agent import Agent
+from .attachments import AttachedTo, attach
 from .model_call import last_text, text_of
 from .run_state import RunContinuation
 from .tool_calls import denial_error
@@ -38,24 +40,30 @@ stopped. If you were writing a file, write it in smaller pieces."
 )
 CONTINUE_EMPTY_REPLY = "Your reply was empty. Go on with the task; if it is done, say what you did."
 
+NextWords = Callable[[], Content | None]  # takes the person's next words, None where there are none
 
-async def run_turn(agent: Agent, words: Content) -> TurnFinished:
+
+async def run_turn(
+    agent: Agent,
+    words: Content,
+    next_words: NextWords = lambda: None,
+    attached_to: AttachedTo = lambda words: (),
+) -> TurnFinished:
     """Run one turn and return how it ended.
 
+    Before each call of the model `next_words` is asked for what the person has said meanwhile;
+    `attached_to` says what they bring in beside their words.
     Errors of the model and limits end the turn and are named in the result; cancelling the task
     ends it as interrupted. Raises RecordError alone: when nothing can be recorded, nothing may go
     on.
     """
     try:
         agent.open()
-        words = agent.log.redact(User(content=words)).content
-        agent.record(User(content=await _shortened_words(agent, words)))
-        agent.emit(UserSaid(content_text(words)))
-        agent.drift_monitor.hear(content_text(words))
+        await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
         denials_before = len(agent.denials)
-        text = await _until_answered(agent)
+        text = await _until_answered(agent, next_words, attached_to)
         unasked = [d for d in agent.denials[denials_before:] if not d.asked]
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
@@ -80,12 +88,23 @@ def _failed(agent: Agent, error: Exception) -> TurnFinished:
     shown = {"type": type(error).__name__, "message": str(error)}
     data: dict[str, Any] = dict(shown)
     if not isinstance(error, CtxagentError):
-        shown["message"] = f"a fault of ctxagent's own: {shown['type']}: {error}"
+        shown["message"] = f"internal error: {shown['type']}: {error}"
         data["traceback"] = traceback.format_exception(error)
     note = agent.log.redact(Note(topic="warning", text=shown["message"], data=data))
     agent.record(note)
     shown["message"] = note.text
     return TurnFinished(status, last_text(agent.view.items), shown)
+
+
+async def _hear(
+    agent: Agent, words: Content, attached_to: AttachedTo, *, mid_turn: bool = False
+) -> None:
+    """Record the person's words, with what they bring in beside them, and tell of them."""
+    words = agent.log.redact(User(content=words)).content
+    agent.record(User(content=await _shortened_words(agent, words), mid_turn=mid_turn))
+    agent.emit(UserSaid(content_text(words), mid_turn))
+    await attach(agent, await asyncio.to_thread(attached_to, words))
+    agent.drift_monitor.hear(content_text(words))
 
 
 async def _shortened_words(agent: Agent, words: Content) -> Content:
@@ -101,13 +120,16 @@ async def _shortened_words(agent: Agent, words: Content) -> Content:
         raise RecordError(f"cannot keep the words in {agent.folder}: {error.strerror}") from error
 
 
-async def _until_answered(agent: Agent) -> str:
+async def _until_answered(agent: Agent, next_words: NextWords, attached_to: AttachedTo) -> str:
     """Call the model and run its tool calls until it answers; return the answer."""
-    odd_replies, turn_start = 0, True
+    odd_replies, turn_start, paused = 0, True, False
     run = RunContinuation(agent.context.cwd, agent.policy.rules)
     while True:
+        agent.budget_meter.check()
+        while not paused and (words := next_words()) is not None:
+            await _hear(agent, words, attached_to, mid_turn=True)
         reply = await _call_model(agent, turn_start=turn_start)
-        turn_start = False
+        turn_start, paused = False, reply.stop_reason == PAUSED_STOP_REASON
         raise_if_turn_ends(reply)
         calls = [b for b in reply.content if b.get("type") == "tool_use"]
         notice = None if calls else continuation_prompt(reply)
@@ -148,10 +170,13 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
     When the server refuses images, the engine takes them out; when it finds the prompt too long,
     the engine makes it smaller, once. Then the model is asked again.
     """
-    agent.budget_meter.check()
     await agent.window()
-    await agent.engine.before_call(turn_start=turn_start)
-    forced = False
+    try:
+        await agent.engine.before_call(turn_start=turn_start)
+    except LimitReached:
+        if agent.learned_window.forget() is None:
+            raise  # otherwise only the server can say whether that size was true
+    first_size = 0  # tokens of the request that was refused as too long
     while True:
         try:
             return await _send_request(agent)
@@ -159,11 +184,12 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
             if agent.engine.drop_refused_images(error):
                 agent.emit(Notice("info", f"asking again without images: {error.message}"))
                 continue
-            if forced or not isinstance(error, PromptTooLong):
+            if not isinstance(error, PromptTooLong):
                 raise
-            _learn_window(agent, error)
-            await agent.engine.force_fit()
-            forced = True
+            if first_size:
+                raise _too_long_again(agent, error, first_size) from error
+            first_size = agent.current_window().tokens
+            await _make_smaller(agent, error)
 
 
 async def _send_request(agent: Agent) -> Reply:
@@ -178,18 +204,50 @@ async def _send_request(agent: Agent) -> Reply:
     agent.emit(CallStarted(agent.budget_meter.call(), window.tokens))
     reply = await agent.ask_model(request, agent.emit, "turn")
     agent.token_correction = 1.0
+    if wrong := agent.learned_window.accept(reply.usage.prompt):
+        text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is no longer "
+        agent.emit(Notice("info", f"{text}taken to be {wrong:,} tokens"))
     return reply
 
 
-def _learn_window(agent: Agent, error: PromptTooLong) -> None:
-    """Adopt the server's reported window and token count where they are plausible."""
-    size, correction = learn_from_refusal(agent.current_window(), error.tokens, error.maximum)
-    if size:
-        before = agent.limits or agent.model.assumed_limits()
-        agent.limits = replace(before, window=size, source="server")
+async def _make_smaller(agent: Agent, refusal: PromptTooLong) -> None:
+    """Make the context smaller than one that the server refused; believe the window that the
+    server names where it can be true, until nothing fits in it. Raises LimitReached when nothing
+    could be made smaller."""
+    before, size_before = agent.current_window(), agent.view.size
+    size, correction = learn_from_refusal(
+        before, refusal.tokens, refusal.maximum, least=agent.least_window()
+    )
+    agent.learned_window.size = size
     agent.token_correction *= correction
-    window = f"{size:,} tokens" if size else "smaller than thought"
-    agent.emit(Notice("info", f"the prompt was too long; the window is {window}"))
+    learned = f"the window is {size:,} tokens" if size else "the window is smaller than thought"
+    if refusal.maximum and not size:
+        learned = f"a window of {refusal.maximum:,} tokens, as the server says, is not believed"
+    agent.emit(Notice("info", f"the prompt was too long; {learned}"))
+    try:
+        await agent.engine.force_fit()
+    except LimitReached as error:
+        agent.token_correction = 1.0
+        if agent.view.size >= size_before:
+            raise _too_long_again(agent, refusal, before.tokens) from error
+        agent.learned_window.forget()
+
+
+def _too_long_again(agent: Agent, refusal: PromptTooLong, first_size: int) -> LimitReached:
+    """Return the error for a prompt that is refused as too long as small as it can be. What the
+    server said of its window is forgotten, so that the next turn begins afresh."""
+    agent.learned_window.forget()
+    agent.token_correction = 1.0
+    tokens = agent.current_window().tokens
+    tried = f"made smaller, from about {first_size:,} tokens to {tokens:,}, it was refused again"
+    if tokens >= first_size:
+        tried = f"nothing in its {tokens:,} tokens or so could be made smaller"
+    return LimitReached(
+        f"the server finds the request too long; {tried}. The server said: {refusal.message}",
+        limit="context",
+        hint="Your next words are tried afresh, and nothing recorded is lost. If they are refused "
+        "too: /clear begins with an empty context, /model takes a model with a larger window.",
+    )
 
 
 def continuation_prompt(reply: Reply) -> str | None:
@@ -197,7 +255,7 @@ def continuation_prompt(reply: Reply) -> str | None:
 
     None when the reply is an answer, "" to call again as it stands.
     """
-    if reply.stop_reason == "pause_turn":
+    if reply.stop_reason == PAUSED_STOP_REASON:
         return ""
     if reply.stop_reason == "max_tokens":
         return CONTINUE_CUT_REPLY.format(limit=reply.usage.output)
@@ -226,5 +284,5 @@ def too_many_odd_replies(reply: Reply) -> CtxagentError:
             limit="output",
             hint="Raise --max-tokens or ask for less at a time.",
         )
-    what = "paused" if reply.stop_reason == "pause_turn" else "were empty"
+    what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
     return CtxagentError(f"{MAX_ODD_REPLIES} replies in a row {what}", hint="Say what to do next.")

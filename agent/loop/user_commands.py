@@ -1,4 +1,5 @@
-"""What a person does by hand: run a shell command (`!cmd`), pin a note (`#words`), unpin."""
+"""What a person does by hand: run a shell command (`!cmd`), pin a note (`#words`), unpin, give the
+session a title."""
 
 import asyncio
 import math
@@ -11,6 +12,7 @@ from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
 from ..events import ToolFinished, ToolStarted
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
+from ..session.titles import keep_title, title_note
 from .agent import Agent
 
 SHELL = "Shell"  # what a command by hand is called where tool calls are shown
@@ -62,6 +64,16 @@ async def run_shell_command(agent: Agent, command: str) -> None:
     agent.emit(
         ToolFinished(id, SHELL, command, output.is_error, text, seconds, details, recorded.seq)
     )
+
+
+def rename(agent: Agent, words: str) -> str:
+    """Give the session a title, and return it. Raises UsageError and RecordError."""
+    note = agent.log.redact(title_note(words))
+    agent.log.check_writable()
+    agent.open()
+    agent.record(note)
+    keep_title(agent.folder, note.text)
+    return note.text
 
 
 async def pin_note(agent: Agent, words: str) -> int:

@@ -22,10 +22,11 @@ from urllib.parse import urlsplit
 
 from ..context.request import Request
 from ..errors import NoCredentials, RequestRejected, conceal
-from ..events import Delta
+from ..events import Accepted, Delta
 from . import lazy_sdk
 from .base import Reply
 from .catalog import DEFAULT_LIMITS, Limits, known_model
+from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, find_credentials
 from .request_body import body, digest
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
-BASE_URL_VAR = "ANTHROPIC_BASE_URL"
-_PROFILE_VARS = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MAX_ERROR_CHARS = 500
 _LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
@@ -51,23 +49,6 @@ class Timeouts:
     connect: float = 10.0
     first_byte: float = 120.0  # from the request to the first byte of the reply's events
     between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
-
-
-def check_credentials(environ: Mapping[str, str]) -> None:
-    """Raise NoCredentials when the environment names no key, or one that cannot be sent. The SDK's
-    profiles count where a variable points to them."""
-    for name in (KEY_VAR, TOKEN_VAR):
-        value = environ.get(name, "")
-        if not (value.isascii() and value.isprintable()):
-            raise NoCredentials(
-                f"{name} holds a line break or a character that no key has.", hint="Set it again."
-            )
-    if not any(environ.get(name) for name in (KEY_VAR, TOKEN_VAR, *_PROFILE_VARS)):
-        raise NoCredentials(
-            f"No key for the model: neither {KEY_VAR} nor {TOKEN_VAR} is set.",
-            hint=f"Set {KEY_VAR}, or {BASE_URL_VAR} and {TOKEN_VAR} for another server that speaks "
-            "the Messages API. `ctxagent demo` shows everything without a key.",
-        )
 
 
 def check_address(url: str) -> None:
@@ -141,15 +122,17 @@ class AnthropicModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas, a `Retrying` before each wait, and the reply. Raises NoCredentials and
         RequestRejected (PromptTooLong) at once, ModelUnavailable when the attempts are used up."""
-        plan = RetryPlan(self.retry)
+        plan = RetryPlan(self.retry, request.overload_wait)
         while True:
+            has_output = False
             try:
                 async with aclosing(self._attempt(request)) as deltas:
                     async for delta in deltas:
+                        has_output = has_output or not isinstance(delta, Accepted)
                         yield delta
                 return
             except Fault as fault:
-                retrying = plan.next_attempt(fault)
+                retrying = plan.next_attempt(fault, has_output=has_output)
             yield retrying
             await asyncio.sleep(retrying.seconds)
 
@@ -194,7 +177,7 @@ class AnthropicModel:
 
     async def _connect(self) -> "anthropic.AsyncAnthropic":
         if self._client is None:
-            check_credentials(self._environ)
+            find_credentials(self._environ)
             if self.base_url:
                 check_address(self.base_url)
             await asyncio.wrap_future(start_import())

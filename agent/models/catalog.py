@@ -8,6 +8,7 @@ from ..session.entries import Usage
 CACHE_READ_FACTOR = 0.1  # of the input price, for most models
 CACHE_WRITE_FACTOR = 1.25  # of the input price, for entries that live CACHE_LIFE_S
 CACHE_LIFE_S = 300.0  # seconds since the entry was used last
+_PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,27 @@ def known_model(model: str) -> KnownModel | None:
     return KNOWN_MODELS.get(base) if len(date) == 8 and date.isdigit() else None
 
 
+def scripted_id(priced_as: str) -> str:
+    """Return an id for a scripted model that has the prices of another, which nobody pays."""
+    return f"{_PRICED_AS}{priced_as}"
+
+
+def priced_as(model: str) -> str | None:
+    """Return the model whose prices a scripted one has; None for all others."""
+    return model.removeprefix(_PRICED_AS) if model.startswith(_PRICED_AS) else None
+
+
 def cache_prices(model: str) -> tuple[float, float]:
     """Return the prices of reading and of writing the prompt cache, relative to the input price.
     For a model that is not in the table they are those of most models."""
-    row = known_model(model)
+    row = _priced_row(model)
     read = row.price.cache_read / row.price.input if row else CACHE_READ_FACTOR
     return read, CACHE_WRITE_FACTOR
 
 
 def price_factor(model: str, prompt: int) -> float:
     """Return by what all of a model's prices are multiplied for a prompt of so many tokens."""
-    price = row.price if (row := known_model(model)) else None
+    price = row.price if (row := _priced_row(model)) else None
     if price is None or price.surcharge_above is None or prompt <= price.surcharge_above:
         return 1.0
     return price.surcharge_factor
@@ -86,7 +97,7 @@ def price_factor(model: str, prompt: int) -> float:
 
 def cost(model: str, usage: Usage) -> float | None:
     """Return the dollars that one call costs, or None when the model's price is not known."""
-    row = known_model(model)
+    row = _priced_row(model)
     if row is None:
         return None
     price = row.price
@@ -97,3 +108,7 @@ def cost(model: str, usage: Usage) -> float | None:
         + usage.output * price.output
     )
     return price_factor(model, usage.prompt) * dollars / 1_000_000
+
+
+def _priced_row(model: str) -> KnownModel | None:
+    return known_model(priced_as(model) or model)

@@ -2,16 +2,17 @@
 
 `classify_error` turns a status and the server's words into a `Fault` (try again) or a typed
 `RequestRejected` that says what to do. `RetryPlan` counts the faults of one request and says how
-long to wait before the next attempt, or gives up.
+long to wait before the next attempt, or gives up: an overload when its time is up, all else after
+so many attempts.
 """
 
 import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from time import time
+from time import monotonic, time
 
 from ..errors import ModelUnavailable, PromptTooLong, RequestRejected
 from ..events import Retrying
@@ -25,6 +26,8 @@ _STATUS = {
     "not_found_error": 404,
     "request_too_large": 413,
 }
+_OVERLOADED = (503, 529)
+_OVERLOADED_KIND = "overloaded_error"
 _RETRIED = (408, 409, 425, 429)
 _NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
 _TOO_LONG = (
@@ -47,39 +50,73 @@ class Fault(Exception):
     wait: float | None = None  # seconds that the server asks for
     status: int | None = None
     request_id: str | None = None
+    overloaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """The attempts for one request. Waits double from one to the next, with jitter."""
 
-    attempts: int = 8  # in all
+    attempts: int = 8  # in all, without those that a limit of time counts
     first_wait: float = 0.5  # seconds
     longest_wait: float = 8.0
+    longest_overload_wait: float = 30.0  # between two attempts that a limit of time counts
     longest_requested_wait: float = 60.0  # up to which a wait that the server asks for is obeyed
 
 
 @dataclass(slots=True)
 class RetryPlan:
-    """The faults of one request so far."""
+    """The faults of one request so far. `overload_wait` is the time in seconds for which it is
+    tried again on an overload; None counts attempts, as for any other fault."""
 
     policy: RetryPolicy
-    failed: int = 0
+    overload_wait: float | None = None
+    clock: Callable[[], float] = monotonic
+    failed: int = 0  # attempts that count
     overlong: int = 0  # how often the server asked for too long a wait
+    overloads: int = 0  # attempts that only their time limits
+    overloaded_since: float | None = None
 
-    def next_attempt(self, fault: Fault) -> Retrying:
-        """Return when to try again after a fault. Raises ModelUnavailable when the attempts are
-        used up, or when the server has asked twice for too long a wait: such a limit is not waited
-        out."""
+    def next_attempt(self, fault: Fault, *, has_output: bool = False) -> Retrying:
+        """Return when to try again after a fault. Raises ModelUnavailable when the time for an
+        overload is up, the attempts are used up, or the server has asked twice for too long a wait:
+        such a limit is not waited out. An attempt that `has_output` counts in any case."""
+        if fault.overloaded and not has_output and self.overload_wait is not None:
+            return self._after_overload(fault, self.overload_wait)
         self.failed += 1
         asked, policy = fault.wait or 0.0, self.policy
         self.overlong += asked > policy.longest_requested_wait
         if self.failed >= policy.attempts or self.overlong > 1:
             raise self._unavailable(fault)
-        backoff = min(policy.first_wait * 2 ** (self.failed - 1), policy.longest_wait)
-        seconds = max(asked, backoff * random.uniform(0.75, 1.0))
+        seconds = max(asked, self._backoff(self.failed, policy.longest_wait))
         seconds = min(seconds, policy.longest_requested_wait)
-        return Retrying(self.failed, policy.attempts, round(seconds, 3), fault.reason)
+        of = policy.attempts + self.overloads
+        return Retrying(self.failed + self.overloads, of, round(seconds, 3), fault.reason)
+
+    def _after_overload(self, fault: Fault, limit: float) -> Retrying:
+        """Return when to try again; the last attempt comes when the time is up."""
+        now = self.clock()
+        if self.overloaded_since is None:
+            self.overloaded_since = now
+        self.overloads += 1
+        tried = now - self.overloaded_since
+        left = round(limit - tried, 3)  # to the millisecond, as it is waited for
+        if left <= 0:
+            raise ModelUnavailable(
+                f"{fault.reason} (tried {_times(self.overloads)} in {tried:.0f} s)",
+                hint="Nothing recorded is lost: try again later. A larger model.overload_wait "
+                f"tries longer than {limit:g} s, such as -c model.overload_wait=3600.",
+                status=fault.status,
+                request_id=fault.request_id,
+            )
+        backoff = self._backoff(self.overloads, self.policy.longest_overload_wait)
+        seconds = min(max(fault.wait or 0.0, backoff), left)
+        attempt = self.failed + self.overloads
+        return Retrying(attempt, None, round(seconds, 3), fault.reason, left)
+
+    def _backoff(self, failed: int, longest: float) -> float:
+        doubled = math.ldexp(self.policy.first_wait, min(failed - 1, 60))
+        return min(doubled, longest) * random.uniform(0.75, 1.0)
 
     def _unavailable(self, fault: Fault) -> ModelUnavailable:
         if self.overlong > 1:
@@ -88,15 +125,16 @@ class RetryPlan:
             message = f"{fault.reason}; the server asks to wait {long}"
             hint = "Try again after that, or use another model (--model) or key."
         else:
-            times = "once" if self.failed == 1 else f"{self.failed} times"
-            message = f"{fault.reason} (tried {times})"
-            hint = (
-                "Nothing recorded is lost: try again later, or check the network and "
-                "ANTHROPIC_BASE_URL."
-            )
+            message = f"{fault.reason} (tried {_times(self.failed + self.overloads)})"
+            hint = "Nothing recorded is lost: try again later"
+            hint += "." if fault.overloaded else ", or check the network and ANTHROPIC_BASE_URL."
         return ModelUnavailable(
             message, hint=hint, status=fault.status, request_id=fault.request_id
         )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def classify_error(
@@ -122,6 +160,7 @@ def classify_error(
             wait=requested_wait(headers),
             status=status,
             request_id=request_id,
+            overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
         )
     return _rejection(status, words, model=model, request_id=request_id)
 
@@ -142,8 +181,10 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def _fault_reason(status: int, kind: str) -> str:
-    if status == 529 or kind == "overloaded_error":
+    if status == 529 or kind == _OVERLOADED_KIND:
         return "the model is overloaded"
+    if status == 503:
+        return "the server is overloaded"
     if status == 429 or kind == "rate_limit_error":
         return "the rate limit is reached"
     return f"the server failed ({kind or status})"

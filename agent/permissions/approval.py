@@ -2,17 +2,18 @@
 
 Deny rules count first, then ask rules, then allow rules, and last the mode: `ask` lets the agent
 look at the project and asks about the rest, `accept-edits` also lets it edit files in the project,
-`plan` lets it change nothing whatever the allow rules say, `bypass` lets it do all that no deny
-rule forbids. A path counts as it is written and as it is with links followed: both must be allowed,
-either may be denied. A shell command is judged by its parts: each must be allowed or only look, any
-may be denied.
+`sandboxed` also lets commands run that the sandbox confines, `plan` lets it change nothing whatever
+the allow rules say, `bypass` lets it do all that no deny rule forbids. A path counts as it is
+written and as it is with links followed: both must be allowed, either may be denied. A shell
+command is judged by its parts: each must be allowed or only look, any may be denied.
 """
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +33,15 @@ from .rules import (
     path_matcher,
 )
 from .shell import git
+from .shell.listings import (
+    feeding_parts,
+    has_plain_names,
+    is_installed,
+    is_plain_name,
+    lists_project_files,
+)
 from .shell.parser import Script, SimpleCommand, Word, parse
+from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox
 from .shell.read_only import (
     changes_no_file,
     follows_links,
@@ -42,15 +51,15 @@ from .shell.read_only import (
     searched_folders,
 )
 from .shell.rule_match import RuleMatch
-from .shell.wrappers import name_set
 
 if TYPE_CHECKING:
-    from ...tools.base import Params, Tool
+    from ...tools.base import Confinement, Params, Tool
 
 RuleKind = Literal["deny", "ask", "allow", "session"]
 VerdictAction = Literal["allow", "ask", "deny"]
 
 MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
+MAX_ASKED = 50  # calls that are kept to suggest rules by
 MAX_QUOTED_COMMAND_CHARS = 80  # of a command in a reason
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -61,9 +70,6 @@ _PLAN_MODE_REFUSAL = (
 _READ_ONLY_REFUSAL = (
     "this subagent only looks: it edits nothing and runs only commands that plainly read"
 )
-_FILE_WRITING_COMMANDS = name_set(
-    "cp mv rm rmdir mkdir touch tee truncate ln install dd sed chmod chown shred unlink patch"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +78,26 @@ class Verdict:
 
     action: VerdictAction
     reason: str  # for people and for the model
-    # The rule that decided or, when the call is asked about or plan mode denies it, the narrowest
-    # rule that would allow it.
+    # The rule that decided or, when the call is asked about, confined, or denied by plan mode, the
+    # narrowest rule that would allow it.
     rule: str = ""
+    # The call is allowed because the sandbox confines it, so that it must run there as one that
+    # nobody was asked about.
+    confined: bool = False
+    guarded: bool = False  # a rule may be meant that denies or asks: no mode allows it
 
 
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
     outside the project that are read without a question; `own` are the agent's own files and
-    folders, which no mode allows to edit."""
+    folders, which no mode allows to edit. With `sandboxed`, commands that the sandbox confines need
+    no question in the modes that ask."""
 
     def __init__(
         self,
         *,
         mode: PermissionMode = "ask",
+        sandboxed: bool = False,
         allow: Sequence[str] = (),
         ask: Sequence[str] = (),
         deny: Sequence[str] = (),
@@ -94,6 +106,10 @@ class Approval:
         own: Sequence[Path] = (),
     ) -> None:
         self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
+        self._sandboxed = [sandboxed]
+        self.sandbox: Confinement | None = None  # of the session's commands
+        # The newest calls that a person was asked about.
+        self.asked: deque[tuple[Tool[Any], Params]] = deque(maxlen=MAX_ASKED)
         self._read_only = False
         self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
         self._project = (self._cwd, os.path.realpath(cwd))
@@ -114,6 +130,27 @@ class Approval:
     @mode.setter
     def mode(self, mode: PermissionMode) -> None:
         self._mode[0] = mode
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether commands that the sandbox confines need no question, in this mode too."""
+        asks = self._sandboxed[0] and self.mode in ("ask", "accept-edits")
+        return asks or self.mode == "sandboxed"
+
+    @sandboxed.setter
+    def sandboxed(self, chosen: bool) -> None:
+        self._sandboxed[0] = chosen
+
+    @property
+    def unconfined(self) -> str:
+        """Why no command can be confined that nobody is asked about; "" if it can."""
+        return self.sandbox.unasked_absent if self.sandbox else "the sandbox is off."
+
+    def would_confine(self, tool: "Tool[Any]", params: "Params") -> bool:
+        """Tell whether a call that is asked about would need no question with `sandboxed`."""
+        view = copy(self)
+        view._sandboxed = [True]
+        return not self.sandboxed and view.judge(tool, params).confined
 
     def read_only_view(self) -> "Approval":
         """Return a view with the same rules and mode that denies all but plain looking."""
@@ -190,7 +227,7 @@ class Approval:
             return _verdict_by_rule("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
-        return Verdict("ask", f"{tool} may change things", tool)
+        return Verdict("ask", f"{tool} may change something", tool)
 
     def _matching_rule(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
         return next((r for r, _ in self._rules_for(tool, *kinds) if allows_part(r, part)), None)
@@ -210,7 +247,7 @@ class Approval:
         if tool == "Grep" and (rule := self._rule_hiding_below(found, "ask")):
             own = self._rules_for("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
-                reason = f"{text or '.'} may hold files that {rule} keeps from being read"
+                reason = f"{text or '.'} may hold files that the rule {rule} guards"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
         for form in reversed(found):
@@ -246,11 +283,11 @@ class Approval:
     def _mode_objection(self, form: str, edits: bool) -> str:
         """Return why the mode does not allow reading or editing this path, "" if it does."""
         if not edits:
-            return "" if is_within(form, self._readable) else "it is outside the project"
+            return "" if is_within(form, self._readable) else "outside the project"
         if not is_within(form, self._project):
-            return "it is outside the project"
-        if self.mode != "accept-edits":
-            return "edits are asked about"
+            return "outside the project"
+        if self.mode not in ("accept-edits", "sandboxed"):
+            return "mode ask asks about edits"
         name = protected_name(form, self._project, own=self._own)
         return f"{name} is protected" if name else ""
 
@@ -280,7 +317,36 @@ class Approval:
         for rule, _ in self._rules_for("Bash", "allow", "session"):
             if allows_text(rule, text) and not (rule.any and may_match):
                 return _verdict_by_rule("allow", "the command", rule)
+        unclear = bool(script.doubt) and self._has_rules("Bash", "deny", "ask")
+        if self.sandboxed and not (unclear or any(v.guarded for v in verdicts)):
+            return self._judge_confined(script, bases, verdict)
         return verdict
+
+    def _judge_confined(self, script: Script, bases: Sequence[str], asked: Verdict) -> Verdict:
+        """Judge a command that would be asked about where the sandbox confines commands."""
+        sandbox = self.sandbox
+        if sandbox is None or self.unconfined:
+            return replace(asked, reason=f"{asked.reason}; nothing confines it: {self.unconfined}")
+        if self.guarded_files() is None:
+            return replace(asked, reason="rules guard more files than the sandbox can hide")
+        protected = partial(protected_name, roots=self._project, own=self._own)
+        need = need_beyond_sandbox(script, bases, sandbox.can_write, protected)
+        if need:
+            return replace(asked, reason=f"it leaves the sandbox, for {need}")
+        return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
+
+    def guarded_files(self) -> tuple[list[str], list[str]] | None:
+        """Return the existing paths that deny and ask rules keep from being read, and those that
+        they keep from being edited; None if they are too many to find."""
+        found: list[list[str]] = []
+        for tool in ("Read", "Write"):
+            rules = [(r, m) for r, m in self._rules_for(tool, "deny", "ask") if not r.any]
+            paths = [matcher.find(self._project[-1]) for _, matcher in rules]
+            known = [path for path in paths if path is not None]
+            if len(known) < len(paths):
+                return None
+            found.append([path for each in known for path in each])
+        return found[0], found[1]
 
     def _rule_answering(
         self, part: SimpleCommand, answer: RuleMatch, *kinds: RuleKind
@@ -300,34 +366,77 @@ class Approval:
         shown, wanted = _quoted_command(part.source), f"Bash({narrowest_subject(part, script)})"
         if rule := self._deny_rule(part, bases):
             return _verdict_by_rule("deny", shown, rule)
-        looks = part.wrapper or (is_read_only(part) and git.has_known_folder(part, script))
+        plain, bases = self._at_its_folder(part, bases)
+        plain, hands_over = self._with_names(plain, script)
+        looks = part.wrapper or hands_over or self._tells_of_itself(part, script)
+        looks = looks or (is_read_only(plain) and git.has_known_folder(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
         if rule := self._rule_answering(part, "yes", "ask"):
             return _verdict_by_rule("ask", shown, rule)
         if rule := self._rule_answering(part, "maybe"):
-            return self._doubtful(f"{shown} may come to what {rule} is for", script)
-        if part.wrapper:
-            return Verdict("allow", f"{shown} is as good as what it starts")
+            return self._guarded(f"{shown} may do what the rule {rule} is for", script)
+        if hands_over and part.name == "find":
+            return self._judge_looking(part, script, bases)
+        if part.wrapper or hands_over:
+            return Verdict("allow", f"{shown} only starts other commands")
         if part.doubt:
             return Verdict("ask", f"{shown}: {part.doubt}", wanted)
-        git_looks = part.name == "git" and is_read_only(part)
+        git_looks = part.name == "git" and is_read_only(plain)
         if git_looks and (named := next(filter(None, map(git.program_git_runs, bases)), "")):
-            return self._doubtful(f"the repository has git run {named}", script)
+            return self._doubtful(f"the repository makes git run {named}", script)
         # Where a command goes is a matter of paths, so that what follows is judged from there.
         if part.name != "cd" and (rule := self._matching_rule("Bash", part, "allow", "session")):
             if hidden := self._unclear_path(part, bases):
-                return self._doubtful(f"what {hidden} stands for may be kept by a rule", script)
+                return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
             return _verdict_by_rule("allow", shown, rule)
         if not looks:
-            return Verdict("ask", f"{shown} is not known to only look", wanted)
-        return self._judge_looking(part, script, bases)
+            return Verdict("ask", f"{shown} may change something", wanted)
+        if not is_read_only(plain):
+            return Verdict("allow", f"{shown} only says its version or its use")
+        return self._judge_looking(plain, script, bases)
+
+    def _at_its_folder(
+        self, part: SimpleCommand, bases: Sequence[str]
+    ) -> tuple[SimpleCommand, Sequence[str]]:
+        """Return a git command without `-C FOLDER`, if that is in the project, and the folders that
+        it then starts from."""
+        plain, folder = git.without_folder(part)
+        found = [form for base in bases for form in path_forms(folder, base)] if folder else []
+        if not found or not all(is_within(form, self._project) for form in found):
+            return part, bases
+        return plain, found
+
+    def _with_names(self, part: SimpleCommand, script: Script) -> tuple[SimpleCommand, bool]:
+        """Return a command without the names that it gets from another one, where these can only be
+        those of files in the project; and whether it does nothing but to hand such names over."""
+        listed = [word for word in part.words[1:] if word.command]
+        if not (listed or part.feeds) or self._has_rules("Read", "deny", "ask"):
+            return part, False
+        feeding: list[Sequence[SimpleCommand]] = [parse(word.command).parts for word in listed]
+        if part.feeds and part.name != "find":
+            before = feeding_parts(part, script)
+            feeding += [before] if before is not None else [()]
+        known = all(lists_project_files(parts) for parts in feeding)
+        if not known or not has_plain_names(self._project[-1]):
+            return part, False
+        words = tuple(word for word in part.words if not word.command)
+        return replace(part, words=words), part.feeds
+
+    def _tells_of_itself(self, part: SimpleCommand, script: Script) -> bool:
+        """Tell whether a command is a program of the system's that says its version or its use."""
+        words = [word.text for word in part.words]
+        if len(words) != 2 or words[1] not in ("--version", "--help") or part.doubt:
+            return False
+        if not part.words[0].fixed or part.words[0].glob or "/" in words[0] or script.doubt:
+            return False
+        return is_installed(words[0], self._project)
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
         """Return a deny rule for the command, or for a file that is seen among its arguments."""
         if rule := self._rule_answering(part, "yes", "deny"):
             return rule
-        writes = part.name.rpartition("/")[2] in _FILE_WRITING_COMMANDS
+        writes = part.name.rpartition("/")[2] in FILE_WRITING_COMMANDS
         tools = [tool for tool in ("Read", "Write")[: 1 + writes] if self._has_rules(tool, "deny")]
         if not tools:
             return None
@@ -353,7 +462,7 @@ class Approval:
     def _unclear_path(self, part: SimpleCommand, bases: Sequence[str]) -> str:
         """Return a word that may stand for a guarded file without showing it, "" if none does."""
         name = part.name.rpartition("/")[2]
-        uses_files = name != "git" and (reads_files(name) or name in _FILE_WRITING_COMMANDS)
+        uses_files = name != "git" and (reads_files(name) or name in FILE_WRITING_COMMANDS)
         if not uses_files or not self._has_rules("Read", "deny", "ask"):
             return ""
         for word in path_arguments(part):
@@ -373,7 +482,7 @@ class Approval:
         for rule, matcher in self._rules_for("Read", "deny", "ask") if part.name == "git" else ():
             guarded = bool if rule.any else matcher.matches
             if any(git.may_show_file(part, base, guarded) for base in bases):
-                verdicts.append(self._doubtful(f"it may show what {rule} is for", script))
+                verdicts.append(self._guarded(f"it may show what the rule {rule} is for", script))
         if follows_links(part, bases):
             verdicts.append(self._doubtful("it follows links, wherever they lead", script))
         return reduce(_stricter, verdicts)
@@ -389,9 +498,11 @@ class Approval:
         for base in bases:
             found = expand_glob(word.text, base) if word.glob else []
             if found is None:
-                reason = f"what {word.text} stands for cannot be looked at file by file"
+                reason = f"the files that {word.text} stands for are too many to check"
                 verdicts.append(self._doubtful(reason, script))
             texts = [word.text, *(found or [])]
+            if word.split and not all(map(is_plain_name, texts)):
+                verdicts.append(self._doubtful(f"{word.text} stands for names with spaces", script))
             verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
         return reduce(_stricter, verdicts)
 
@@ -400,8 +511,12 @@ class Approval:
         found = expand_glob(word.text, base) if word.glob else []
         folders = [form for text in (word.text, *(found or [])) for form in path_forms(text, base)]
         if rule := self._rule_hiding_below(folders, "deny", "ask"):
-            return self._doubtful(f"it may read files that {rule} keeps from being read", script)
-        return Verdict("allow", f"no rule keeps what is in {word.text}")
+            return self._doubtful(f"it may read files that the rule {rule} guards", script)
+        return Verdict("allow", f"no rule hides what is in {word.text}")
+
+    def _guarded(self, reason: str, script: Script) -> Verdict:
+        """Judge a command that may do what a rule is there to prevent."""
+        return replace(self._doubtful(reason, script), guarded=True)
 
     def _doubtful(self, reason: str, script: Script) -> Verdict:
         rule = f"Bash({exact_command(script.text)})"

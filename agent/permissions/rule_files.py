@@ -5,6 +5,7 @@ replaced as a whole. A change by the person to a project file makes that file tr
 everything in it before was trusted or needed no trust.
 """
 
+import copy
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -50,10 +51,20 @@ class RuleFiles:
         data = _read(path)
         if where == "project" and data is not None:
             self._check_trust(path, data)
-        changed = _with_allow_list(path, data or b"", lambda rules: _add_rule(rules, rule))
+        changed = _with_permissions(path, data or b"", lambda table: _add_rule(table, rule))
         if changed != data:
             self._write(where, changed)
         self.allow = (*(r for r in self.allow if r != rule), rule)
+        return str(path)
+
+    def allow_sandboxed(self) -> str:
+        """Set in the person's own file that what the sandbox confines needs no question, and return
+        the file's path. Raises ConfigError when it is no settings file or cannot be written."""
+        path = self.paths["user"]
+        data = _read(path) or b""
+        changed = _with_permissions(path, data, lambda table: table.update(sandboxed="allow"))
+        if changed != data:
+            self._write("user", changed)
         return str(path)
 
     def remove(self, rule: str) -> list[str]:
@@ -65,7 +76,7 @@ class RuleFiles:
             data = _read(path)
             if data is None or not self._in_force(where, data):
                 continue
-            changed = _with_allow_list(path, data, lambda rules: _remove_rule(rules, rule))
+            changed = _with_permissions(path, data, lambda table: _remove_rule(table, rule))
             if changed != data:
                 self._write(where, changed)
                 touched.append(str(path))
@@ -153,39 +164,38 @@ def _read(path: Path) -> bytes | None:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
-def _add_rule(rules: Any, rule: str) -> None:
-    if rule not in rules:
-        rules.append(rule)
+def _add_rule(permissions: Any, rule: str) -> None:
+    if "allow" not in permissions:
+        permissions["allow"] = []
+    if rule not in permissions["allow"]:
+        permissions["allow"].append(rule)
 
 
-def _remove_rule(rules: Any, rule: str) -> None:
+def _remove_rule(permissions: Any, rule: str) -> None:
+    rules = permissions.get("allow", [])
     for place in reversed(range(len(rules))):
         if str(parse_rule(rules[place])) == rule:
             del rules[place]
 
 
-def _with_allow_list(path: Path, data: bytes, change: Callable[[Any], None]) -> bytes:
-    """Return the settings file with `permissions.allow` changed by `change`, all else as it was.
-    Raises ConfigError for a file that is not sound."""
+def _with_permissions(path: Path, data: bytes, change: Callable[[Any], None]) -> bytes:
+    """Return the settings file with [permissions] changed by `change`, all else as it was. Raises
+    ConfigError for a file that is not sound."""
     import tomlkit
 
     wanted, _ = toml_lines.parse_toml(data, path)
     rules_in_file(path, data)  # raises if there is anything but settings in it
-    allow = list(wanted.get("permissions", {}).get("allow", []))
-    change(allow)
-    if allow == wanted.get("permissions", {}).get("allow", []):
+    before = copy.deepcopy(wanted.get("permissions", {}))
+    change(wanted.setdefault("permissions", {}))
+    if wanted["permissions"] == before:
         return data
-    wanted.setdefault("permissions", {})["allow"] = allow
     text = data.removeprefix(_BOM).decode()
     document = tomlkit.parse(text + "\n" * bool(text and not text.endswith("\n")))
     if "permissions" not in document:
         if text:
             document.add(tomlkit.nl())
         document.add("permissions", tomlkit.table())
-    table: Any = document["permissions"]
-    if "allow" not in table:
-        table["allow"] = []
-    change(table["allow"])
+    change(document["permissions"])
     written = tomlkit.dumps(document)
     if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
         written = re.sub(r"(?<!\r)\n", "\r\n", written)
@@ -193,8 +203,8 @@ def _with_allow_list(path: Path, data: bytes, change: Callable[[Any], None]) -> 
     rules_in_file(path, changed)
     if toml_lines.parse_toml(changed, path)[0] != wanted:
         raise ConfigError(
-            "its form does not let a rule be put in or taken out",
+            "its layout does not allow a change here",
             where=str(path),
-            hint="Do it by hand: `allow` below [permissions].",
+            hint="Edit it by hand, below [permissions].",
         )
     return changed

@@ -55,6 +55,11 @@ _INTERPRETERS = name_set(
     "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh "
     "julia ipython ts-node tsx raku groovy scala elixir guile racket sbcl octave runghc jshell"
 )
+# The word behind these is a file, not a subcommand: with another one they are the same thing.
+_WITHOUT_SUBCOMMANDS = name_set(
+    "pytest py.test mypy pyright flake8 pylint black isort prettier eslint tsc jest vitest mocha "
+    "touch mkdir"
+)
 _VERSION = re.compile(r"-?\d[\d.]*$")
 UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
 UNESCAPED_WILDCARD = re.compile(r"(?<!\\)[*?]")
@@ -66,7 +71,7 @@ _RISKY_SUBCOMMANDS = {
     ("git", "ls-remote"), ("git", "archive"), ("git", "send-email"),
 }  # fmt: skip
 # These run what the project itself has listed.
-_SCRIPT_SUBCOMMANDS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
+SCRIPT_RUNNERS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _SCRIPT_NAME = re.compile(r"[\w./][\w./-]*")
 
@@ -157,9 +162,7 @@ def _identifying_words(part: SimpleCommand) -> tuple[Word, ...]:
     plain = [word.fixed and not word.glob for word in words]
     second = words[1].text if len(words) > 1 else ""
     runs = (name, second) in _RISKY_SUBCOMMANDS or second in _RISKY_SECOND_WORDS
-    if name in _RISKY_COMMANDS | BUILD_TOOLS or (
-        runs and (name, second) not in _SCRIPT_SUBCOMMANDS
-    ):
+    if name in _RISKY_COMMANDS | BUILD_TOOLS or (runs and (name, second) not in SCRIPT_RUNNERS):
         return ()
     if has_read_only_form(name) and name not in _INTERPRETERS and name != "git":
         return ()  # what it is asked about is more than looking
@@ -168,6 +171,8 @@ def _identifying_words(part: SimpleCommand) -> tuple[Word, ...]:
         if len(words) > place and plain[place] and _SCRIPT_NAME.fullmatch(words[place].text):
             return words[: place + 1]
         return ()
+    if name in _WITHOUT_SUBCOMMANDS:
+        return words[:1]
     if second.startswith("-"):
         return ()
     return words[:2] if second and plain[1] and _SUBCOMMAND.fullmatch(second) else words[:1]
@@ -295,6 +300,34 @@ class PathMatcher:
             if any(path.startswith(folder.rstrip("/") + "/") for path in found):
                 return True
         return False
+
+    def find(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> list[str] | None:
+        """Return the existing paths that match, not those below one that does; None if they cannot
+        be found within `max_files` files. With `**` only what is below `folder` is searched."""
+        found = []
+        for pattern in self.patterns:
+            if not UNESCAPED_WILDCARD.search(pattern):
+                found += [path for path in [unescape_path(pattern)] if os.path.lexists(path)]
+            elif "**" not in pattern:
+                python = re.sub(r"\\([*?])", r"[\1]", pattern.replace("[", "[[]"))
+                found += glob.glob(python, include_hidden=True)  # noqa: PTH207
+        if not any("**" in pattern for pattern in self.patterns):
+            return found
+        seen, folders = 0, deque([folder])
+        while folders:
+            try:
+                entries = list(os.scandir(folders.popleft()))
+            except OSError:
+                continue
+            seen += len(entries)
+            if seen > max_files:
+                return None
+            for entry in entries:
+                if self.matches(entry.path):
+                    found.append(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+        return found
 
     def _deep_below(self, folder: str, max_files: int) -> bool:
         seen, folders = 0, deque([folder])

@@ -15,6 +15,7 @@ from .paths import PROTECTED_NAMES
 from .rules import (
     BLANKS,
     BUILD_TOOLS,
+    SCRIPT_RUNNERS,
     UNESCAPED_STAR,
     UNESCAPED_WILDCARD,
     Rule,
@@ -47,10 +48,12 @@ _SUBCOMMAND_PROGRAMS = name_set(
 def suggest(
     approval: Approval, tool: "Tool[Any]", params: "Params", narrow: str, cwd: Path
 ) -> tuple[str, ...]:
-    """Return rules that allow the call, from the one for it alone to the one for the whole tool.
-    Only that last one, and the first for a folder, may be wide. `narrow` is the rule that the
-    call's verdict names. Returns () when no rule helps, or when the call holds invisible
-    characters."""
+    """Return rules that allow the call, the most useful one first, the others from the one for the
+    call alone to the one for the whole tool. The first is the narrowest of those that would have
+    allowed the most of the calls that were asked about; for a command that is its kind (`pytest`),
+    not the very command line. Only the one for the whole tool, and the one for a folder, may be
+    wide. `narrow` is the rule that the call's verdict names. Returns () when no rule helps, or when
+    the call holds invisible characters."""
     subject, whole, own = tool.subject(params), tool.name, ""
     if reveal_invisible(subject) != subject:
         return ()
@@ -68,9 +71,35 @@ def suggest(
         and (rule == own or not why_wide(parse_rule(rule), cwd))
         and _allows(approval, rule, tool, params)
     ]
+    if fit:
+        exact = f"Bash({exact_command(subject)})" if tool.name == "Bash" else ""
+        first = _most_useful(approval, [rule for rule in fit if rule != exact] or fit)
+        fit = [first, *(rule for rule in fit if rule != first)]
     if (fit or not subject) and _allows(approval, whole, tool, params):
         fit.append(whole)
     return tuple(fit)
+
+
+def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
+    """Return the rule that would have allowed the most of what was asked about, the first of
+    equals; before a prefix that ends in an operand (`pytest tests`) the one without it."""
+
+    def worth(rule: str) -> tuple[int, bool]:
+        allowed = approval.with_rule(rule)
+        count = sum(allowed.judge(*call).action == "allow" for call in approval.asked)
+        return count, not _names_an_operand(rule, rules)
+
+    return max(rules, key=worth)
+
+
+def _names_an_operand(rule: str, rules: Sequence[str]) -> bool:
+    """Tell whether a rule is a shorter prefix among the rules with one word more, no script."""
+    subject = parse_rule(rule).subject or ""
+    if not subject.endswith(":*"):
+        return False
+    words = subject[:-2].split(" ")
+    shorter = f"Bash({' '.join(words[:-1])}:*)" in rules
+    return shorter and tuple(words[:-1]) not in SCRIPT_RUNNERS
 
 
 def check_for_call(
@@ -161,7 +190,7 @@ def _describe_commands(rule: Rule) -> str:
         return f"any `{_plain(subject[:-2])} …` command"
     if UNESCAPED_STAR.search(subject):
         return f"any command like `{_plain(UNESCAPED_STAR.sub('…', subject))}`"
-    return "this very command, word for word"
+    return "exactly this command"
 
 
 def _plain(subject: str) -> str:
@@ -182,7 +211,7 @@ def _describe_files(subject: str | None) -> str:
 def _why_command_is_wide(rule: Rule) -> str:
     subject = rule.subject or ""
     if rule.any:
-        return "no command is asked about any more, whatever it does"
+        return "no command will be asked about any more, whatever it does"
     if subject.endswith(":*"):
         words = subject[:-2]
     elif star := UNESCAPED_STAR.search(subject):

@@ -161,8 +161,8 @@ class Player:
         for step in self.recording.steps:  # recorded compactions count for nothing here
             if isinstance(step, RecordedWords):
                 self._advance_clock(step.at)
-                start = True
-                self._add_words(step.text)
+                start = start or not step.mid_turn
+                self._add_words(step)
             elif isinstance(step, RecordedReply):
                 await self._play_reply(step, start=start)
                 start = False
@@ -171,16 +171,16 @@ class Player:
         if at is not None:
             self.host.clock = max(self.host.clock or at, at)
 
-    def _add_words(self, text: str) -> None:
+    def _add_words(self, words: RecordedWords) -> None:
         host = self.host
         given = demote_words(
-            text,
+            words.text,
             size=host.window_tokens,
             seq=host.log.last_seq + 1,
             folder=host.folder,
             policy=self.terms.policy,
         )
-        host.record(User(content=given))
+        host.record(User(content=given, mid_turn=words.mid_turn))
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
         """Make one call of the model as the agent does, then add the results of its tool calls."""
@@ -306,8 +306,7 @@ class Player:
         self.host.acts.clear()
 
     def _sample_fill(self) -> None:
-        room = self.host.current_window().max_output(MAX_REPLY_TOKENS)
-        filling = break_down(self.host.view, self.host.current_window(), room)
+        filling = break_down(self.host.view, self.host.current_window())
         parts: dict[str, int] = {}
         for part in filling.parts:
             parts[part.kind] = parts.get(part.kind, 0) + part.tokens

@@ -26,6 +26,7 @@ class RecordedWords:
 
     text: str  # pictures stand as `[image]`
     at: float | None = None
+    mid_turn: bool = False  # said while a turn ran, where the file tells
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
-from ..session.entries import Entry, Note, ToolResult, User
+from ..session.entries import ATTACHMENT, Entry, Note, ToolResult, User
 from .secret_shapes import MAX_PRIVATE_KEY_CHARS, is_mixed, open_private_key, without_shapes
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ _ADDRESS_VARIABLE = "ANTHROPIC_BASE_URL"
 _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
 _PATH_OR_URL = re.compile(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
-_PROJECT_SOURCES = ("environment", "instructions", "shell")  # of words that no person said here
+# Of words that no person said here.
+_PROJECT_SOURCES = ("environment", "instructions", "shell", ATTACHMENT)
 # Types of blocks that are no text, or must stay as the model wrote them.
 _UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 

@@ -7,6 +7,7 @@ call has processes of its own, which end with it. Where bubblewrap is missing or
 what it needs, `absent` says so and nothing is confined.
 """
 
+import copy
 import functools
 import os
 import pwd
@@ -23,6 +24,7 @@ from ..config.load import user_file
 from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
+from ..permissions.paths import PROTECTED_NAMES
 from . import sandbox_git, sandbox_paths
 from .sandbox_paths import existing
 
@@ -74,6 +76,7 @@ class Sandbox:
     environ: Mapping[str, str]
     required: bool = False  # no command runs where the sandbox is absent
     network: bool = True
+    network_if_asked: bool = False  # it is off only because nobody was asked about the command
     write: Sequence[Path] = ()  # folders that commands may also write to
     hide: Sequence[Path] = ()  # what commands must not see
     show: Sequence[Path] = ()  # what they may read within `hide`
@@ -83,7 +86,8 @@ class Sandbox:
     _must_not_appear: list[str] = field(init=False)
     _homes: list[str] = field(init=False)
     _bubblewrap: "Bubblewrap" = field(init=False)
-    _has_jobs: bool = field(init=False, default=False)
+    _open: list[str] = field(init=False)  # what commands may write to, as far as it is there
+    _lasting: list[bool] = field(init=False, default_factory=list)  # one for each job, shared
 
     def __post_init__(self) -> None:
         # All this happens before a command of the session could change what is found.
@@ -96,19 +100,44 @@ class Sandbox:
         missing = (path for path in programs if path not in present)
         self._must_not_appear = [*self._git.absent, *missing]
         self._bubblewrap = find_bubblewrap(cwd, self.network)
+        self._open = [*self._temporary_folders(), *self._cache_folders(), *self._opened(cwd)]
 
     @property
     def absent(self) -> str:
         """Why commands are not confined here, with what would help; "" if they are."""
         return self._bubblewrap.absent
 
+    @property
+    def unasked_absent(self) -> str:
+        """Why a command that nobody was asked about cannot be confined; "" if it can."""
+        return self.absent or find_bubblewrap(os.path.realpath(self.cwd), network=False).absent
+
+    def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Sandbox":
+        """Return the sandbox for a command that nobody was asked about: without a network, with the
+        paths `hide` hidden, and with `keep` and what would run by itself later read-only."""
+        cwd = os.path.realpath(self.cwd)
+        stricter = copy.copy(self)
+        stricter.network, stricter.network_if_asked = False, self.network
+        stricter._bubblewrap = find_bubblewrap(cwd, network=False)
+        stricter.hide = [*self.hide, *map(Path, hide)]
+        own = [f"{cwd}/{name}" for name in sorted(PROTECTED_NAMES - {".git"})]
+        there = [path for path in own if os.path.lexists(path)]
+        missing = [path for path in own if path not in there]
+        stricter._read_only = [*self._read_only, *there, *keep]
+        stricter._must_not_appear = [*self._must_not_appear, *missing]
+        return stricter
+
+    def can_write(self, path: str) -> bool:
+        """Tell whether commands may write to an absolute path, with links followed."""
+        return within(path, self._open) and not within(path, list(existing(self._read_only)))
+
     def describe(self) -> str:
         """Return one line for people about how commands are confined."""
         if self.absent:
             held = "no command runs" if self.required else "commands run without one"
             return f"{held}: {self.absent}"
-        network = "with the network" if self.network else "without a network"
-        return f"bubblewrap: commands write to the project and temporary files only, {network}"
+        network = "those you allow have the network" if self.network else "without a network"
+        return f"bubblewrap: commands write to the project and temporary files only; {network}"
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
@@ -124,8 +153,9 @@ class Sandbox:
         """Return the command line that runs `command` in the sandbox. A `lasting` command goes on
         until the last of its processes has ended. Sockets that the processes `own` hold stay within
         reach."""
-        self._has_jobs = self._has_jobs or lasting
-        if not self._has_jobs:  # then somebody else made what is there now
+        if lasting:
+            self._lasting.append(True)
+        if not self._lasting:  # then somebody else made what is there now
             made = list(filter(os.path.lexists, self._must_not_appear))
             self._read_only += made
             self._must_not_appear = [path for path in self._must_not_appear if path not in made]
@@ -173,22 +203,27 @@ class Sandbox:
         temporary = list(self._temporary_folders())
         places = dict.fromkeys(temporary, "rw")
         places |= {home: "ro" for home in self._homes if within(home, temporary)}
-        for home in self._homes[:2]:
-            places |= dict.fromkeys(sandbox_paths.cache_folders(home, dict(self.environ)), "rw")
+        places |= dict.fromkeys(self._cache_folders(), "rw")
         places |= dict.fromkeys(existing(sandbox_paths.RUN_FOLDERS), "run")
         places |= dict.fromkeys(sandbox_paths.needed_run_paths(), "ro")
         places |= dict.fromkeys(sandbox_paths.socket_folders(temporary), "empty")
         places |= dict.fromkeys(sandbox_paths.secret_paths(self._homes), "empty")
         places |= dict.fromkeys(existing(map(str, self.hide)), "empty")
         places |= dict.fromkeys(existing(map(str, self.show)), "ro")
-        opened = [
-            *_writable_project_folders(cwd, self._homes),
-            *existing(self._git.folders),
-            *existing(str(_expand_home(path, self._homes)) for path in self.write),
-        ]
+        opened = list(self._opened(cwd))
         places |= dict.fromkeys(opened, "rw")
         places |= dict.fromkeys(existing(self._read_only), "ro")
         return places | dict.fromkeys(self._foreign_sockets(places, opened, own), "empty")
+
+    def _opened(self, cwd: str) -> Iterator[str]:
+        """Yield what may be written of the project and its repository, and what settings open."""
+        yield from _writable_project_folders(cwd, self._homes)
+        yield from existing(self._git.folders)
+        yield from existing(str(_expand_home(path, self._homes)) for path in self.write)
+
+    def _cache_folders(self) -> Iterator[str]:
+        for home in self._homes[:2]:
+            yield from sandbox_paths.cache_folders(home, dict(self.environ))
 
     def _temporary_folders(self) -> Iterator[str]:
         named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]

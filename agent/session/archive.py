@@ -16,7 +16,7 @@ from ..errors import RecordError
 SUMMARY_NAME = "summary.md"
 TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task, S2's name for it
 FILES_NAME = "files.md"
-MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; a single text has 2 MiB at most, by its tool
+MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; one text has 16 MiB at most: piped input
 
 _folder_bytes: dict[Path, int] = {}  # in the folders of this process, which alone writes to them
 

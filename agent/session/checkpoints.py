@@ -1,10 +1,11 @@
 """Checkpoints: the points that a session can be taken back to.
 
-Every turn is a point, and so is every checkpoint that was taken; they are numbered together in the
-order of the log, so a number never changes. A checkpoint is a file, `checkpoints/<n>.json`, that
-describes the session on its own, with a snapshot of the work tree. A turn has no file: before its
-first call that can change something a snapshot is recorded, and until then the agent has changed no
-file. Nothing here looks at the log: it is fed entry by entry.
+Every turn is a point, so are words that came in the middle of one, and so is every checkpoint that
+was taken; they are numbered together in the order of the log, so a number never changes. A
+checkpoint is a file, `checkpoints/<n>.json`, that describes the session on its own, with a snapshot
+of the work tree. A turn has no file: before its first call that can change something a snapshot is
+recorded, and until then the agent has changed no file; the same holds for words in the middle of a
+turn. Nothing here looks at the log: it is fed entry by entry.
 """
 
 import contextlib
@@ -62,7 +63,8 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """A point that a session can be taken back to: before a turn, or at a checkpoint."""
+    """A point that a session can be taken back to: before a turn, before words in the middle of
+    one, or at a checkpoint."""
 
     number: int
     seq: int  # of the last entry that stays
@@ -72,6 +74,7 @@ class RewindPoint:
     path: str = ""  # of the checkpoint's file, "" for a turn
     snapshot: str | None = None  # of the files as they were; None if `changed`: they were not kept
     changed: bool = False  # something may have changed the files since
+    mid_turn: bool = False  # before words that came while a turn ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class PointCounter:
     def add(self, entry: Entry) -> None:
         """Count one more entry of the log."""
         self.newest = _newest_number(self.newest, entry)
-        if _begins_turn(entry):
+        if _is_person(entry):
             self.due = True
         elif isinstance(entry, Checkpoint):
             self.due = False
@@ -237,9 +240,10 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
     newest, words, waiting = 0, "", 0  # `waiting`: so many of the last points have no files yet
     for entry in entries:
         newest = _newest_number(newest, entry)
-        if isinstance(entry, User) and _begins_turn(entry):
+        if isinstance(entry, User) and _is_person(entry):
             words = content_text(entry.content)
-            found.append(RewindPoint(newest, entry.seq - 1, entry.at, TURN_TRIGGER, words))
+            before = RewindPoint(newest, entry.seq - 1, entry.at, TURN_TRIGGER, words)
+            found.append(replace(before, mid_turn=entry.mid_turn))
             waiting += 1
         elif isinstance(entry, Checkpoint):
             for place in range(len(found) - waiting, len(found)):
@@ -280,12 +284,13 @@ def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible
     raise SessionError(f"session {log.parent.name} has {which}", hint=_existing(log.parent))
 
 
-def _begins_turn(entry: Entry) -> bool:
+def _is_person(entry: Entry) -> bool:
+    """Return whether an entry is words of the person: each of them is a point."""
     return isinstance(entry, User) and entry.source == "person"
 
 
 def _newest_number(newest: int, entry: Entry) -> int:
-    if _begins_turn(entry):
+    if _is_person(entry):
         return newest + 1
     if isinstance(entry, Checkpoint) and entry.path:
         return max(newest, entry.number)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 VERSION = 1
 SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the person ran
+ATTACHMENT = "attachment"  # source of what the person brings in beside their words
 
 Block = dict[str, Any]
 Content = str | list[Block]
@@ -82,6 +83,7 @@ class Session(Entry):
     version: str
     model: str
     system: str | None = None  # None where it is as before
+    own_prompt: str | None = None  # the part of it that the person wrote in place of ours
     tools: list[dict[str, Any]] | None = None  # None where they are as before
     parent: dict[str, Any] | None = None  # {"id", "seq"} of the session this was forked from
 
@@ -89,14 +91,22 @@ class Session(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
     """Words that go to the model. `source` says whose: person, environment, instructions, notice,
-    note (a pin in the person's own words) or shell. That is a command that the person ran, with
-    `details` and `offloaded` as in the result of Bash; its output is the last block."""
+    note (a pin in the person's own words), shell or attachment. Shell is a command that the person
+    ran, with `details` and `offloaded` as in the result of Bash; its output is the last block. An
+    attachment is a file, a directory or piped input beside the words before it, with `details` and
+    `offloaded` as in the result of the `call` that its details name."""
 
     kind: ClassVar[str] = "user"
     content: Content
     source: str = "person"
+    mid_turn: bool = False  # said while a turn ran, which went on with them
     details: dict[str, Any] = field(default_factory=dict)
     offloaded: str | None = None
+
+    @property
+    def begins_turn(self) -> bool:
+        """Whether a turn begins with these words."""
+        return self.source == "person" and not self.mid_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +151,29 @@ def shell_result(entry: User) -> ToolResult:
         at=entry.at,
         tool_use_id="",
         content=said,
-        is_error=entry.details.get("exit_code") != 0,
+        is_error=entry.details.get("exit_code") != 0 and not entry.details.get("backgrounded"),
         details=entry.details,
         offloaded=entry.offloaded,
     )
+
+
+def attachment_result(entry: User) -> ToolResult:
+    """Return an attachment as the result of the call that it is like."""
+    return ToolResult(
+        seq=entry.seq,
+        at=entry.at,
+        tool_use_id="",
+        content=entry.content,
+        details=entry.details,
+        offloaded=entry.offloaded,
+    )
+
+
+def attachment_call(entry: User) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the arguments of the call that an attachment is like."""
+    call = entry.details.get("call")
+    name, given = (call.get("name"), call.get("input")) if isinstance(call, dict) else ("", {})
+    return str(name or "Read"), given if isinstance(given, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +260,8 @@ class Note(Entry):
     """Something worth keeping that the model does not see."""
 
     kind: ClassVar[str] = "note"
-    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, warning
+    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, title,
+    # warning
     topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -303,7 +333,10 @@ _SHAPES: dict[str, tuple[type, ...]] = {
          "description", "branch"),
         _TEXT,
     ),
-    **dict.fromkeys(("system", "stop_reason", "message_id", "offloaded", "snapshot"), (str, _NONE)),
+    **dict.fromkeys(
+        ("system", "own_prompt", "stop_reason", "message_id", "offloaded", "snapshot"),
+        (str, _NONE),
+    ),
     **dict.fromkeys(
         ("tokens_before", "tokens_after", "keep_from", "target", "number", "calls", "tool_calls",
          "told"),
@@ -319,7 +352,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "parent": (dict, _NONE),
     "ref": (int, _NONE),
     "cost_usd": (int, float, _NONE),
-    **dict.fromkeys(("is_error", "replaces_earlier"), (bool,)),
+    **dict.fromkeys(("is_error", "mid_turn", "replaces_earlier"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
     **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from .command_work import Work, answers_no, works_of
 from .entries import (
+    ATTACHMENT,
     Assistant,
     Entry,
     Note,
@@ -26,11 +27,14 @@ from .entries import (
     ToolResult,
     Unpin,
     User,
+    attachment_call,
+    attachment_result,
     reverted_seqs,
     shell_result,
 )
 from .store import content_text
 from .test_results import FailingTest, FailingTests
+from .titles import TITLE_TOPIC
 
 
 def content_key(row: Mapping[str, Any]) -> str:
@@ -56,6 +60,7 @@ CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
+DENIAL_REASON = " · the person said: "  # between a call that was not authorised and why
 SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
 
 _ERROR_SIGN = re.compile(
@@ -113,6 +118,7 @@ class Ledger:
 
     cwd: str = ""
     phase: str = ""
+    title: str = ""  # that the person gave the session
     head: str = ""  # branch and commit, once a command has moved them
     _calls: dict[str, str] = field(default_factory=dict)  # tools of unanswered calls, by id
     _files: dict[str, FileFact] = field(default_factory=dict)  # by absolute path, as the next three
@@ -131,9 +137,11 @@ class Ledger:
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
     words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
+    turns: list[int] = field(default_factory=list)  # refs of the words that turns began with
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
+    _denial_reasons: dict[str, str] = field(default_factory=dict)  # in the person's words
     _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
     _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
     _reverts: list[Revert] = field(default_factory=list)
@@ -153,16 +161,23 @@ class Ledger:
         elif isinstance(entry, User):
             if entry.source == "shell":
                 self._add_result(shell_result(entry), "Bash", by="user")
+            elif entry.source == ATTACHMENT:
+                self._add_result(attachment_result(entry), attachment_call(entry)[0], by="user")
             elif entry.source == "person":
                 self.words.append((entry.seq, content_text(entry.content)))
+                self.turns += [entry.seq] if entry.begins_turn else []
         elif isinstance(entry, Note):
             if entry.topic == "permission":
                 if _is_denial(entry):
                     self._denials.setdefault(entry.text, entry.seq)
+                    if reason := _persons_reason(entry):
+                        self._denial_reasons[entry.text] = reason
             elif entry.topic == "decision":
                 self._decided[entry.seq] = [entry.text]
             elif entry.topic == "phase":
                 self.phase = entry.text
+            elif entry.topic == TITLE_TOPIC:
+                self.title = entry.text
             elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
                 self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
         elif isinstance(entry, Summary):
@@ -235,6 +250,12 @@ class Ledger:
         """Calls that were not authorised, each once."""
         return list(self._denials)
 
+    def reason_of(self, denial: str) -> str:
+        """Return what the person said last of a call that was not authorised, to be put after it;
+        "" if nothing."""
+        reason = self._denial_reasons.get(denial, "")
+        return f"{DENIAL_REASON}{reason}" if reason else ""
+
     @property
     def decisions(self) -> list[tuple[int, str]]:
         """Decisions, verbatim, each with the ref of the first summary or note that has it.
@@ -253,7 +274,7 @@ class Ledger:
         newest = max((ref for ref in self._constraints if ref not in gone), default=0)
         return [
             *((newest, text) for text in self._constraints.get(newest, ())),
-            *((ref, text) for text, ref in self._denials.items()),
+            *((ref, text + self.reason_of(text)) for text, ref in self._denials.items()),
             *((ref, text) for ref, text in self.pins.items()),
         ]
 
@@ -369,7 +390,8 @@ class Ledger:
         code, job = details.get("exit_code"), details.get("job")
         lines = _output_lines(entry)
         if isinstance(job, str) and "running" in details:  # started in the background
-            self._jobs[job] = _RunningJob(command, entry.seq)
+            said = lines if details.get("backgrounded") is True else []
+            self._jobs[job] = _RunningJob(command, entry.seq, said)
             self.commands.append(CommandFact(command, None, entry.seq))
         else:
             fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
@@ -452,6 +474,12 @@ def _is_denial(note: Note) -> bool:
     """Return whether a note of permission is about a call that was not allowed."""
     answer = note.data.get("answer") if isinstance(note.data, dict) else None
     return answer in (None, "", "no", "hook")
+
+
+def _persons_reason(denial: Note) -> str:
+    """Return in one line why the person did not allow a call; "" where no person said why."""
+    data = denial.data if isinstance(denial.data, dict) else {}
+    return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
 
 
 def _section_texts(document: Any, section: str) -> list[str]:

@@ -21,6 +21,7 @@ from ...tools.system.files import replace_file
 from .entries import Assistant, Entry, User
 from .log import try_parse_entry
 from .store import content_text
+from .titles import kept_title
 
 CATALOGUE_NAME = "sessions.json"
 CATALOGUE_VERSION = 1
@@ -81,7 +82,7 @@ class SessionRow:
 
     id: str
     log: Path
-    title: str = ""  # what the person said first
+    title: str = ""  # what the person named it, else what they said first
     last: str = ""  # what was said last, by the person or the agent
     size: int = 0  # bytes of the log
     changed: float = 0.0  # seconds since the epoch
@@ -161,7 +162,8 @@ def _read_card(log: Path) -> SessionCard:
         reopened, last, entries = _read_end(file, stat.st_size)
     opened |= reopened
     branch, cwd = opened.get("branch", ""), opened.get("cwd", "")
-    return (stat.st_size, stat.st_mtime_ns, title or last, last, entries, branch, cwd)
+    title = kept_title(log.parent) or title or last
+    return (stat.st_size, stat.st_mtime_ns, title, last, entries, branch, cwd)
 
 
 def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:

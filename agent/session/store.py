@@ -36,8 +36,10 @@ from .entries import (
     User,
 )
 from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
+from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
+_COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 
@@ -129,13 +131,15 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
                 left_out_from = at if left_out_from is None else left_out_from
                 continue
             out.write(line)
-            if b'"checkpoint"' not in line and b'"agent"' not in line:
+            if not any(mark in line for mark in _COPIED_MARKS):
                 continue  # to parse every line would be most of the work
             entry = try_parse_entry(line)
             if isinstance(entry, Checkpoint):
                 paths.add(entry.path)
             elif isinstance(entry, SubagentRun):
                 runs[entry.id] = entry
+            elif isinstance(entry, Note) and entry.topic == TITLE_TOPIC:
+                keep_title(folder, entry.text)
     if (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded")
     for path in paths:

@@ -176,7 +176,7 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
         if entry.seq <= agent.told:
             known.add(entry)
             continue
-        turns += isinstance(entry, User) and entry.source == "person"
+        turns += isinstance(entry, User) and entry.begins_turn
         if turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
             answer = "".join(str(b.get("text", "")) for b in entry.content) or answer
         elif turns == 1 and isinstance(entry, End):

@@ -76,7 +76,7 @@ class Totals:
         if isinstance(entry, Session):
             self.model = entry.model
         elif isinstance(entry, User):
-            self.turns += entry.source == "person"
+            self.turns += entry.begins_turn
         elif isinstance(entry, SubagentRun):
             self.by_agent[entry.id] = Counts.of(entry)
         elif isinstance(entry, Assistant):

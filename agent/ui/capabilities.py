@@ -137,7 +137,7 @@ def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tu
 _RESIZING = {
     True: "lines are wrapped anew",
     False: "lines stay as they were written",
-    None: "not known of this terminal whether lines are wrapped anew",
+    None: "not known whether this terminal wraps lines anew",
 }
 _LINE_BY_LINE = "each line is sent by itself: put long texts into a file and name it as @path"
 
@@ -146,7 +146,7 @@ def _why_plain(term: str, *, plain: bool, reads: bool, writes: bool) -> str:
     if plain:
         return "--plain or ui.plain says so"
     if not reads or not writes:
-        return f"the {'output' if reads else 'input'} is no terminal"
+        return f"the {'output' if reads else 'input'} is not a terminal"
     if term in _DUMB_TERMS:
         found = f"TERM={term}" if term else "TERM is not set"
         return f"{found}: set it to the name of your terminal, such as xterm-256color"
@@ -197,13 +197,13 @@ def _colour_row(can: Capabilities) -> str:
     if can.colours_from == "NO_COLOR":
         return "none, because NO_COLOR is set"
     few = f"{'sixteen' if can.colours else 'none'} ({can.colours_from})"
-    step = "; a TERM that ends in -256color brings the themes"
+    step = "; a TERM that ends in -256color enables the themes"
     return few if can.term == _LINUX_CONSOLE else few + step
 
 
 def _theme_row(can: Capabilities, theme: str) -> str:
     if can.colours == 0:
-        return f"{theme}, of no use without colours"
+        return f"{theme}, which has no effect without colours"
     if can.colours == 16 or theme == "ansi":
         return f"{theme}: the terminal's own sixteen colours"
     if theme != "auto":
@@ -211,11 +211,11 @@ def _theme_row(can: Capabilities, theme: str) -> str:
     now = f"{can.background} (COLORFGBG)" if can.background else "the terminal's own colours"
     if can.safe_to_ask:
         return f"auto: the terminal is asked for its background; {now} until it answers"
-    return f"auto: {now}" + ("" if can.background else "; ui.theme = dark or light brings more")
+    return f"auto: {now}" + ("" if can.background else "; ui.theme = dark or light gives more")
 
 
 def _characters(can: Capabilities) -> str:
     if can.unicode:
         return f"UTF-8 ({can.unicode_from})"
-    step = "" if "font" in can.unicode_from else "; LANG=C.UTF-8 brings all"
+    step = "" if "font" in can.unicode_from else "; LANG=C.UTF-8 enables all of them"
     return f"marks in ASCII, because {can.unicode_from}{step}"

@@ -1,8 +1,14 @@
 """Fitting text into the cells of a terminal."""
 
+import re
 import textwrap
 
 from prompt_toolkit.utils import get_cwidth
+
+MIN_HANGING_CELLS = 30  # for a text beside its label
+SHORT_INDENT_CELLS = 4  # of a text below its label
+
+_LABEL = re.compile(r" *(?:\S+(?: \S+)* {2,})*")  # of a line: what its text stands beside
 
 
 def first_cells(text: str, cells: int) -> str:
@@ -32,3 +38,19 @@ def wrap_words(line: str, width: int, indent: str = "") -> str:
         break_on_hyphens=False,
         replace_whitespace=False,
     )
+
+
+def hang_lines(text: str, width: int) -> str:
+    """Wrap each line of a text under its beginning, or under what stands beside its label; where
+    that leaves too little room the text goes below the label."""
+    return "\n".join(_hang(line, width) for line in text.split("\n"))
+
+
+def _hang(line: str, width: int) -> str:
+    found = _LABEL.match(line)
+    label = found[0] if found else ""
+    if width - len(label) >= MIN_HANGING_CELLS or len(line) <= width:
+        return wrap_words(line, width, " " * len(label))
+    indent = " " * SHORT_INDENT_CELLS
+    below = wrap_words(indent + line[len(label) :], width, indent)
+    return f"{label.rstrip()}\n{below}" if label.strip() else below

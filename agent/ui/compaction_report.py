@@ -1,18 +1,20 @@
-"""Reports on compaction, as plain text for people: the status, the event log, the preserved intent,
-the metrics and the preview. Made from entries of the log, so that a resumed session reports the
+"""Reports on compaction, as plain text for people: the status, the event log, the preserved intent
+and the metrics. Made from entries of the log, so that a resumed session reports the
 same."""
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ...tools.system.plural import count_of
 from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
 from ..compaction.metrics import CompactionMetrics, left_less_than_half
 from ..session.entries import Assistant, Entry, Mask, Revert, Session, Summary, Usage, encode
+from ..session.layer_words import LAYER_NAMES, done_by
 from ..session.store import content_text
+from .status import WOULD_COST
 
 if TYPE_CHECKING:
-    from ..compaction.engine import SummaryPreview
     from ..context.window import Level, Window
     from ..events import Compacted
 
@@ -54,26 +56,26 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
     between = [entry for entry in entries if before.seq < entry.seq < missed.seq]
     for entry in reversed(between):
         if edit := _edit(entry, before.seq):
-            return f"history was edited by #{entry.seq} ({edit})"
+            return f"#{entry.seq} changed what was sent before ({edit})"
     opened = [e for e in entries if isinstance(e, Session) and e.seq < missed.seq]
     if _prompt_head(e for e in opened if e.seq < before.seq) != _prompt_head(opened):
         return "the system prompt, tools or model changed"
     sent, missed_at = _parse_time(before.at), _parse_time(missed.at)
     if sent and missed_at and (missed_at - sent).total_seconds() > CACHE_LIFETIME_S:
         return "more than five minutes passed"
-    return "the server's cache had dropped it"
+    return "the server had dropped it from its cache"
 
 
 def _edit(entry: Entry, sent: int) -> str:
     """Describe what an entry changed before entry `sent`; "" when it changed nothing there."""
     if isinstance(entry, Revert):
-        return f"revert of #{entry.target}"
+        return f"#{entry.target} taken back"
     if isinstance(entry, Summary):
-        return f"summary: {entry.trigger}"
+        return f"summary: {readable_trigger(entry.trigger)}"
     if isinstance(entry, Mask):
         seqs = (target.get("seq") for target in entry.targets if isinstance(target, dict))
         if any(isinstance(seq, int) and seq < sent for seq in seqs):
-            return f"{entry.layer}: {entry.trigger}"
+            return done_by(entry.layer, len(entry.targets))
     return ""
 
 
@@ -161,15 +163,15 @@ def _remark(mark: Mark) -> str:
 
 def metrics(measured: CompactionMetrics) -> str:
     """Return the metrics as a table, each with its target and whether that is met."""
-    cost, many = measured.cost_usd, "s" * (measured.sessions != 1)
+    cost = measured.cost_usd
     rows = [*_sizes(measured), *_checks(measured)]
     rows += [
-        (f"saved by {layer}", f"{tokens:,} tokens in {acts:,} acts", "–", "–")
+        (f"saved: {LAYER_NAMES[layer]}", f"{tokens:,} tokens, {count_of(acts, 'time')}", "–", "–")
         for layer, acts, tokens in measured.saved
     ]
     spent = "price not known" if cost is None else f"${cost:.4f}"
     rows.append(("spent on summaries", spent, "–", "–"))
-    head = f"## Compression Metrics · {measured.sessions:,} session{many}"
+    head = f"## Compression Metrics · {count_of(measured.sessions, 'session')}"
     table = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(
         [head, "| Metric | Value | Target | |", "|--------|-------|--------|--|", *table]
@@ -229,7 +231,8 @@ def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
     if since:
         older = len(since) - MAX_SHOWN_MESSAGES
         lines += ["", "Your words since:"]
-        lines += [f"… {older:,} things before these (/log #REF shows one)"] if older > 0 else []
+        before = f"… {count_of(older, 'older message')} (/log #REF shows one)"
+        lines += [before] if older > 0 else []
         lines += [
             f"- #{seq}: {' '.join(_start(text, MAX_MESSAGE_CHARS).split())}"
             for seq, text in since[-MAX_SHOWN_MESSAGES:]
@@ -250,74 +253,38 @@ def entry_line(entry: Entry) -> str:
     if content is None:
         skipped = ("v", "seq", "at", "kind", "system", "tools")
         fields = ((k, v) for k, v in encode(entry).items() if k not in skipped)
-        text = ", ".join(f"{name} {value}" for name, value in fields if value not in (None, ""))
-        return " ".join(text.split())[:MAX_ENTRY_CHARS]
+        return " ".join(_in_words(dict(fields)).split())[:MAX_ENTRY_CHARS]
     calls = [] if isinstance(content, str) else [b for b in content if b.get("type") == "tool_use"]
     names = ", ".join(f"[{b.get('name')}]" for b in calls)
     text = content_text([b for b in content if b not in calls] if calls else content)
     return " ".join(f"{text} {names}".split())[:MAX_ENTRY_CHARS]
 
 
-def preview_line(preview: "SummaryPreview") -> str:
-    """Describe in one line what the next compaction would do."""
-    if not preview.dropped and not preview.masked:
-        return "nothing to compact yet"
-    return (
-        f"{preview.tokens_before:,} → about {preview.tokens_after_estimate:,} tokens · "
-        f"{len(preview.kept):,} kept, {len(preview.masked):,} masked, "
-        f"{len(preview.dropped):,} summarised · {_call(preview)}"
-    )
+def _in_words(value: object) -> str:
+    """Describe a value of JSON without its signs: each name before what it names."""
+    if isinstance(value, dict):
+        said = ((str(name).replace("_", " "), _in_words(each)) for name, each in value.items())
+        return ", ".join(f"{name} {text}" for name, text in said if text)
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_in_words, value)))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
-def clearing_line(tokens: int, freed: int) -> str:
-    """Describe in one line what clearing would do in place of a summary."""
-    left = tokens - freed
-    return f"{tokens:,} → about {left:,} tokens · old results and inputs cleared, no summary"
-
-
-def preview(
-    planned: "SummaryPreview", *, freed_by_clearing: int | None = None, limit: int | None = None
-) -> str:
-    """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
-    `freed_by_clearing` are the tokens that clearing would free, where it would take its place."""
-    lines = [preview_line(planned)]
-    if freed_by_clearing is not None:
-        lines += [f"by itself: {clearing_line(planned.tokens_before, freed_by_clearing)}"]
-    for title, items in (
-        ("kept as they are", planned.kept),
-        ("masked by a stub", planned.masked),
-        ("dropped, the summary stands for them", planned.dropped),
-    ):
-        lines += ["", f"{title}: {len(items):,} · {sum(size for _, _, size in items):,} tokens"]
-        chosen = set(sorted(items, key=lambda item: -item[2])[:limit])
-        lines += [
-            f"  {f'#{seq}':<6} {size:>9,}  {what}"
-            for seq, what, size in items
-            if (seq, what, size) in chosen
-        ]
-        if len(items) > len(chosen):
-            lines.append(f"  … and {len(items) - len(chosen):,} smaller ones")
-    return "\n".join(lines)
-
-
-def receipt(event: "Compacted") -> str:
-    """Describe in one line what a compaction did: tokens before and after, money, seconds."""
-    what = "context compacted" if event.layer == "summary" else event.layer
+def receipt(event: "Compacted", *, spends: bool = True) -> str:
+    """Describe in one line what a compaction did: tokens before and after, money, seconds. Where a
+    scripted model only has prices, nothing `spends`."""
     trigger = readable_trigger(event.trigger)
-    parts = [f"{what} ({trigger}): {event.tokens_before:,} → {event.tokens_after:,} tokens"]
-    parts += [event.detail] if event.detail else []
-    if event.layer == "summary":
-        parts.append("price not known" if event.cost_usd is None else f"${event.cost_usd:.4f}")
+    sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
+    is_summary = event.layer == "summary"
+    parts = [f"{'context compacted' if is_summary else event.detail} ({trigger}): {sizes}"]
+    if is_summary:
+        parts += [event.detail] if event.detail else []
+        price = "price not known" if event.cost_usd is None else f"${event.cost_usd:.4f}"
+        parts.append(price if spends or event.cost_usd is None else f"{WOULD_COST} {price}")
         parts.append(f"{event.seconds:.1f} s")
     return " · ".join(parts)
-
-
-def _call(planned: "SummaryPreview") -> str:
-    if not planned.call_tokens:
-        return "no call of the model"
-    price = planned.call_cost_usd
-    money = "price not known" if price is None else f"about ${price:.4f}"
-    return f"a call of {planned.call_tokens:,} tokens, {money}"
 
 
 def _parse_time(at: str) -> datetime | None:

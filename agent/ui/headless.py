@@ -23,6 +23,7 @@ from .subagent_progress import SubagentEvent, Subagents
 
 if TYPE_CHECKING:
     from ..loop.agent import Agent
+    from ..loop.attachments import AttachedTo
 
 OutputFormat = Literal["text", "json", "stream-json"]
 
@@ -69,8 +70,7 @@ class Headless:
         elif isinstance(event, events.Notice) and (self.verbose or event.level != "info"):
             self._say(f"{event.level}: {self._prefix(event.agent)}{event.text}")
         elif isinstance(event, events.Retrying):
-            wait = f"{event.attempt} of {event.of} in {event.seconds:.0f} s"
-            self._say(f"retry {wait}: {event.reason}")
+            self._say(str(event))
         elif self.verbose:
             self._say_verbose(event)
 
@@ -86,7 +86,7 @@ class Headless:
         if isinstance(event, events.SessionOpened):
             self._say(f"session {event.session_id} · {event.model} · {event.log}")
         elif isinstance(event, events.ToolStarted):
-            self._say(f"● {event.name} {event.title}")
+            self._say(f"● {event.name} {event.title}".rstrip())
         elif isinstance(event, events.ToolFinished):
             mark = "failed" if event.is_error else "done"
             self._say(f"  {mark} in {event.seconds:.1f} s")
@@ -97,10 +97,10 @@ class Headless:
 
             self._say(self._prefix(event.agent) + compaction_report.receipt(event))
 
-    async def run(self, opener: Callable[[], "Agent"], task: str) -> int:
-        """Run one task to its end, or to a SIGINT, SIGTERM or SIGHUP; return the exit code. Raises
-        BrokenPipeError when nobody is there to read the result."""
-        self._running = asyncio.ensure_future(self._run(opener, task))
+    async def run(self, opener: Callable[[], "Agent"], task: str, attached_to: "AttachedTo") -> int:
+        """Run one task, with what is attached to it, to its end, or to a SIGINT, SIGTERM or SIGHUP;
+        return the exit code. Raises BrokenPipeError when nobody is there to read the result."""
+        self._running = asyncio.ensure_future(self._run(opener, task, attached_to))
         with signals.call_on_signals(self._interrupt, signal.SIGINT, *signals.END_SIGNALS):
             try:
                 return await self._running
@@ -115,12 +115,14 @@ class Headless:
         elif self._closing is not None:
             self._closing.cancel()
 
-    async def _run(self, opener: Callable[[], "Agent"], task: str) -> int:
+    async def _run(
+        self, opener: Callable[[], "Agent"], task: str, attached_to: "AttachedTo"
+    ) -> int:
         self._agent = await self._opened(opener)
         from ..loop.turn import run_turn  # loaded with the session
 
         try:
-            finished = await run_turn(self._agent, task)
+            finished = await run_turn(self._agent, task, attached_to=attached_to)
             if finished.status == "ok":
                 await self._agent.finish()
             await self._agent.engine.close()  # what a summary in preparation cost counts too
@@ -174,7 +176,6 @@ class Headless:
         self._has_result = True
         agent = self._agent
         totals = agent.totals if agent else Totals()
-        window = agent.current_window() if agent else None
         self._line(
             {
                 "type": "result",
@@ -190,8 +191,7 @@ class Headless:
                 "duration_s": round(time.monotonic() - self.started, 3),
                 "usage": totals.all.usage.to_json(),
                 "cost_usd": totals.all.cost_usd,
-                "context": window
-                and {"tokens": window.tokens, "window": window.size, "level": window.level},
+                "context": _context(agent) if agent else None,
                 "compaction": totals.all.compaction,
                 "agents": _agents(agent) if agent else [],
                 "denials": [dataclasses.asdict(d) for d in agent.denials] if agent else [],
@@ -202,9 +202,27 @@ class Headless:
     def _line(self, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=self.out, flush=True)
 
+    def say(self, text: str) -> None:
+        """Tell the person something on standard error."""
+        self._say(f"ctxagent: {text}")
+
     def _say(self, text: str) -> None:
         with suppress(BrokenPipeError), signals.ignore_lost_terminal():
             print(clean(text), file=self.err)  # a log of it is read on a terminal too
+
+
+def _context(agent: "Agent") -> dict[str, Any]:
+    """Return how full the window is, and the tokens from which on a summary is due."""
+    from ..compaction.policy import summary_due_at
+
+    window = agent.current_window()
+    return {
+        "tokens": window.tokens,
+        "window": window.size,
+        "level": window.level,
+        "free": window.free,
+        "summary_at": summary_due_at(agent.policy, window),
+    }
 
 
 def _agents(agent: "Agent") -> list[dict[str, Any]]:

@@ -28,8 +28,14 @@ class Menu:
     load: Callable[[int], Iterator[Sequence[Option]]]  # the options of a scope, in parts
     action: str  # what choosing does
     empty_text: str  # said where there is no option
+    takes_other: bool = False  # whether a single word that finds no option is itself the choice
     scopes: Sequence[str] = ("",)  # names, for people, of where options come from
     preview: Callable[[str], Sequence[Styled]] | None = None  # lines about an option, by its key
+
+    def other(self, typed: str) -> Option | None:
+        """Return what is typed as an option of its own, if that may be chosen."""
+        word = typed.strip()
+        return Option(word, word) if self.takes_other and len(word.split()) == 1 else None
 
 
 class OptionList:
@@ -38,6 +44,7 @@ class OptionList:
     def __init__(self) -> None:
         self.complete = False  # whether all options have been added
         self.total = 0
+        self.has_details = False  # whether any option has more to say than fits in one row
         self.columns: list[int] = []  # cells of the widest fact in each column
         self.matches: list[Option] = []
         self.index = 0  # of the chosen one in `matches`
@@ -52,6 +59,7 @@ class OptionList:
         more = [(f"{o.title}\n{o.detail}\n{o.words}".casefold(), o) for o in options]
         self._all += more
         self.total = len(self._all)
+        self.has_details = self.has_details or any(option.detail for _, option in more)
         self.matches += [option for text, option in more if self._matches_words(text, option.key)]
         for _, option in more:
             self.columns += [0] * (len(option.facts) - len(self.columns))

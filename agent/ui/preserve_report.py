@@ -24,15 +24,15 @@ def rules(rules: PreserveRules, origins: Mapping[str, str]) -> str:
     """Return the rules in force: what each means here, and where it is from (`origins`, by key)."""
     lines = [f"always kept{_from(origins, 'always')}"]
     for name, category in KEPT_CATEGORIES.items():
-        off = "" if name in rules.always else "not on the list: "
-        lines.append(f"  {name:<20} {off}{_where(name, rules)}{category.help}; {category.how}")
-    lines += ["", f"may go{_from(origins, 'compactable')}"]
+        off = "" if name in rules.always else "off: "
+        lines.append(f"  {name:<20}  {off}{_where(name, rules)}{category.help}; {category.how}")
+    lines += ["", f"may be cleared{_from(origins, 'compactable')}"]
     for name, removable in COMPACTABLE_CATEGORIES.items():
-        off = "" if name in rules.compactable else "not on the list: "
-        lines.append(f"  {name:<20} {off}{removable.how}")
-        lines.append(f"  {'':<20} {removable.when}; in its place: {removable.replacement}")
+        off = "" if name in rules.compactable else "off: "
+        lines.append(f"  {name:<20}  {off}{removable.how}")
+        lines.append(f"  {'':<20}  {removable.when}; in its place: {removable.replacement}")
     then = "prevents a compaction" if rules.strict else "is reported before a compaction"
-    lines += ["", f"a section that is missing {then}{_from(origins, 'strict')}"]
+    lines += ["", f"a missing section {then}{_from(origins, 'strict')}"]
     return "\n".join(lines)
 
 
@@ -68,7 +68,8 @@ def check(
     create: bool = False,
 ) -> list[PreservedSection]:
     """Return the section of one category, by any of its names, or those of all that are kept. With
-    `create` write the missing ones first. Raises UsageError for an unknown category."""
+    `create` write the missing ones first. A category that is named, or to be written, is expected
+    to be there. Raises UsageError for an unknown category."""
     name = preservation.canonical_category(name)
     if name and name not in KEPT_CATEGORIES:
         import difflib
@@ -81,8 +82,8 @@ def check(
             else f"One of {', '.join(preservation.ALWAYS)}."
         )
         raise UsageError(f"there is no category {name!r}", hint=hint)
-    # Who asks expects the sections, also where there is no notes file.
-    rules = replace(rules, always=(name,) if name else rules.always, expected=True)
+    always, expected = (name,) if name else rules.always, bool(name) or create or rules.expected
+    rules = replace(rules, always=always, expected=expected)
     found = preserve.preserved_sections(cwd, rules, ledger, phase)
     if not create:
         return found
@@ -93,18 +94,34 @@ def check(
 
 def sections(found: Sequence[PreservedSection]) -> str:
     """Describe each category: whether it is there, where, how it begins, and what creates it."""
-    lines = []
+    lines = [*_how_to_start(found)]
     for section in found:
         state = "ok" if section.found else "MISSING" if section.critical else "none"
-        problem = f": {section.problem}" if section.problem else ""
-        lines.append(f"{state:<8} {section.name:<20} {section.where}{problem}")
+        place, problem = section.where, section.problem
+        if problem:
+            place = problem if place in problem else f"{place}: {problem}"
+        lines.append(f"{state:<8} {section.name:<20}  {place}")
         text = [line for line in section.text.split("\n") if line.strip()]
-        lines += [f"{'':<29} {line[:MAX_LINE_CHARS]}" for line in text[:MAX_SECTION_LINES]]
+        lines += [f"{'':<30} {line[:MAX_LINE_CHARS]}" for line in text[:MAX_SECTION_LINES]]
         if len(text) > MAX_SECTION_LINES:
-            lines.append(f"{'':<29} … {len(text) - MAX_SECTION_LINES:,} more lines")
+            lines.append(f"{'':<30} … {len(text) - MAX_SECTION_LINES:,} more lines")
     gone = missing_sections(found)
     lines += [f"Create it: {CREATE_COMMAND.format(section.name)}" for section in gone]
     return "\n".join(lines)
+
+
+def _how_to_start(found: Sequence[PreservedSection]) -> list[str]:
+    """Return lines on what a notes file is for, where there is none and nothing asks for one."""
+    free = [s for s in found if KEPT_CATEGORIES[s.name].heading and not (s.found or s.critical)]
+    if not free:
+        return []
+    names = " and ".join(f'"{KEPT_CATEGORIES[section.name].heading}"' for section in free)
+    return [
+        f"What stands under {names} in {free[0].where} is kept word for word in every "
+        "compaction. This project has no such file, and needs none.",
+        "Start one: /preserve --create, or `ctxagent preserve --create`",
+        "",
+    ]
 
 
 def sections_json(found: Sequence[PreservedSection]) -> str:

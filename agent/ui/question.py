@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from prompt_toolkit.utils import get_cwidth
+
 from .cells import wrap_words
 
 BACK = "\x1b"  # Esc, as an answer: go back to the question before
@@ -46,19 +48,19 @@ class OpenQuestion:
         """Return the choices and the keys for them, in lines of `width`. With `drafting` the
         person still types other words, so that the keys are not the question's yet."""
         accepts = self.texts or (typed and typed in self.keys)
-        keys = ["enter: take it"] if accepts else []
+        keys = ["Enter: use this rule"] if self.texts else ["Enter: answer"] if accepts else []
         keys += ["↑↓: others"] if self.has_other_texts else []
-        keys += ["esc: back"] if self.allows_back or typed else []
-        keys = ["tab: answer"] if drafting else keys
-        lines = _with_notes(self.choices(typed), keys).split("\n")
+        keys += ["Esc: back"] if self.allows_back or typed else []
+        keys = ["Tab: answer"] if drafting else keys
+        lines = _with_notes(self.choices(typed), keys, width).split("\n")
         return "\n".join(wrap_words(line, width, "  ") for line in lines)
 
 
 def as_lines(choices: Choices, texts: Sequence[str], *, back: bool) -> str:
     """Return the question for a screen of lines: the texts to begin with are numbered there."""
-    notes = ["Enter alone takes the first, or type another"] if texts else []
-    notes += ["a number takes that one"] if len(texts) > 1 else []
-    notes += ["the word back goes back"] if back else []
+    notes = ["Enter alone uses the first; or type another"] if texts else []
+    notes += ["a number uses that one"] if len(texts) > 1 else []
+    notes += ["back goes back"] if back else []
     lines = [_with_notes(choices(texts[0] if texts else ""), notes)]
     return "\n".join([*lines, *(f"{n}. {text}" for n, text in enumerate(texts, 1))])
 
@@ -71,8 +73,12 @@ def answer_from_line(line: str, texts: Sequence[str]) -> str:
     return line
 
 
-def _with_notes(choices: str, notes: Sequence[str]) -> str:
-    """Add notes to the choices: beside a single line and note, below anything longer."""
+def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
+    """Add notes to the choices: beside a single line and note where they fit into the `width` (0:
+    any), below anything longer."""
     if not notes:
         return choices
-    return choices + ("\n" if "\n" in choices or len(notes) > 1 else " · ") + " · ".join(notes)
+    beside = f"{choices} · {notes[0]}"
+    if "\n" not in choices and len(notes) == 1 and (not width or get_cwidth(beside) <= width):
+        return beside
+    return f"{choices}\n{' · '.join(notes)}"

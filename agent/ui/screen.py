@@ -25,17 +25,41 @@ class ScreenHost(Protocol):
     def working(self) -> bool:
         """Whether a turn runs, so that Esc and Ctrl-C interrupt it."""
 
-    def submit(self, words: str) -> None: ...
+    def submit(self, words: str, *, alt: bool = False) -> None:
+        """Serve words: now, or while a turn runs once its call is over or once all of it is, by the
+        settings; with `alt` the other of the two."""
+
+    def send_keys(self, words: str) -> str:
+        """Return which key sends the words when; "" where Enter sends them now."""
 
     def interrupt(self) -> None: ...
 
+    @property
+    def runs_command(self) -> bool:
+        """Whether a command runs that can be sent to the background."""
+
+    def send_to_background(self) -> None:
+        """Let the commands that run go on in the background."""
+
+    @property
+    def asks_to_leave(self) -> bool:
+        """Whether the person would be asked before leaving, since jobs run."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the person is asked that now."""
+
     def leave(self) -> None:
-        """End now, and interrupt what runs."""
+        """End now, and interrupt what runs; where jobs run the person is asked once."""
 
     def finish(self) -> None:
         """End once everything submitted is done: there is no more input."""
 
-    def cycle_mode(self) -> None: ...
+    def withdraw(self) -> bool:
+        """Withdraw what is offered within a question; return whether there was anything."""
+
+    def cycle_mode(self) -> None:
+        """Go on to the next permission mode, or offer it while a permission is asked for."""
 
     def unfold(self) -> None:
         """Print the newest folded output in full; called again, the one before it."""
@@ -68,10 +92,15 @@ class Screen(Protocol):
     echoes: bool  # the terminal itself shows what the person types
     paints: bool  # the person sees what the host shows live
     speaks: bool  # what is printed may be read aloud
+    printed: int  # how much has been printed, in things that were put
 
     @property
     def palette(self) -> str:
         """The name of the palette in use; "" where there are no colours."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something stands between what is printed and what is asked."""
 
     def greet(self, line: str) -> None:
         """Print one line before or after `run`, without loading what rich needs."""
@@ -96,8 +125,10 @@ class Screen(Protocol):
     async def pick(self, menu: "Menu") -> "Option | None":
         """Let the person choose from a menu; None if they chose nothing."""
 
-    async def edit(self, text: str) -> str:
-        """Return a text as the person leaves it in their editor. Raises CtxagentError."""
+    async def edit(self, text: str, name: str) -> str:
+        """Return a text as the person leaves it in their editor, which sees a file of this name.
+
+        Raises CtxagentError."""
 
     async def type(self, words: str, pace: float) -> None:
         """Show words being typed, at `pace` seconds a character."""
@@ -107,6 +138,9 @@ class Screen(Protocol):
 
     def hint(self, text: str) -> None:
         """Show a text for a moment in place of the status line; "" ends the moment."""
+
+    def title(self, text: str) -> None:
+        """Name the terminal's window; "" gives it back the name that it had."""
 
     def rest(self) -> None:
         """Show the prompt again: everything submitted is done."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prompt_toolkit.utils import get_cwidth
 
+from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from .cells import cut_to_cells
 
@@ -15,7 +16,9 @@ BAR_CELLS = 8  # cells of the context bar
 MAX_BRANCH_CELLS = 32  # cells of a branch
 SEPARATOR = " · "
 BYPASS = "bypass"
+BYPASS_WORDS = "bypass: asks nothing"
 NO_SANDBOX = "no sandbox"
+WOULD_COST = "would cost"  # before an amount that nobody pays
 # The part that stays longest first: that nothing is asked must never be cut off.
 _PRIORITIES = (
     BYPASS, NO_SANDBOX, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort",
@@ -40,7 +43,7 @@ class StatusLine:
     unconfined: bool = False  # commands should run in a sandbox and cannot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     name: str
     fragments: list[Fragment] = field(default_factory=list)
@@ -49,6 +52,10 @@ class _Part:
 def fit_line(status: StatusLine, width: int) -> list[Fragment]:
     """Return the line in at most `width` columns."""
     parts = _parts(status)
+    if sum(get_cwidth(text) for _, text in _joined(parts)) > width:
+        for part in parts:
+            if part.name == BYPASS:
+                part.fragments = [(part.fragments[0][0], BYPASS)]
     while len(parts) > 1 and sum(get_cwidth(text) for _, text in _joined(parts)) > width:
         parts.remove(max(parts, key=lambda part: _PRIORITIES.index(part.name)))
     out = _joined(parts)
@@ -65,7 +72,8 @@ def _parts(status: StatusLine) -> list[_Part]:
         parts.append(_Part("effort", [("", status.effort)]))
     if status.mode:
         name = BYPASS if status.mode == BYPASS else "mode"
-        parts.append(_Part(name, [(f"class:mode.{status.mode}", status.mode)]))
+        text = BYPASS_WORDS if status.mode == BYPASS else status.mode
+        parts.append(_Part(name, [(f"class:mode.{status.mode.partition('+')[0]}", text)]))
     if status.unconfined:
         parts.append(_Part(NO_SANDBOX, [("class:mode.bypass", NO_SANDBOX)]))
     if status.branch:
@@ -77,10 +85,12 @@ def _parts(status: StatusLine) -> list[_Part]:
     if status.preparing:
         parts.append(_Part("summary", [("", "summary ▸")]))
     if status.cost_usd is not None:
-        parts.append(_Part("cost", [("", f"${status.cost_usd:.2f}")]))
+        unpaid = is_scripted(status.model) and status.cost_usd > 0
+        would = f"{WOULD_COST} " if unpaid else ""
+        parts.append(_Part("cost", [("", f"{would}${status.cost_usd:.2f}")]))
     for count, what in ((status.agents, "agent"), (status.jobs, "job")):
         if count:
-            parts.append(_Part(f"{what}s", [("", f"{count} {what}{'s' * (count > 1)}")]))
+            parts.append(_Part(f"{what}s", [("", count_of(count, what))]))
     return parts
 
 
@@ -94,7 +104,11 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
 
 def model_name(id: str) -> str:
     """Return the name that people use for a model; a scripted one says so."""
-    return "scripted model" if id.startswith("scripted") else id.removeprefix("claude-")
+    return "scripted model" if is_scripted(id) else id.removeprefix("claude-")
+
+
+def is_scripted(id: str) -> bool:
+    return id.startswith("scripted")
 
 
 def short_path(path: Path) -> str:

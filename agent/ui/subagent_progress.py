@@ -20,6 +20,7 @@ class Subagent:
     description: str
     progress: AgentProgress | None = None
     finished: AgentFinished | None = None
+    questions: int = 0  # of its own that wait for the person's answer
 
     @property
     def name(self) -> str:
@@ -59,6 +60,11 @@ class Subagents:
         elif isinstance(event, AgentFinished):
             subagent.finished = event
         return subagent
+
+    def asks(self, id: str, change: int) -> None:
+        """Count the questions of a subagent that wait for an answer."""
+        if id in self._all:
+            self._all[id].questions += change
 
     def running(self) -> Sequence[Subagent]:
         return [each for each in self._all.values() if each.finished is None]

@@ -11,18 +11,21 @@ from typing import Literal
 from rich.console import RenderableType
 from rich.text import Text
 
+from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from .. import events
+from ..models.catalog import priced_as
 from .render import render, tool_calls
-from .render.markdown import Prose
+from .render.markdown import Prose, document
 from .render.markdown_stream import Blocks, Piece
 from .render.render import LastRows
+from .status import is_scripted
 from .subagent_progress import Subagent, SubagentEvent, Subagents
 
 MAX_FOLDS = 50  # that can be unfolded
 MAX_HELD_CHARS = 20_000  # a longer text is read from the log again
-MAX_WHOLE_LINES = 2_000  # a longer text is cut when it is unfolded
-END_LINES = 400  # of each end of such a text
+MAX_WHOLE_LINES = 200  # a longer text is cut when it is unfolded
+END_LINES = 100  # of each end of such a text
 SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
 TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
 OUTPUT_LINES = 5  # of a running tool
@@ -35,7 +38,7 @@ class Fold:
 
     title: str  # one line
     text: str  # all of it; "" where entry `ref` of the log has it
-    kind: Literal["output", "thought", "diff"]
+    kind: Literal["output", "thought", "diff", "answer"]
     ref: int = 0
 
 
@@ -64,13 +67,13 @@ class FoldedOutputs:
         return len(self._kept)
 
 
-def shorten_to_ends(text: str, where: str) -> list[str]:
-    """Return the lines of a text; of a very long one its two ends, and where the whole is."""
-    lines = text.strip("\n").split("\n")
+def shorten_to_ends(lines: list[str], where: str) -> list[str]:
+    """Return the lines of a text; of a long one its two ends, and where the whole is."""
     if len(lines) <= MAX_WHOLE_LINES:
         return lines
     left = len(lines) - 2 * END_LINES
-    return [*lines[:END_LINES], f"… {left:,} lines are left out here: {where}", *lines[-END_LINES:]]
+    gap = f"… {count_of(left, 'line')} left out: {where}"
+    return [*lines[:END_LINES], gap, *lines[-END_LINES:]]
 
 
 class WaitLine:
@@ -84,6 +87,7 @@ class WaitLine:
         self._since = self._heard = clock()
         self._streams = False
         self._retry_at: float | None = None
+        self._retry_end: float | None = None  # of the time for which an overload is waited out
 
     def enter(self, what: str, more: str = "", *, streams: bool = False) -> None:
         """Wait for `what` from now on, "" for nothing. `more` may change while `what` is the same.
@@ -93,13 +97,22 @@ class WaitLine:
         if what != self._what or self._retry_at is not None:
             self._since = self._heard
         self._what, self._more, self._streams, self._retry_at = what, more, streams, None
-        self._why = ""
+        self._why, self._retry_end = "", None
 
-    def retry(self, what: str, why: str, seconds: float) -> None:
-        """Wait for the next attempt, which begins in so many seconds."""
+    def retry(self, event: events.Retrying) -> None:
+        """Wait for the next attempt to reach the model."""
+        what, why = f"attempt {event.attempt} of {event.of} failed", event.reason
+        if event.left is not None:
+            what, _, why = event.reason.partition(": ")
         self.enter(what)
         self._why = " ".join(why.split())
-        self._retry_at = self._clock() + seconds
+        self._retry_at = self._clock() + event.seconds
+        if event.left is not None:
+            self._retry_end = self._clock() + event.left
+
+    def overload(self) -> str:
+        """Return what is overloaded and waited out, in words; "" for none."""
+        return self._what if self._retry_end is not None else ""
 
     def line(self) -> str:
         """Return what is waited for, and for how long; "" for nothing."""
@@ -109,9 +122,15 @@ class WaitLine:
         what, since = self._what + self._more, now - self._since
         if self._streams and now - self._heard >= SILENCE_S:
             what, since = "the model is silent", now - self._heard
+        if self._retry_at is not None and self._retry_end is not None:
+            wait = self._retry_at - now
+            again = f"again in {wait:.0f} s" if wait > 0 else "asking again"
+            minutes, seconds = divmod(max(0, round(self._retry_end - now)), 60)
+            limit = f"for {minutes}:{seconds:02} more"
+            return " · ".join(filter(None, [what, again, "Esc to give up", limit, self._why]))
         if self._retry_at is not None and self._retry_at > now:
-            return f"again in {self._retry_at - now:.0f} s · esc to stop · {what}: {self._why}"
-        parts = [what, f"{since:.0f} s" if since >= 1 else "", "esc to stop", self._why]
+            return f"again in {self._retry_at - now:.0f} s · Esc to stop · {what}: {self._why}"
+        parts = [what, f"{since:.0f} s" if since >= 1 else "", "Esc to stop", self._why]
         return " · ".join(filter(None, parts))
 
 
@@ -169,8 +188,9 @@ class Transcript:
         self._out = out
         self._echo, self._paints, self._speaks = echo, paints, speaks
         self._share, self._clock = share, clock
-        self._unfold_hint = " (ctrl-o)" if paints else " (/unfold)"
+        self._unfold_hint = " (Ctrl-O)" if paints else " (/unfold)"
         self._blocks, self._prose = Blocks(), Prose()
+        self._spends = True  # whether the model's prices are paid
         self._said = False  # whether text of this attempt is printed
         self._thinking: list[str] = []
         self._thinking_since = 0.0
@@ -188,7 +208,7 @@ class Transcript:
             case events.SessionOpened():
                 self._opened(event)
             case events.UserSaid():
-                self._begin(event.text)
+                self._hear(event)
             case events.CallStarted():
                 self._said = False
                 self._wait_line.enter("waiting for the model")
@@ -217,7 +237,8 @@ class Transcript:
                 who = f"{self.subagents.name(event.agent)}: " if event.agent else ""
                 self.put("notice", render.notice(event.level, who + event.text))
             case events.Compacted():
-                receipt = render.compaction_receipt(event, self.subagents.name(event.agent))
+                agent = self.subagents.name(event.agent)
+                receipt = render.compaction_receipt(event, agent, spends=self._spends)
                 self.put("notice", receipt)
             case events.TurnFinished():
                 self._finish(event)
@@ -232,10 +253,28 @@ class Transcript:
             self._out(renderable)
         self._last = kind
 
-    def ask(self, question: events.Question) -> None:
-        """Print what permission is asked for, and which subagent asks."""
+    def recap(self, said: str, answer: str) -> None:
+        """Print where a session was left: the person's last words and the answer, cut short."""
+        self.put("words", render.last_words(said))
+        if text := answer.strip():
+            beginning = text[: render.MAX_RECAP_CHARS]
+            if beginning != text:
+                beginning = beginning.rpartition("\n")[0] or beginning
+            rows, more = render.RECAP_ANSWER_LINES, text.count("\n", len(beginning))
+            shown = render.FirstRows(document(beginning), rows, more, self._unfold_hint)
+            self.put("text", shown)
+            self._folds.add(Fold("the last answer", text, "answer"))
+
+    def ask(self, question: events.Question, *, explains: bool = False) -> None:
+        """Print what permission is asked for, and which subagent asks. `explains`: and what the
+        sandbox would spare, if it would."""
         self._wait_line.enter("")
-        self.put("question", tool_calls.question(question, self.subagents.name(question.agent)))
+        name = self.subagents.name(question.agent)
+        self.put("question", tool_calls.question(question, name, explains=explains))
+
+    def waits_for_answer(self, question: events.Question, waits: bool) -> None:
+        """Show with a subagent whether it waits for the answer to a question."""
+        self.subagents.asks(question.agent, 1 if waits else -1)
 
     def doing(self, text: str) -> None:
         """Show in the live region what a command does; "" when it is over."""
@@ -248,12 +287,12 @@ class Transcript:
         fold = self._folds.next()
         if fold is None:
             more = " else" if len(self._folds) else ""
-            self.put("notice", render.notice("info", f"nothing{more} is folded"))
+            self.put("notice", render.notice("info", f"nothing{more} to show in full"))
             return
         text: str | None = fold.text
         if fold.ref and not text:
             text = await asyncio.to_thread(whole, fold.ref)
-        self.put("text", self._unfolded(fold, text or "the log does not have it"))
+        self.put("text", self._unfolded(fold, text or "the log no longer has this text"))
 
     def live(self) -> list[RenderableType]:
         """Return what is not finished, to be painted below everything printed. It begins with a
@@ -288,17 +327,22 @@ class Transcript:
     def _opened(self, event: events.SessionOpened) -> None:
         self._folds = FoldedOutputs()
         if event.resumed:
-            text = f"session {event.session_id} goes on, with {event.resumed:,} entries so far"
+            entries = count_of(event.resumed, "entry", "entries")
+            text = f"session {event.session_id} resumed ({entries})"
             self.put("notice", render.notice("info", text))
-        if event.model.startswith("scripted"):
-            text = "a scripted model plays the answers; nobody is asked over the network"
+        self._spends = not is_scripted(event.model)
+        if not self._spends:
+            text = "a scripted model plays the answers; no model is asked over the network"
+            if model := priced_as(event.model):
+                text += f", and nothing is spent: prices are those of {model}"
             self.put("notice", render.notice("info", text))
 
-    def _begin(self, words: str) -> None:
-        self._spent, self._activity = _Spent(self._clock()), "working"
-        self._wait_line.enter("starting")
+    def _hear(self, event: events.UserSaid) -> None:
+        if not event.mid_turn:
+            self._spent, self._activity = _Spent(self._clock()), "working"
+            self._wait_line.enter("starting")
         if self._echo:
-            self.put("words", render.words(words))
+            self.put("words", render.words(event.text))
 
     def _delta(self, event: events.TextDelta | events.ThinkingDelta | events.ToolDraft) -> None:
         if isinstance(event, events.ThinkingDelta):
@@ -310,8 +354,8 @@ class Transcript:
         self._fold_thinking()
         if isinstance(event, events.ToolDraft):
             self._print_text(self._blocks.finish())
-            size = f", {event.size:,} characters"
-            self._wait_line.enter(f"writing a call of {event.name}", size, streams=True)
+            size = f", {count_of(event.size, 'character')}"
+            self._wait_line.enter(f"writing a call to {event.name}", size, streams=True)
         else:
             self._wait_line.enter("answering", streams=True)
             self._print_text(self._blocks.feed(clean(event.text)))
@@ -319,21 +363,22 @@ class Transcript:
     def _retry(self, event: events.Retrying) -> None:
         self._blocks, self._prose, self._thinking = Blocks(), Prose(), []
         if self._said:
-            self.put("notice", render.notice("info", "the reply was cut off; it starts again"))
+            self.put("notice", render.notice("info", "the reply was cut off and starts again"))
             self._said = False
-        failed = f"attempt {event.attempt} of {event.of} failed"
-        self._wait_line.retry(failed, event.reason, event.seconds)
+        self._wait_line.retry(event)
+        if not self._paints:
+            self.put("notice", render.notice("info", str(event)))
 
     def _result(self, event: events.ToolFinished) -> None:
-        self._running.pop(event.id, None)
-        self._spent.tools += 1
+        if self._running.pop(event.id, None):  # else it never ran
+            self._spent.tools += 1
         shown = tool_calls.result(event, unfold_hint=self._unfold_hint)
         parts = shown.parts
         if agent := self._ended.pop(str(event.details.get("agent")), None):
             parts.insert(1, tool_calls.finished_subagent(agent))
         self.put("text" if len(parts) > 1 else "tool", *parts)
         if shown.folded:
-            title = f"{event.name}  {event.title}"
+            title = f"{event.name}  {event.title}".rstrip()
             difference = None if event.is_error else event.details.get("diff")
             if isinstance(difference, str) and difference:
                 self._folds.add(Fold(title, difference, "diff"))
@@ -346,9 +391,12 @@ class Transcript:
     def _unfolded(self, fold: Fold, text: str) -> RenderableType:
         if fold.kind == "diff":
             return tool_calls.unfolded_diff(fold.title, text, fold.title.partition("  ")[2])
-        where = f"/log #{fold.ref} has all of it" if fold.ref else "there is too much to show"
-        style = "thought" if fold.kind == "thought" else ""
-        return tool_calls.unfolded(fold.title, shorten_to_ends(clean(text), where), style)
+        lines = clean(text).strip("\n").split("\n")
+        if fold.ref:
+            lines = shorten_to_ends(lines, f"/log #{fold.ref} shows them")
+        if fold.kind == "answer":
+            return tool_calls.unfolded_answer(fold.title, "\n".join(lines))
+        return tool_calls.unfolded(fold.title, lines, "thought" if fold.kind == "thought" else "")
 
     def _follow(self, event: SubagentEvent) -> None:
         subagent = self.subagents.follow(event)
@@ -370,17 +418,23 @@ class Transcript:
         self._wait_line.enter("")
 
     def _finish(self, event: events.TurnFinished) -> None:
+        overload = self._wait_line.overload()
         self.abandon()
         if event.error:
             message, _, hint = event.error.get("message", "").partition("\n")
             self.put("error", render.failure(message, hint))
         elif event.status == "interrupted":
-            self.put("notice", render.notice("info", "interrupted; what was done is kept"))
+            became = "interrupted; what was done is kept"
+            if overload:
+                became = f'gave up: {overload}; your words are kept, "go on" asks again'
+            self.put("notice", render.notice("info", became))
         spent = self._spent
         if spent.usage:
             seconds = self._clock() - spent.started
             share = self._share()
-            receipt = render.receipt(spent.usage, spent.cost_usd, spent.tools, seconds, share=share)
+            receipt = render.receipt(
+                spent.usage, spent.cost_usd, spent.tools, seconds, share=share, spends=self._spends
+            )
             self.put("receipt", receipt)
 
     def _settle(self) -> None:

@@ -128,6 +128,7 @@ def test_what_is_said_again_counts(project: Path, again: int) -> None:
     assert max(after) <= WINDOW // 2
 
 
+@pytest.mark.slow
 def test_a_preview_counts_what_is_said_again(project: Path) -> None:
     talk = talking(project, replace(BARE, mode="remind"), calls=20)
     talk.say("Go.")
@@ -221,7 +222,7 @@ def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(proje
     talk = talking(project, replace(BARE, mode="remind"), calls=3)
     talk.say("Go.")
     talk.agent.setup.after_summary = lambda: [User(content="rule " * 4_000, source="environment")]
-    with pytest.raises(CompactionFailed, match="it would not be smaller"):
+    with pytest.raises(CompactionFailed, match="the context would not get smaller"):
         asyncio.run(talk.agent.engine.compact())
     assert talk.of(Summary) == []
 

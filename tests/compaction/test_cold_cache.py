@@ -46,6 +46,7 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
     assert len(list(second.of(Mask))) == 1
 
 
+@pytest.mark.slow
 def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
     """Six results, an interrupt before the first word about them, and words after the cache has
     ended: they are in the next request. Once they are answered, what is due goes."""
@@ -67,6 +68,7 @@ def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
     assert [len(mask.targets) for mask in talk.of(Mask)] == [3]
 
 
+@pytest.mark.slow
 def test_another_model_has_no_cache_of_this_conversation(tmp_path: Path) -> None:
     """Six results that do not pay for a rewrite: for another model everything is written anew, and
     they go with its first call, also where a resume changes the model."""

@@ -44,6 +44,7 @@ def test_off_demotes_nothing() -> None:
     assert demote.plan(LOG, path="p", policy=replace(DEFAULT, demote_above=None)) is None
 
 
+@pytest.mark.slow
 def test_both_ends_in_whole_lines() -> None:
     lines = reference(LOG)
     assert lines[1] == "**File:** /s/offloaded/x.md"

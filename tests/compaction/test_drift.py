@@ -289,8 +289,9 @@ def test_trying_again_what_was_not_authorised(refused: str, blocks: list[Block])
     history = session()
     history.add(Note, topic="permission", text=f"not authorised: {refused}")
     assert indicators(watch(DOCUMENT, history).check_reply(blocks, final=False)) == ["constraint"]
-    fact = replace(DOCUMENT, facts=(f"Not authorised: {refused}",))
-    assert indicators(watch(fact).check_reply(blocks, final=False)) == ["constraint"]
+    for why in ("", " · the person said: use make, then ask again"):
+        fact = replace(DOCUMENT, facts=(f"Not authorised: {refused}{why}",))
+        assert indicators(watch(fact).check_reply(blocks, final=False)) == ["constraint"]
 
 
 def test_a_call_refused_since_counts_when_it_is_tried_again() -> None:

@@ -130,6 +130,7 @@ def test_an_archive_that_cannot_be_searched_is_no_obstacle(
     assert "Never touch migrations/" in put.content
 
 
+@pytest.mark.slow
 def test_what_was_put_in_front_is_never_taken_away(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(DRIFTS["complete"][0], ON, ON, ON)
     for words in ("continue", "and?", "and now?"):
@@ -147,6 +148,7 @@ def test_at_the_limit_of_calls_an_answer_stays_an_answer(
     assert (finished.status, finished.text) == ("ok", DRIFTS["complete"][0].text)
 
 
+@pytest.mark.slow
 def test_a_reply_that_was_cut_off_is_asked_for_its_rest_first(
     compacted: Callable[..., Conversation],
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_session_that_keeps_to_its_work_is_left_alone(
     assert not [e for e in talk.of(User) if "[Goal check]" in str(e.content)]
 
 
+@pytest.mark.slow
 def test_after_three_turns_nobody_watches(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(*[Step(text="Yes.")] * 3, DRIFTS["constraint"][0], ON)
     for words in ("why decimals?", "is it slow?", "are you sure?", "continue"):
@@ -180,6 +183,7 @@ def test_after_three_turns_nobody_watches(compacted: Callable[..., Conversation]
     assert drifts(talk) == []
 
 
+@pytest.mark.slow
 def test_a_session_that_is_resumed_is_still_watched(compacted: Callable[..., Conversation]) -> None:
     first = compacted()
     asyncio.run(first.agent.close())

@@ -173,7 +173,7 @@ def test_how_an_act_is_named() -> None:
     assert describe(summary(6)) == "summary of #2 to #9 (manual)"
     older = summary(6, covers=[59, 55])  # the first was an earlier summary
     assert describe(older) == "summary of all up to #55 (manual)"
-    assert describe(mask(4, "microcompact", 2, 1)) == "microcompact of 1 (level)"
+    assert describe(mask(4, "microcompact", 2, 1)) == "1 old result cleared (level)"
 
 
 def test_whether_a_turn_followed() -> None:

@@ -75,6 +75,7 @@ def test_the_first_phase_compresses_nothing(tmp_path: Path) -> None:
     assert "The phase of the work is now research" in sent
 
 
+@pytest.mark.slow
 def test_leaving_a_phase_compresses_its_work_into_its_form(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")), Step(text="Yes."))
     desk.run("/phase research")
@@ -90,7 +91,7 @@ def test_leaving_a_phase_compresses_its_work_into_its_form(tmp_path: Path) -> No
     talk.say("go on")
     sent = str(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
     assert "The phase of the work is now planning" in sent
-    assert desk.line.waited == ["compressing the work of the phase"]
+    assert desk.line.waited == ["summarising the work of the phase"]
 
 
 def test_a_phase_with_nothing_to_compress_changes_all_the_same(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_phase_with_nothing_to_compress_changes_all_the_same(tmp_path: Path) -
     desk = CommandDesk(talk)
     desk.run("/phase research")
     shown = desk.run("/phase review")
-    assert "not compressed: there is nothing to summarise yet" in shown
+    assert "not summarised: there is nothing to summarise yet" in shown
     assert talk.agent.ledger.phase == "review"
     assert talk.of(User) == []  # the model has heard nothing yet
 
@@ -150,7 +151,7 @@ def test_a_phase_that_is_already_there_changes_nothing(tmp_path: Path) -> None:
 def test_what_is_no_name_of_a_phase(tmp_path: Path, name: str) -> None:
     talk, desk = compactable(tmp_path)
     before = talk.agent.log.path.read_bytes()
-    with pytest.raises(UsageError, match="no name of a phase"):
+    with pytest.raises(UsageError, match="not a name for a phase"):
         desk.run(f"/phase {name}")
     assert talk.agent.log.path.read_bytes() == before
 

@@ -39,6 +39,7 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation
 from ..support.terminal.command_line import CommandDesk
+from ..support.terminal.screen import Terminal
 
 NOTES = """# Notes
 
@@ -642,9 +643,9 @@ def test_the_rules_in_force_are_shown(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
     assert all(name in lines for name in (*ALWAYS, *COMPACTABLE))
-    assert "not on the list" in lines["run_state"]
-    assert "not on the list" not in lines["decision_log"]
-    assert "not on the list" in lines["tool_results"]
+    assert "off: " in lines["run_state"]
+    assert "off: " not in lines["decision_log"]
+    assert "off: " in lines["tool_results"]
     assert "always kept (from -c)" in done.stdout
     assert ".agentrc:2)" in done.stdout
 
@@ -664,10 +665,29 @@ def test_the_rules_as_json(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_preserve_says_what_is_missing_and_creates_it(place: Place) -> None:
+def test_a_project_without_notes_is_told_how_to_start_them(place: Place) -> None:
     done = place.run("preserve")
-    assert done.returncode == 1
-    assert "MISSING  decision_log" in done.stdout
+    assert done.returncode == 0, done.stdout
+    assert "MISSING" not in done.stdout
+    assert 'What stands under "Session Continuity" and "Decision Log" in NOTES.md' in done.stdout
+    assert "needs none" in done.stdout
+    assert "Start one: /preserve --create, or `ctxagent preserve --create`" in done.stdout
+    assert json.loads(place.run("preserve", "--json").stdout)["missing"] == []
+    assert place.run("preserve", "--create").returncode == 0
+    begun = place.run("preserve")
+    assert begun.returncode == 0
+    assert "Start one" not in begun.stdout
+    assert begun.stdout.count("ok       ") == 3
+
+
+@pytest.mark.slow
+def test_preserve_says_what_is_missing_and_creates_it(place: Place) -> None:
+    for arguments in (("-c", "preserve.strict=true"), ("-c", "compact.preset=ledger")):
+        done = place.run(*arguments, "preserve")
+        assert done.returncode == 1
+        assert "MISSING  decision_log" in done.stdout
+        assert "Start one" not in done.stdout
+    assert place.run("preserve", "decision_log").returncode == 1, "it is asked for by name"
     assert "ctxagent preserve session_continuity --create" in done.stdout
     made = place.run("preserve", "notes-session-continuity", "--create")
     assert made.returncode == 0, made.stderr
@@ -697,6 +717,14 @@ def test_what_cannot_be_asked(place: Place, arguments: list[str], code: int, tol
     assert done.returncode == code
     assert told in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_the_rules_wrapped(place: Place) -> None:
+    terminal = Terminal("rules", cwd=place.project, env=place.environ(), columns=40, rows=90)
+    assert terminal.leave() == 0
+    shown = terminal.text()
+    assert '  session_continuity\n    "Session Continuity" in NOTES.md:\n    where' in shown
 
 
 @pytest.mark.slow
@@ -738,9 +766,24 @@ def test_the_slash_commands_say_the_same(desk: CommandDesk) -> None:
     assert all(name in rules for name in (*ALWAYS, *COMPACTABLE))
 
 
+@pytest.mark.parametrize("columns", [80, 40])
+def test_rules_are_wrapped_with_their_indentation(desk: CommandDesk, columns: int) -> None:
+    desk.screen.width = columns
+    rows = desk.run("/rules").rstrip("\n").split("\n")
+    assert max(map(len, rows)) <= columns
+    first = rows.index(next(row for row in rows if row.startswith("    session_continuity")))
+    after = rows[first + 1 : first + 3]
+    indent = 26 if columns == 80 else 6
+    assert all(row.startswith(" " * indent) and row[indent] != " " for row in after)
+    names = [row.split()[0] for row in rows if row.startswith("    ") and row[4] != " "]
+    assert names == [*ALWAYS, *COMPACTABLE]
+
+
 def test_the_slash_command_creates_what_is_missing(desk: CommandDesk) -> None:
     (desk.cwd / "NOTES.md").unlink()
-    assert desk.run("/preserve").count("MISSING") == 2
+    shown = desk.run("/preserve")
+    assert "MISSING" not in shown
+    assert "Start one: /preserve --create" in shown
     shown = desk.run("/preserve --create decision_log")
     assert "NOTES.md:1-3" in shown
     assert (desk.cwd / "NOTES.md").read_text().startswith("## Decision Log\n")

@@ -206,6 +206,11 @@ def test_what_was_not_authorised_is_asked_for() -> None:
     session.add(Note, topic="permission", text="not authorised: Bash git push", data={})
     (probe,) = session.asked()
     assert (probe.fact, probe.entry) == ("Bash git push", "Not authorised: Bash git push")
+    said = {"answer": "no", "reason": "push to the mirror"}
+    session.add(Note, topic="permission", text="not authorised: Bash git push", data=said)
+    (probe,) = session.asked()
+    assert probe.fact == "Bash git push"
+    assert probe.entry == f"Not authorised: {probe.fact} · the person said: push to the mirror"
 
 
 def test_words_of_spans_before_count_and_words_that_stay_do_not() -> None:
@@ -546,7 +551,7 @@ def test_facts_survive_summary_after_summary() -> None:
 def test_a_tally_counts_by_kind() -> None:
     asked = [probe("8080"), probe("9090"), probe("a.py", "artifact")]
     counted = tally_probes(asked, "a.py", "a.py on 8080")
-    assert counted.line() == "probes 1/3 → 2/3"
+    assert counted.line() == "1 missing fact added back, 1 fact still missing"
     assert rate(counted.before, counted) == pytest.approx(1 / 3)
     assert rate(counted.after, counted) == pytest.approx(2 / 3)
     data = counted.to_json()
@@ -560,4 +565,4 @@ def test_a_tally_counts_by_kind() -> None:
 def test_nothing_asked_is_nothing_missed() -> None:
     counted = tally_probes([], "", "")
     assert counted.asked == counted.after == {}
-    assert tally_probes([], "", "").line() == "probes 0/0 → 0/0"
+    assert tally_probes([], "", "").line() == ""

@@ -355,6 +355,7 @@ def test_sessions_search(place: Place) -> None:
 # In the REPL
 
 
+@pytest.mark.slow
 def test_in_the_repl(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     steps = [Step(tools=[("Bash", {"command": "echo E_CONN_4711"})]), Step(text="It failed.")]

@@ -151,6 +151,7 @@ def test_only_files_that_can_stay_are_asked_for() -> None:
     assert any(probe.section == "intent" for probe in asked)
 
 
+@pytest.mark.slow
 def test_checking_a_summary_of_thousands_of_files_takes_no_time() -> None:
     rows = tuple(FileRow(f"src/[id]/mod{n // 50}/file_{n}.tsx", "created") for n in range(6_000))
     asked = [verify.Probe("artifact", "?", row.path, "modified", None, row.action) for row in rows]

@@ -140,6 +140,7 @@ def test_parse_is_the_inverse_of_render(document: SummaryDocument) -> None:
     assert parse(render(document)) == document
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([*SHARDS, "## Files Modified\n", "## Current State\n"])))
 def test_any_text_can_be_parsed(shards: list[str]) -> None:
     document = parse("".join(shards))
@@ -637,6 +638,14 @@ def test_a_mechanical_summary_needs_no_model() -> None:
         errors=("`pytest -q` failed (exit 1, #15):\nE   KeyError: 'x'\n1 failed",),
         next_steps=("Mend it", "Test it"),
     )
+
+
+def test_a_mechanical_summary_says_why_a_call_was_not_authorised() -> None:
+    no = {"answer": "no", "reason": "push to the mirror instead"}
+    note = Note(seq=21, topic="permission", text="not authorised: Bash git push", data=no)
+    document = document_from_ledger(ledger(more=(said(20, "Push it."), note)), ["Push it."], None)
+    why = "the person said: push to the mirror instead"
+    assert document.facts == (f"Not authorised: Bash git push · {why}",)
 
 
 def test_a_mechanical_summary_builds_on_the_one_before() -> None:

@@ -139,9 +139,12 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
     texts = {
         "model.context_window": "100_000", "model.effort": "xhigh", "ui.plain": "True",
         "model.base_url": "http://127.0.0.1:1", "demote.above": "off", "state.dir": "/var/s",
-        "permissions.mode": "plan", "permissions.allow": "Read", "permissions.ask": "Bash",
-        "permissions.deny": "Edit", "bash.keep_env": "X", "model.id": "m", "ui.theme": "dark",
-        "model.max_tokens": "7", "demote.preview_chars": "0", "ui.editing_mode": "vi",
+        "permissions.mode": "plan", "permissions.sandboxed": "allow",
+        "permissions.allow": "Read", "permissions.ask": "Bash", "permissions.deny": "Edit",
+        "bash.keep_env": "X", "model.id": "m", "ui.theme": "dark",
+        "model.max_tokens": "7", "model.overload_wait": "0",
+        "demote.preview_chars": "0", "ui.editing_mode": "vi",
+        "ui.enter_while_working": "after-turn",
         "compact.preset": "v5", "compact.mode": "remind", "compact.at": "150_000",
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",
         "compact.model": "m", "compact.summarizer": "mechanical", "microcompact.when": "off",
@@ -822,6 +825,7 @@ def test_the_documentation_has_every_key_with_its_default_and_its_help() -> None
     ]
 
 
+@pytest.mark.slow
 def test_without_a_file_settings_load_without_a_parser(place: Place) -> None:
     code = (
         "import sys, pathlib\n"
@@ -837,6 +841,7 @@ def test_without_a_file_settings_load_without_a_parser(place: Place) -> None:
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.slow
 def test_no_home_at_all_is_told() -> None:
     """As in a container with a user who has no entry and no HOME."""
     if os.getuid() != 0:

@@ -64,6 +64,7 @@ def test_fetching_says_why_it_failed(tmp_path: Path) -> None:
     assert "FAIL  tokenizer: not fetched" in done.stdout
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_has_a_count(text: str) -> None:
     assert 0 <= tokens.estimate(text) <= 2 * len(text) + 1

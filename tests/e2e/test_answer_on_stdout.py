@@ -13,7 +13,7 @@ def touch(*names: str) -> Step:
 
 
 def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, touch("one", "two", "three"), Step(text="Over."), Step(text="Next."))
+    desk = Desk(tmp_path, touch("one", "two", "three"), Step(text="Over."))
 
     async def act(seat: Seat) -> None:
         seat.say("go")
@@ -25,7 +25,7 @@ def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> Non
         await seat.until("declined: a lot of other things first")
         await seat.keys()
         seat.press("n" + ENTER + "then the next words" + ENTER)
-        await seat.until("Next.")
+        await seat.until("Over.")
 
     drive(desk, act)
     assert list(desk.cwd.iterdir()) == []
@@ -35,19 +35,19 @@ def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> Non
 def test_a_key_and_enter_answer_and_a_key_alone_does_and_what_follows_is_kept(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path, touch("one", "two"), Step(text="Over."), Step(text="Next."))
+    desk = Desk(tmp_path, touch("one", "two"), Step(text="Over."))
 
     async def act(seat: Seat) -> None:
         seat.say("go")
         await seat.keys()
         seat.press("y" + ENTER + "and then")
         await seat.until(lambda: (desk.cwd / "one").exists())
-        await seat.until("tab: answer")
+        await seat.until("Tab: answer")
         await seat.until("❯ and then")
         seat.press(ENTER)
-        await seat.until("tab: answer", gone=True)
+        await seat.until("Tab: answer", gone=True)
         seat.press("y" + ENTER)
-        await seat.until("Next.")
+        await seat.until("Over.")
 
     drive(desk, act)
     assert sorted(path.name for path in desk.cwd.iterdir()) == ["one", "two"]

@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -120,6 +122,48 @@ def test_no_key(place: Place) -> None:
     assert result["error"]["type"] == "NoCredentials"
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "ANTHROPIC_API_KEY is not set, ANTHROPIC_AUTH_TOKEN is not set"),
+        ({"ANTHROPIC_API_KEY": ""}, "ANTHROPIC_API_KEY is set but empty"),
+        ({"ANTHROPIC_API_KEY": " "}, "ANTHROPIC_API_KEY is set but blank"),
+        ({"ANTHROPIC_API_KEY": "sk-1\n"}, "begins or ends with a line break"),
+        ({"ANTHROPIC_AUTH_TOKEN": " t"}, "ANTHROPIC_AUTH_TOKEN begins or ends with a blank"),
+    ],
+)
+def test_a_key_that_cannot_be_one(place: Place, more: dict[str, str], told: str) -> None:
+    """A run says it before it reads or sends anything, and the doctor says the same."""
+    with Server([]) as server:
+        env = place.environ({"ANTHROPIC_BASE_URL": server.url, **more})
+        done, checked = place.run("-p", "hello", env=env), place.run("doctor", env=env)
+    assert (done.returncode, checked.returncode) == (5, 1)
+    assert told in done.stderr
+    (line,) = [line for line in checked.stdout.splitlines() if "credentials" in line]
+    assert line.startswith("FAIL")
+    assert told in line
+    assert "export ANTHROPIC" in line
+    assert "sk-1" not in done.stderr + line
+    assert server.requests == []
+    assert place.logs() == []
+
+
+def test_a_key_that_the_server_does_not_accept(place: Place) -> None:
+    with Server([Fail(401, "invalid x-api-key")]) as server:
+        done = place.run("-p", "hello", env=place.server(server.url))
+    assert done.returncode == 5
+    assert "the key was not accepted (401): invalid x-api-key" in done.stderr
+    assert "No key" not in done.stderr
+
+
+def test_headers_that_authenticate_are_no_missing_key(place: Place) -> None:
+    with Server([Say("Yes.")]) as server:
+        headers = {"ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer mine"}
+        env = place.environ({"ANTHROPIC_BASE_URL": server.url, **headers})
+        done = place.run("-p", "hello", env=env)
+    assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
+
+
 def test_an_unknown_setting(place: Place) -> None:
     (place.project / ".agentrc").write_text("# mine\n[model]\neffrot = 'high'\n")
     done = place.run("-p", "hello")
@@ -166,7 +210,7 @@ def test_an_option_that_would_be_lost_is_refused(
 ) -> None:
     done = place.run(*arguments)
     assert done.returncode == 2
-    assert f"{flag} means nothing to the command" in done.stderr
+    assert f"does not take {flag}" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", ["", "-p"])
@@ -203,8 +247,8 @@ def test_what_would_ask_is_denied_and_the_rule_named(place: Place) -> None:
         done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
     result = document(done)
     assert (result["status"], result["exit_code"], result["result"]) == ("denied", 3, "I may not.")
-    assert result["denials"][0]["rule"] == "Bash(touch a:*)"
-    assert "Bash(touch a:*)" in result["error"]["message"]
+    assert result["denials"][0]["rule"] == "Bash(touch:*)"
+    assert "Bash(touch:*)" in result["error"]["message"]
     assert not (place.project / "a").exists()
 
 
@@ -432,9 +476,28 @@ def test_config_and_doctor(place: Place) -> None:
     assert place.run("config", "--trust").returncode == 0
     assert 'permissions.allow = ["Bash(make:*)"]' in place.run("config").stdout
     found = place.run("doctor")
+    assert "ok    settings: all in force" in found.stdout
     assert found.returncode == 1
     assert "FAIL  credentials" in found.stdout
     assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0
+
+
+def test_a_project_file_without_trust_is_told_of_wherever_it_would_count(place: Place) -> None:
+    (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(make:*)"]\n')
+    told = "note: " + str(place.project / ".agentrc") + " is not trusted, so permissions.allow"
+    with Server([Say("Done."), Say("Done.")]) as server:
+        env = place.server(server.url)
+        text = place.run("-p", "work", env=env)
+        as_json = place.run("-p", "work", "--output-format", "json", env=env)
+        found = place.run("doctor", env=env)
+    assert text.stdout == "Done.\n"
+    assert document(as_json)["status"] == "ok"
+    compacted = place.run("compact", "--dry-run", env=env)
+    for done in (text, as_json, compacted):
+        assert done.stderr.count(told) == 1
+        assert "not trusted" not in done.stdout
+    assert found.returncode == 0
+    assert told.replace("note: ", "note  settings: ") in found.stdout
 
 
 def test_the_demo_runs_to_its_end(place: Place) -> None:
@@ -447,11 +510,63 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     for shown in (  # every layer, on real results
         "lines (/unfold)",
         "2 old results cleared",
-        "summarised by the model",
+        "summary written by the model",
         "monday 0001 INFO checkout of order 3641 took 12 ms",
         "Order 3641, at logs/monday.log:1.",
     ):
         assert shown in " ".join(done.stdout.split())  # lines break where the width has it
+    assert "The project and the session of this demo are gone." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shown", "arguments", "fast"),
+    [(True, [], False), (True, ["--fast"], True), (False, [], True)],
+)
+def test_the_demo_pauses_where_somebody_looks(
+    monkeypatch: pytest.MonkeyPatch, shown: bool, arguments: list[str], fast: bool
+) -> None:
+    played = []
+
+    def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
+        played.append(fast)
+        return 0
+
+    monkeypatch.setattr("ctxagent.agent.cli.demo.play", play)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: shown)
+    with pytest.raises(SystemExit) as left:
+        main(["demo", *arguments])
+    assert (left.value.code, played) == (0, [fast])
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_what_was_seen_and_what_to_do_next(place: Place) -> None:
+    done = place.run("demo", "--fast", "--keep", "kept here")
+    assert done.returncode == 0, done.stderr
+    told, _, ending = done.stdout.partition("What you saw\n")
+    [log] = (place.project / "kept here").rglob("log.jsonl")
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    saved = {e.get("layer", "summary"): e["tokens_before"] - e["tokens_after"]
+             for e in entries if e["kind"] in ("mask", "summary")}  # fmt: skip
+    for layer, name in (("microcompact", "cleared"), ("summary", "summary")):
+        assert re.search(rf"^  {name} +{saved[layer]:,} tokens less: ", ending, re.M)
+    [offloaded] = (e["details"]["tokens_saved"] for e in entries if e.get("offloaded"))
+    assert re.search(rf"^  moved to files +{offloaded:,} tokens less: ", ending, re.M)
+    replies = [e for e in entries if e["kind"] == "assistant"]
+    largest = max(e["usage"]["input"] for e in replies)
+    assert re.search(rf"^  context +{largest:,} tokens in the largest request", ending, re.M)
+    # Prices are those of a real model, and nobody can take them for money that was spent.
+    dollars = sum(e["cost_usd"] for e in replies)
+    assert f"would have cost ${dollars:.2f}, without its" in " ".join(ending.split())
+    assert re.search(r"^  money +none spent: the model is scripted", ending, re.M)
+    assert "nothing is spent: prices are those of claude-" in " ".join(told.split())
+    assert "price not known" not in told
+    assert told.count("would cost $") == told.count("$") - 1 > 4  # one is the plan of a summary
+    assert {e["model"] for e in replies} == {"scripted-as-claude-sonnet-5-5"}
+    for step in ("export ANTHROPIC_API_KEY", "cd PROJECT && ctxagent", "/help", "kept here"):
+        assert step in ending
+    assert max(len(line) for line in ending.splitlines() if str(log.parents[5]) not in line) <= 80
+    command = next(line for line in ending.splitlines() if "ctxagent replay" in line)
+    assert place.run(*shlex.split(command)[1:]).returncode == 0
 
 
 @pytest.mark.parametrize("steps", ["a job", "nothing"])

@@ -42,7 +42,7 @@ def test_a_dry_run_needs_no_key_and_writes_nothing(place: Place) -> None:
     before = place.logs()[0].read_bytes()
     done = place.run(*KEEP_LITTLE, "compact", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "dropped, the summary stands for them" in done.stdout
+    assert "replaced by the summary" in done.stdout
     assert "about $" in done.stdout
     assert place.logs()[0].read_bytes() == before
 
@@ -105,7 +105,7 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
         done = place.run(*KEEP_LITTLE, "compact", "--apply", env=place.server(server.url))
     assert done.returncode == 0, done.stderr
     assert "warning: " in done.stderr
-    assert "by the ledger" in done.stdout
+    assert "summary built from the log" in done.stdout
 
 
 def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
     log.close()
     done = place.run("compact", "--undo")
     assert done.returncode == 0, done.stderr
-    assert "taken back: microcompact of 1 (it pays) and truncate of 1 (" in done.stdout
+    assert "taken back: 1 old result cleared (it pays) and 1 old input cut short (" in done.stdout
     assert "a copy" in done.stdout
     (copy,) = set(place.logs()) - {log.path}
     entries = read_log(copy).entries

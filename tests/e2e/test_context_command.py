@@ -18,6 +18,7 @@ from ctxagent.agent.context.request import Request, build_messages
 from ctxagent.agent.errors import CompactionFailed
 from ctxagent.agent.events import Delta
 from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.catalog import scripted_id
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import (
     Assistant,
@@ -94,10 +95,10 @@ def test_what_fills_the_window_is_seen_at_any_width(
     used = len(line.rstrip("./"))
     assert used == pytest.approx(window.share * len(line), abs=2)
     assert re.sub(r"[━./]", "", line).isalpha(), "every part begins with its letter"
-    assert re.search(r"#\d+ +[\d,]+  result: Read", shown)
+    largest = re.findall(r"(#\d+) +(?:tokens )?[\d,]+\s+(result: Read)?", shown)
+    assert any(what for _, what in largest)
     asked = next(e.seq for e in desk.loops[0].log.entries() if e.kind == "tool_result")
-    largest = shown[shown.index("largest") :].split("\n")[1]
-    assert largest.split()[:1] == [f"#{asked}"]
+    assert largest[0][0] == f"#{asked}"
     assert "next compaction: " in shown
     assert all(len(text) <= columns for text in shown.split("\n"))
 
@@ -149,7 +150,7 @@ def test_what_a_person_did_by_hand_stands_by_itself(tmp_path: Path) -> None:
     assert "notes" in found
     assert "your command: seq 1 40000" in glass.all()
     assert "your note: tabs, not blanks" in glass.all()
-    assert re.search(r"demote +[\d,]{6,} +in 1", glass.all())
+    assert re.search(r"moved to files +[\d,]{6,} +1", glass.all())
 
 
 def test_masks_are_told_with_what_they_save(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_masks_are_told_with_what_they_save(tmp_path: Path) -> None:
     talk = Conversation(cwd, work(cwd), policy=policy)
     talk.say("what is there?")
     shown = CommandDesk(talk).run("/context")
-    found = re.search(r"masked results +(\d) +([\d,]+) +<?\d+% +([\d,]+)$", shown, re.MULTILINE)
+    found = re.search(r"cleared results +(\d) +([\d,]+) +<?\d+% +([\d,]+)$", shown, re.MULTILINE)
     assert found is not None
     masked = [result for result in talk.agent.view.results() if result.masked]
     assert int(found[1]) == len(masked) > 0
@@ -182,16 +183,16 @@ def test_when_the_next_compaction_comes(tmp_path: Path) -> None:
         return " ".join(shown[shown.index("next compaction") :].split())
 
     default = said("a")
-    left = re.search(r"it comes at 186,000 tokens \(93%\), ([\d,]+) from here; its", default)
+    left = re.search(r"it comes at 186,000 tokens \(93%\), ([\d,]+) from here; the", default)
     assert left is not None
     assert int(left[1].replace(",", "")) > 180_000
-    assert "is written from 140,000 (70%) on" in default
-    assert "is written" not in said("b", summarizer="mechanical")
+    assert "is prepared from 140,000 (70%) on" in default
+    assert "is prepared" not in said("b", summarizer="mechanical")
     assert "at 150,000 tokens (75%)" in said("c", summarize_at=150_000, prepare_at=None)
-    assert "you are reminded of it at 186,000" in said("d", mode="remind")
-    assert "it does not come by itself: /compact" in said("e", mode="off")
-    assert "it does not come by itself" in said("f", summarize_at=None)
-    assert "at 100 tokens (0%), which is reached" in said("g", summarize_at=100)
+    assert "you will be reminded at 186,000" in said("d", mode="remind")
+    assert "only when you say /compact" in said("e", mode="off")
+    assert "only when you say /compact" in said("f", summarize_at=None)
+    assert "at 100 tokens (0%), which has been reached" in said("g", summarize_at=100)
 
 
 def clearable(cwd: Path, policy: Policy) -> Conversation:
@@ -215,10 +216,10 @@ def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -
     told = rf"{before:,} → about ([\d,]+) tokens · old results and inputs cleared, no summary"
     found = re.search(f"next compaction: {told} it comes at 48,000 tokens", shown)
     assert found is not None
-    assert "is reached, or before that when it pays" in shown
-    assert "is written" not in shown
+    assert "has been reached, or earlier when it pays" in shown
+    assert "is prepared" not in shown
     assert re.search(rf"/compact: {before:,} → about [\d,]+ tokens · \d+ kept", shown)
-    assert re.search(f"by itself: {told}", " ".join(desk.run("/compact --dry-run").split()))
+    assert found[0] in " ".join(desk.run("/compact --dry-run").split())
 
     kept = build_messages(talk.agent.view.items)[:-1]  # without what stands for the next words
     talk.say("go on")
@@ -230,8 +231,8 @@ def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -
     assert results.tokens_before - inputs.tokens_after == pytest.approx(freed, rel=0.01)
 
     said = desk.run("/uncompact")
-    assert f"microcompact of {len(results.targets)} (" in said
-    assert f"truncate of {len(inputs.targets)} (" in said
+    assert f"{len(results.targets)} old results cleared (" in said
+    assert f"{len(inputs.targets)} old inputs cut short (" in said
     assert {revert.target for revert in talk.of(Revert)} == {results.seq, inputs.seq}
     assert build_messages(talk.agent.view.items)[: len(kept)] == kept
     with pytest.raises(CompactionFailed, match="no compaction"):
@@ -259,7 +260,7 @@ def test_how_much_the_cache_gave(tmp_path: Path) -> None:
             Assistant(content=[], usage=usage.to_json(), stop_reason="end_turn", model="m")
         )
     shown = desk.run("/context")
-    assert "cache: 33% of all prompts came from the cache, 50% of the last one" in shown
+    assert "prompt cache: 33% of all prompts came from it, 50% of the last one" in shown
 
 
 class Watched(Log):
@@ -376,15 +377,20 @@ FULL = status.StatusLine(
 
 def test_the_whole_status_line() -> None:
     assert text_of(FULL, 200) == (
-        "sonnet-5-5 high · bypass · feature/支払い · ▰▰▰▰▱▱▱▱ · 51% ORANGE · summary ▸ · $1.50 · "
-        "2 agents · 1 job"
+        "sonnet-5-5 high · bypass: asks nothing · feature/支払い · ▰▰▰▰▱▱▱▱ · 51% ORANGE · "
+        "summary ▸ · $1.50 · 2 agents · 1 job"
     )
+
+
+def test_what_a_scripted_model_would_cost_is_no_cost() -> None:
+    played = status.StatusLine(scripted_id("claude-sonnet-5-5"), "ask", cost_usd=0.4)
+    assert text_of(played, 80) == "scripted model · ask · would cost $0.40"
 
 
 def test_parts_go_one_by_one_and_bypass_never() -> None:
     marks = ("支払い", "▰", "high", "summary", "$1.50", "agents", "job", "51%", "sonnet", "bypass")
     left = len(marks)
-    for width in range(120, 5, -1):
+    for width in range(140, 5, -1):
         text = text_of(FULL, width)
         assert sum(1 + (c in "支払") + (c == "い") for c in text) <= width
         there = [mark in text for mark in marks]
@@ -446,7 +452,7 @@ def test_a_summary_in_preparation_is_told(tmp_path: Path) -> None:
         await seat.until("summary ▸")
         await seat.idle()
         seat.say("/context")
-        await seat.until("its summary is being written")
+        await seat.until("the summary is being prepared")
         model.gate.set()
         await seat.until("summary ▸", gone=True)
 
@@ -509,6 +515,6 @@ def test_context_and_cost_of_the_real_command(place: Place, more: dict[str, str]
     calls = [e for e in place.entries() if e["kind"] == "assistant"]
     dollars = sum(e["cost_usd"] for e in calls)
     assert re.search(rf"cost +\${re.escape(f'{dollars:.4f}')}", cost)
-    assert "calls       3 of the model, 2 of tools" in cost
+    assert "calls       3 to the model, 2 to tools" in cost
     coloured = re.search(rb"\x1b\[[\d;]*3[1-6][\d;]*m", terminal.raw) is not None
     assert coloured is not bool(more)

@@ -251,8 +251,7 @@ def test_a_window_smaller_than_believed_is_learned_once(project: Path) -> None:
     assert told_too_long(talk) == ["the prompt was too long; the window is 20,000 tokens"]
     learned = [e.tokens for e in talk.seen(CallStarted) if e.tokens > 20_000]
     assert len(learned) == 1
-    assert talk.agent.limits is not None
-    assert talk.agent.limits.window == 20_000
+    assert talk.agent.current_window().size == 20_000
 
 
 class Silent:

@@ -95,7 +95,7 @@ def test_the_metrics_of_one_session_and_of_all(place: Place) -> None:
     text = said(place, "--stats")
     assert text.startswith("## Compression Metrics · 1 session\n")
     assert "| < 50 % of before |" in text
-    assert "| saved by demote |" in text
+    assert "| saved: moved to files |" in text
     one = json.loads(said(place, "--stats", "--json"))
     assert (one["sessions"], len(one["summaries"])) == (1, 1)
     assert one["cost_usd"] == 0.0  # made from the records alone

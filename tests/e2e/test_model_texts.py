@@ -1,8 +1,9 @@
 """Everything the model reads, as it stands, so that each change of it is seen in review.
 
-`CTXAGENT_SNAPSHOTS=write pytest tests/test_snapshots.py` writes them anew.
+`CTXAGENT_SNAPSHOTS=write pytest tests/e2e/test_model_texts.py` writes them anew.
 """
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -13,8 +14,10 @@ from ctxagent.agent.app import every_tool
 from ctxagent.agent.context import tokens
 from ctxagent.agent.loop import prompt
 from ctxagent.agent.loop.subagent_types import built_in_types
+from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.prompts import prompt_text
 
 from ..support.sessions.conversation import Conversation
 
@@ -47,6 +50,10 @@ def test_what_subagents_are_told_beyond_the_system_prompt() -> None:
     check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
 
 
+def test_what_init_sends_as_the_persons_words() -> None:
+    check("init.md", prompt_text("init"))
+
+
 def test_a_whole_request(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.txt").write_text("alpha\n")
@@ -67,6 +74,16 @@ def test_a_whole_request(tmp_path: Path) -> None:
     talk.say("Thanks.")
     request = body(talk.model.requests[-1])  # type: ignore[attr-defined]
     check("request.json", json.dumps(request, indent=1, ensure_ascii=False) + "\n")
+
+
+def test_words_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    calls = [("Bash", {"command": "echo one"}), ("Bash", {"command": "echo two"})]
+    talk = Conversation(tmp_path / "project", [Step(tools=calls), Step(text="Done.")])
+    said = iter([None, "Use tabs.", None])
+    asyncio.run(run_turn(talk.agent, "Begin.", lambda: next(said)))
+    messages = body(talk.model.requests[-1])["messages"]  # type: ignore[attr-defined]
+    check("mid_turn.json", json.dumps(messages, indent=1, ensure_ascii=False) + "\n")
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])

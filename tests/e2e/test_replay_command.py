@@ -202,7 +202,7 @@ def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None
         for text in (result.stdout, result.stderr.replace(str(page), ""), page.read_text()):
             for word in (SECRET, str(tmp_path), "make ", ".md", ".jsonl"):
                 assert word not in text
-        assert result.stderr.startswith("skipped: 1 file; without --unnamed they are named")
+        assert result.stderr.startswith("skipped: 1 file; without --unnamed their names are shown")
     runs = [played for recording in told(result)["recordings"] for played in recording["runs"]]
     assert {played["stopped"] for played in runs} == {"", "it could not go on"}
     needs = [need for played in runs for need in played["needs"]]
@@ -221,7 +221,7 @@ def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: 
     options = (session, *MODEL, *SMALL, "--bound", "50", *spans)
     document = told(run(tmp_path, *options, "--json"))
     settings = [row["settings"] for row in document["tried"]]
-    assert {"microcompact.keep": str(keep)} not in settings  # which is as it is
+    assert {"microcompact.keep": str(keep)} not in settings  # which is as now
     best = document["tried"][document["best"]]
     assert best["dollars"] < document["now"]["dollars"]
     assert best["settings"].get("microcompact.keep") == "1"
@@ -236,7 +236,7 @@ def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: 
     (place.project / ".agentrc").unlink()
     text = run(tmp_path, *options).stdout
     assert text.count("\n* $") + text.startswith("* $") == 1
-    assert "as it is" in text
+    assert "as now" in text
     assert text.endswith(f"For .agentrc:\n\n{document['agentrc']}\n")
 
 

@@ -185,10 +185,23 @@ def test_a_missing_section_warns_once(talk: Callable[..., Conversation]) -> None
     run.say("more")
     run.say("and more")
     asyncio.run(run.agent.engine.compact())
-    warned = [e.text for e in run.seen(Notice) if "session_continuity" in e.text]
-    assert len(warned) == 1
-    assert "ctxagent preserve session_continuity --create" in warned[0]
-    assert run.of(Summary)[0].probes["sections"]["critical"] == 2
+    assert [e.text for e in run.seen(Notice) if "no section" in e.text] == [
+        "NOTES.md has no section 'Session Continuity'; `ctxagent preserve --create` writes it"
+    ]
+    assert [made.probes["sections"]["critical"] for made in run.of(Summary)] == [1, 1]
+
+
+def test_a_preset_that_expects_notes_says_once_that_there_are_none(
+    talk: Callable[..., Conversation],
+) -> None:
+    run = talk(PRESETS["ledger"], *[output(3_000)] * 8, Step(text="Read."), Step(text="More."))
+    run.say("read")
+    asyncio.run(run.agent.engine.compact())
+    run.say("more")
+    asyncio.run(run.agent.engine.compact())
+    warned = [e.text for e in run.seen(Notice) if e.level == "warning"]
+    assert warned == ["there is no NOTES.md; `ctxagent preserve --create` writes it"]
+    assert len(run.of(Summary)) == 2
 
 
 def test_in_strict_mode_a_missing_section_prevents_a_summary(

@@ -227,7 +227,7 @@ def test_a_person_who_leaves_it_is_out(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         with another(log):
-            await seat.keys("[l]eave it")
+            await seat.keys("[l]eave")
             seat.press("l")
             await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
 

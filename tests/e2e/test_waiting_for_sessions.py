@@ -73,4 +73,4 @@ def test_a_summary_at_the_end_is_told_before_it_is_written(tmp_path: Path, full:
     assert len(written) == bool(then) == full
     assert all(re.search(rf"{WRITING} …\s*$", text) for text in then[:1])
     assert glass.all().count(WRITING) == full
-    assert "Go on with: ctxagent --resume" in glass.all()
+    assert "Resume with: ctxagent --resume" in glass.all()

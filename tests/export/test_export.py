@@ -47,6 +47,7 @@ from ctxagent.agent.session.log import LOG_NAME, Log
 from ..support.command import Place
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.history import MODEL, called
+from ..support.terminal.browser import Browser, needs_browser
 from ..support.terminal.command_line import CommandDesk
 
 PIXEL = (
@@ -254,11 +255,12 @@ def test_what_was_said_can_be_read(log: Path) -> None:
     assert '<span class="minus">-    return 1\n</span>' in page.source
 
 
+@pytest.mark.slow
 def test_the_facts_of_the_session_open_the_page(log: Path) -> None:
     source = shown(log).source
     opening = re.sub(r"<[^>]+>", " ", source[source.index("<h1>") : source.index("<main>")])
-    for fact in ("20261122-101010-abcdef", "/home/me/shop", MODEL, "8 of the model", "$0.0800",
-                 "2 stubbed", "1 summed up"):  # fmt: skip
+    for fact in ("20261122-101010-abcdef", "/home/me/shop", MODEL, "8 to the model", "$0.0800",
+                 "2 cleared", "1 summary"):  # fmt: skip
         assert fact in opening
 
 
@@ -439,6 +441,58 @@ def test_a_garbled_log_shows_no_file_that_is_not_the_sessions(tmp_path: Path, pa
     assert "SESAME" not in shown(log).source
 
 
+PASTE = "Why?\n" + "\n".join(f"{n:03} a line\x1b[31m of a log" for n in range(300))
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "size"),
+    [
+        (PASTE, 8, "293 lines more · 7,504 characters in all"),
+        ("word " * 1_000, 1, "1 line more · 5,000 characters in all"),
+        ("x" * 4_000, 1, "1 line more · 4,000 characters in all"),
+        ("One\ntwo" * 10, 11, ""),
+    ],
+    ids=["lines", "words", "one word", "short"],
+)
+def test_long_words_are_folded_behind_their_beginning(
+    tmp_path: Path, words: str, first: int, size: str
+) -> None:
+    source = export(recorded(tmp_path, opened(), User(content=words)), "html")
+    told = Page(source).texts["e2"].partition("You#2")[2]
+    assert "".join(clean(words).split()) in "".join(told.replace(size, "").split())
+    [given] = Page(source).of("words")
+    folded = re.search(
+        r'<details class="words"><summary>(.*?)<span class="size">(.*?)</span>', source, re.S
+    )
+    assert bool(folded) == bool(size)
+    assert "open" not in given
+    if folded:
+        assert folded[1].count("\n") + 1 == first
+        assert clean(words).startswith(folded[1])
+        assert len(folded[1]) <= 600
+        assert folded[2] == size
+
+
+@pytest.mark.slow
+@needs_browser
+def test_what_is_folded_is_printed(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    result = ToolResult(tool_use_id="c1", content="line of a result\n" * 50)
+    entries = opened(), User(content=PASTE), reply(called("c1", "Bash", {"command": "ls"})), result
+    file.write_text(export(recorded(tmp_path, *entries), "html"))
+    closed = "document.querySelectorAll('details:not([open])').length"
+    with Browser(tmp_path / "browser") as browser:
+        view = browser.open(file, width=390, height=800)
+        before = view.evaluate(closed)
+        assert before >= 2
+        assert view.evaluate("document.querySelector('details.words').offsetHeight") < 800
+        view.evaluate(f"addEventListener('beforeprint', () => globalThis.printed = {closed})")
+        view.ask("Page.printToPDF")
+        assert view.evaluate("printed") == 0
+        assert view.evaluate(closed) == before
+        assert view.troubles == []
+
+
 def test_agents_that_name_each_other_come_to_an_end(tmp_path: Path) -> None:
     agent = SubagentRun(id="a", type="t", prompt="p", log="")
     log = recorded(tmp_path, agent, replace(agent, id=".."), replace(agent, id="gone"))
@@ -477,7 +531,7 @@ def test_the_page_of_a_long_session_grows_as_the_session_does(tmp_path: Path) ->
 
     small, large = of(100), of(1_000)
     assert sum(id.startswith("e") for id in large.ids) == 5_001
-    assert 'stubbed by <a href="#e5" class="ref">#5</a>' in small.source
+    assert 'cleared by <a href="#e5" class="ref">#5</a>' in small.source
     assert len(large.elements) < 10.5 * len(small.elements)
     assert len(large.source) < 11 * len(small.source)
 
@@ -522,6 +576,7 @@ def test_no_words_are_lost_in_markdown(words: str) -> None:
     assert all(word in told for word in re.findall(r"\w{2,}", words))
 
 
+@pytest.mark.slow
 def test_a_value_that_nests_deep_is_told(tmp_path: Path) -> None:
     line = encode(reply(called("c", "Bash", {"x": "@"})))
     deep = json.dumps({**line, "seq": 1}).replace('"@"', "[" * 800 + "]" * 800)

@@ -284,7 +284,7 @@ def test_what_is_beside_the_log_costs_no_session(disk: Disk) -> None:
     for words in ("one", "two"):
         typed.store_string(words)
     assert [str(error) for error in told] == [
-        f"what is typed is not kept for later: {disk.path}/history: No space left on device"
+        f"typed lines cannot be saved: {disk.path}/history: No space left on device"
     ]
     with pytest.raises(ConfigError, match="not trusted: No space left"):
         accept(trusted, b"other" * 9_000, disk.path / "elsewhere")

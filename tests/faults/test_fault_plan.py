@@ -16,7 +16,7 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import UNKNOWN_OUTCOME, build_messages, build_request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.context.window import Window, learn_from_refusal
+from ctxagent.agent.context.window import LearnedWindow, Window, learn_from_refusal
 from ctxagent.agent.errors import ModelUnavailable, PromptTooLong, RequestRejected
 from ctxagent.agent.events import CallStarted, Retrying, ToolDraft, TurnFinished
 from ctxagent.agent.export import export
@@ -218,7 +218,7 @@ def test_a_servers_words_stay_on_one_line() -> None:
     watch = Watch()
     watch.show(CallStarted(1, 1), *retries(seen))
     assert watch.live.count("\n") == 2
-    assert "again in 0 s · esc to stop · attempt 1 of 8 failed: the server failed" in watch.live
+    assert "again in 0 s · Esc to stop · attempt 1 of 8 failed: the server failed" in watch.live
     assert "<html> <h1>Bad gateway</h1>" in retries(seen)[0].reason
     assert "\x1b" not in watch.live
     watch.show(ToolDraft("Ba\nsh", 5))
@@ -340,6 +340,15 @@ def test_figures_are_believed_where_they_can_be_true(
     assert found == size
     believed = (tokens or 6_000) if size else 10_001
     assert factor == pytest.approx(believed / 6_000)
+
+
+def test_a_window_is_believed_until_it_proves_wrong() -> None:
+    assert learn_from_refusal(Window(6_000, 10_000), 7_000, 6_500, least=6_501)[0] is None
+    learned = LearnedWindow(size=6_500)
+    assert (learned.limit(10_000), learned.limit(5_000)) == (6_500, 5_000)
+    assert learned.accept(6_500) is None
+    assert learned.accept(6_501) == 6_500
+    assert (learned.limit(10_000), learned.accepted) == (10_000, 6_501)
 
 
 @pytest.mark.parametrize(

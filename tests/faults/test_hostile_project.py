@@ -152,7 +152,7 @@ def test_a_session_in_it(trap: Trap, tmp_path: Path) -> None:
     assert "not trusted" in done.stderr
     texts = [str(e["content"]) for e in place.entries() if e["kind"] == "tool_result"]
     refused = [text for text in texts if text.startswith("Not allowed")]
-    assert sum("has git run" in text for text in refused) == len(LOOKING)
+    assert sum("makes git run" in text for text in refused) == len(LOOKING)
     assert not (trap.project / "here").exists()
     assert (trap.project / "a.txt").read_text() == "one\ntwo\nfour\n"
 

@@ -29,6 +29,7 @@ from ctxagent.agent.compaction.policy import PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View, fold
+from ctxagent.agent.context.window import LearnedWindow
 from ctxagent.agent.errors import (
     CompactionFailed,
     LimitReached,
@@ -86,6 +87,7 @@ RATIOS = {"claude-sonnet-5-5": 1.0, "claude-opus-5-5": 1.2, "claude-haiku-4-5": 
 CHECKS = 5  # commands that pass or fail
 FILES = 6
 RULES_AT_MOST = 20  # of the person, in one session
+MID_TURN_SHARE = 0.2  # of the calls of the model: before so many the person says something more
 ANSWERS = (  # of the model that is asked for a summary
     *("whole",) * 6, "useless", "empty", "call", "again", "wrong", "resolved", "resolved",
     "tagged", "fenced", "cut", "refused",
@@ -415,12 +417,26 @@ class Walk:
     async def _say(self, words: str = "") -> None:
         go_on = self.chance.choice(("Go on. " * 50, "", "", ""))
         said = f"{words or 'Do the next part.'} This is {self.script.mark('word')}. {go_on}"
-        await run_turn(self.talk.agent, said.strip())
+        await run_turn(self.talk.agent, said.strip(), self._mid_turn)
+
+    def _mid_turn(self) -> str | None:
+        """Return what the person says in the middle of a turn, now and then."""
+        if self.chance.random() > MID_TURN_SHARE:
+            return None
+        self.counts["mid_turn"] += 1
+        words = self._next_rule() if self.chance.random() < MID_TURN_SHARE else ""
+        return f"{words or 'Mind one thing more.'} This is {self.script.mark('word')}."
+
+    def _next_rule(self) -> str:
+        """Return one more rule; "" where there are enough."""
+        if self._rules >= RULES_AT_MOST:
+            return ""
+        self._rules += 1
+        return self.chance.choice(RULES).format(self._rules)
 
     async def _rule(self) -> None:
-        if self._rules < RULES_AT_MOST:
-            self._rules += 1
-            await self._say(self.chance.choice(RULES).format(self._rules))
+        if rule := self._next_rule():
+            await self._say(rule)
 
     async def _lift(self) -> None:
         if self._rules:
@@ -513,7 +529,7 @@ class Walk:
             self.script, self.chance.choice(list(RATIOS)), self.chance.choice(WINDOWS)
         )
         self.talk.model = agent.model = model
-        agent.limits = None
+        agent.limits, agent.learned_window = None, LearnedWindow()
         if agent.log.last_seq:
             made = Session(id="s", cwd=str(self.cwd), version="0", model=model.id)
             agent.record(made)

@@ -161,6 +161,7 @@ def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> Non
     assert note.data["answer"] == "hook"
 
 
+@pytest.mark.slow
 def test_deny_rules_come_first_and_nobody_is_asked_of_what_a_hook_prevents(tmp_path: Path) -> None:
     rules = PermissionSettings(mode="ask", deny=("Bash(rm:*)",))
     talk = Talk(
@@ -175,6 +176,7 @@ def test_deny_rules_come_first_and_nobody_is_asked_of_what_a_hook_prevents(tmp_p
     assert "a before_tool hook prevented it: no" in str(talk.results()[1].content)
 
 
+@pytest.mark.slow
 def test_a_hook_that_fails_is_a_warning_and_stops_nothing(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
@@ -192,6 +194,7 @@ def test_a_hook_that_fails_is_a_warning_and_stops_nothing(tmp_path: Path) -> Non
         assert part in told
 
 
+@pytest.mark.slow
 def test_hooks_of_calls_side_by_side_do_not_wait_for_each_other(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)

@@ -96,6 +96,7 @@ def left(tmp_path: Path) -> Iterator[Left]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_what_an_unfinished_call_changed_is_known_to_the_ledger(left: Left) -> None:
     left.call("one")
     left.snapshot()
@@ -176,6 +177,7 @@ def test_a_job_is_ended_and_what_a_finished_call_left_on_purpose_is_not(left: Le
     assert left.running[1].poll() is None
 
 
+@pytest.mark.slow
 def test_the_end_of_a_later_turn_that_never_looked_hides_nothing(left: Left) -> None:
     left.call("one")
     left.snapshot()
@@ -218,6 +220,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_copy_tells_of_calls_only_if_the_original_was_killed(left: Left) -> None:
     left.call("one")
     left.snapshot()

@@ -205,6 +205,7 @@ def test_a_command_that_only_looks_is_not_watched(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "worktree.git").exists()
 
 
+@pytest.mark.slow
 def test_what_others_change_between_the_calls_is_not_the_commands(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.did("sed -i s/one/1/ a.txt").keys() == {"a.txt"}
@@ -214,6 +215,7 @@ def test_what_others_change_between_the_calls_is_not_the_commands(tmp_path: Path
     assert set(bench.ledger.files) == {"a.txt", "w.txt", "new.txt"}
 
 
+@pytest.mark.slow
 def test_a_job_answers_for_what_changes_while_it_runs(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     os.mkfifo(tmp_path / "go")
@@ -235,6 +237,7 @@ def test_a_job_answers_for_what_changes_while_it_runs(tmp_path: Path) -> None:
     assert set(bench.ledger.files) == {"mine.txt", "built.txt", "later.txt"}
 
 
+@pytest.mark.slow
 def test_a_job_is_named_in_the_next_commands_result(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for name in ("go", "done"):
@@ -367,6 +370,7 @@ def test_many_changes_are_cut_and_counted(tmp_path: Path) -> None:
     assert result.details["changes_left_out"] == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -397,6 +401,7 @@ def test_a_repository_that_sets_traps_sets_none_for_the_watch(tmp_path: Path) ->
     assert not trap.exists()
 
 
+@pytest.mark.slow
 def test_what_is_stale_is_what_somebody_else_changed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     asyncio.run(bench.call("Read", {"path": "a.txt"}))

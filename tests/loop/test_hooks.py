@@ -44,6 +44,7 @@ def test_each_gets_the_event_on_stdin_in_the_working_directory_in_order(tmp_path
     assert json.loads((tmp_path / "b").read_text()) == BEFORE
 
 
+@pytest.mark.slow
 def test_an_event_that_nobody_reads_or_larger_than_a_pipe_does_no_harm(tmp_path: Path) -> None:
     event = {**BEFORE, "covers": list(range(100_000))}
     assert run(tmp_path, "true", "exec <&-; true", "wc -c > size", event=event) == (None, [])

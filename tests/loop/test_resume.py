@@ -181,7 +181,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     mask = next(e.seq for e in history.entries if isinstance(e, Mask))
     more: list[Entry] = [
         *extras(0),
-        Note(topic="permission", text="rm", data={"answer": "no"}),
+        Note(topic="permission", text="rm", data={"answer": "no", "reason": "not that"}),
         SubagentRun(id="a-2", type="explore", prompt="x", log="agents/a-2/log.jsonl", cost_usd=0.5),
         Revert(target=mask),
     ]
@@ -201,7 +201,9 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
             cost_usd=0.1,
         )
     )
-    more.append(Session(id="s", cwd="/p", version="1", model="m", tools=[{"name": "Bash"}]))
+    more.append(
+        Session(id="s", cwd="/p", version="1", model="m", own_prompt="P", tools=[{"name": "Bash"}])
+    )
     pytest_ran = "FAILED tests/test_a.py::test_{} - no\n1 failed in 0.1s"
     results: list[tuple[str, str, dict[str, Any], bool]] = [
         ("b0", "make: *** Error", {"command": "make all", "exit_code": 2}, True),
@@ -220,6 +222,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         ToolResult(tool_use_id=id, content=text, details=details, is_error=bad)
         for id, text, details, bad in results
     ]
+    more += [Note(topic="title", text="A name")]
     more += [User(content="and now?"), replace(summary(), covers=[2, 3]), End(status="ok")]
     for entry in more:
         history.entries.append(replace(entry, seq=len(history.entries) + 1))
@@ -336,6 +339,7 @@ def test_it_is_made_again(log: Path) -> None:
     assert log.with_name(CACHE_NAME).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
     path = tmp_path / "s" / "log.jsonl"
     filled(path, MIN_UNCACHED_LOG_BYTES // 4)

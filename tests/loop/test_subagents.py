@@ -157,6 +157,7 @@ def first_words(request: Request) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_one_subagent_has_a_log_and_an_answer_of_its_own(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
@@ -187,6 +188,7 @@ def test_one_subagent_has_a_log_and_an_answer_of_its_own(tmp_path: Path) -> None
     assert (talk.agent.folder / "agents" / agent.id / "summary.md").is_file()
 
 
+@pytest.mark.slow
 def test_what_a_subagent_is_told_and_given(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
@@ -341,6 +343,7 @@ def test_a_shared_limit_is_never_overrun(tmp_path: Path) -> None:
     assert talk.agent.totals.all.calls == 15
 
 
+@pytest.mark.slow
 def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         commands = ["touch made.txt", "ls > made.txt", "cat a.txt | head -1"]
@@ -363,6 +366,7 @@ def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
     assert inner[-1].content == "alpha"
 
 
+@pytest.mark.slow
 def test_what_nobody_could_be_asked_counts_for_the_parent(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
@@ -393,7 +397,7 @@ def test_questions_name_the_subagent_and_rules_and_mode_are_live(tmp_path: Path)
         return Answer(True, rule=question.rule * kept, where="session" * kept)
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
-        commands = ["touch a", "touch a", "touch b", "touch c", "rm a"]
+        commands = ["touch a", "touch a", "cp a b", "touch c", "rm a"]
         if number <= len(commands):
             return Step(tools=[("Bash", {"command": commands[number - 1]})])
         return Step(text="Made.")
@@ -404,7 +408,7 @@ def test_questions_name_the_subagent_and_rules_and_mode_are_live(tmp_path: Path)
     )  # fmt: skip
     assert talk.say("go").status == "ok"
     agent = talk.agents()["t"]
-    assert [q.title for q in questions] == ["touch a", "touch b"]
+    assert [q.title for q in questions] == ["touch a", "cp a b"]
     assert {q.agent for q in questions} == {agent.id}
     assert sorted(p.name for p in talk.project.iterdir()) == ["a", "b", "c"]
 
@@ -466,6 +470,7 @@ def test_cancelling_ends_all_and_keeps_what_they_had(tmp_path: Path) -> None:
         assert "was interrupted" in str(result.content)
 
 
+@pytest.mark.slow
 def test_one_alone_is_cancelled(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if prompt == "ask: 0":
@@ -482,6 +487,7 @@ def test_one_alone_is_cancelled(tmp_path: Path) -> None:
     assert talk.model.requests[-1].messages[-1]["role"] == "user"
 
 
+@pytest.mark.slow
 def test_an_earlier_one_hands_over_and_can_be_resumed(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         return Step(text=f"Answer {number} of {prompt}: the port is 48231.")
@@ -593,6 +599,7 @@ def test_unfinished_ones_are_told_of_after_a_summary(tmp_path: Path) -> None:
     assert talk.agents()["t"].id in told
 
 
+@pytest.mark.slow
 def test_the_parents_recall_and_the_project_find_a_subagents_log(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
@@ -666,6 +673,7 @@ def test_broken_types(text: str, why: str) -> None:
         parse_type(text, "f", ["Read"])
 
 
+@pytest.mark.slow
 def test_a_trusted_type_of_the_project_can_do_no_more_than_the_parent(tmp_path: Path) -> None:
     folder = tmp_path / "project" / ".ctxagent" / "agents"
     folder.mkdir(parents=True)

@@ -68,6 +68,7 @@ def test_what_is_told_while_it_runs(tmp_path: Path) -> None:
     assert (finished.id, finished.text, finished.ref) == (started.id, "working\ndone", entry.seq)
 
 
+@pytest.mark.slow
 def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "a.txt").write_text("one\n")
@@ -107,6 +108,7 @@ def test_a_large_output_goes_to_a_file(tmp_path: Path) -> None:
     assert "40000" in talk.agent.ledger.unresolved()[0].errors[-1] + whole
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
     talk = Conversation(tmp_path, [Step(text="Well.")])
 
@@ -177,7 +179,7 @@ def test_a_large_output_counts_as_any_other(tmp_path: Path) -> None:
     assert talk.agent.totals.all.compaction["tokens_saved"] == saved
     (act,) = acts(talk.entries())
     assert (act.layer, act.saved, act.files) == ("demote", saved, (entry.offloaded,))
-    filling = break_down(talk.agent.view, talk.agent.current_window(), 0)
+    filling = break_down(talk.agent.view, talk.agent.current_window())
     assert [(p.kind, p.count, p.saved) for p in filling.parts if p.kind == "commands"] == [
         ("commands", 1, saved)
     ]
@@ -281,7 +283,7 @@ def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("!")
-        await seat.until("!COMMAND runs it here")
+        await seat.until("!COMMAND runs a command here")
         seat.say("#")
         await seat.until("nothing is pinned")
 

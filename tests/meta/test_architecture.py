@@ -161,6 +161,7 @@ def loaded_by(*command: str) -> set[str]:
     return set(done.stdout.rpartition("@")[2].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_nothing_heavy(option: str) -> None:
     heavy = {

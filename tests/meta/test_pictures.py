@@ -9,10 +9,14 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.replay.player import Terms, play
 
+from ..replay.test_report import CROSSED
 from ..support.sessions.workday import workday
-from ..support.terminal.pictures import MODEL, draw
+from ..support.terminal.browser import Browser, needs_browser
+from ..support.terminal.pictures import FONTS, MODEL, draw
 
 ROOT = Path(__file__).parents[2]
+TYPEFACES = """[...new Set([...document.querySelectorAll("text")]
+  .map((each) => getComputedStyle(each).fontFamily))]"""
 KEPT = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 
 
@@ -40,6 +44,17 @@ def test_a_picture_is_one_file_that_loads_and_runs_nothing() -> None:
             )  # fmt: skip
             assert element.get("href", "#").startswith("#")
         assert not re.search(r"url\(|@import|light-dark", path.read_text())
+
+
+@pytest.mark.slow
+@needs_browser
+def test_no_letter_falls_back_to_serif_and_no_line_crosses_one(tmp_path: Path) -> None:
+    with Browser(tmp_path / "browser") as browser:
+        for path in KEPT:
+            for width in (400, 800):  # on a phone its letters are larger
+                view = browser.open(path, width=width, height=600)
+                assert view.evaluate(TYPEFACES) == [FONTS], path.name
+                assert view.evaluate(CROSSED) == [], path.name
 
 
 @pytest.mark.slow

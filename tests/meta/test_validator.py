@@ -182,6 +182,7 @@ def test_a_paused_reply_may_be_last_only_when_it_was_paused() -> None:
         validate(request)
 
 
+@pytest.mark.slow
 def test_a_body_beyond_32_mb_is_413() -> None:
     text = "x" * LARGEST_BODY
     request = {**GOOD, "messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]}
@@ -190,6 +191,7 @@ def test_a_body_beyond_32_mb_is_413() -> None:
     assert raised.value.status == 413
 
 
+@pytest.mark.slow
 def test_an_image_beyond_5_mb_is_refused() -> None:
     request = deepcopy(GOOD)
     large = base64.b64decode(PNG) + b"\0" * (5 * 1024 * 1024)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +20,10 @@ from ctxagent.agent.models.anthropic import (
     AnthropicModel,
     Timeouts,
     check_address,
-    check_credentials,
 )
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
+from ctxagent.agent.models.credentials import find_credentials
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.retry import Fault, RetryPlan, RetryPolicy, requested_wait
 from ctxagent.agent.models.sse import ReplyDraft, limit_silence, parse_arguments, parse_events
@@ -115,6 +117,7 @@ def test_bytes_that_come_one_by_one_and_unknown_kinds_change_nothing() -> None:
     assert noisy.content[3] == {"type": "hologram", "shape": "cube"}
 
 
+@pytest.mark.slow
 def test_usage_is_the_last_count_of_each_kind() -> None:
     usage = {
         "input_tokens": 7,
@@ -255,6 +258,77 @@ def test_retries_used_up_tell_the_last_fault() -> None:
     assert (error.status, error.request_id, error.exit_code) == (529, "req_test", 5)
 
 
+def test_the_hint_of_an_overload_does_not_speak_of_the_network() -> None:
+    for step in (Fail(529), Fail(503), Say(error=("overloaded_error", "Overloaded"))):
+        error, _ = fails(ModelUnavailable, *[step] * 3)
+        assert "overloaded" in error.message
+        assert error.hint == "Nothing recorded is lost: try again later."
+
+
+class Overload:
+    """The plan of a request that meets overloads alone. No time passes but that of its waits."""
+
+    def __init__(self, wait: float, **policy: float) -> None:
+        self.now = 0.0
+        self.plan = RetryPlan(RetryPolicy(**policy), wait, lambda: self.now)  # type: ignore[arg-type]
+
+    def next(self, wait: float | None = None) -> Retrying:
+        fault = Fault("the model is overloaded", wait, 529, overloaded=True)
+        retrying = self.plan.next_attempt(fault)
+        self.now += retrying.seconds
+        return retrying
+
+
+def test_an_overload_is_tried_again_until_its_time_is_up() -> None:
+    overload = Overload(600)
+    seen = [overload.next()]
+    while overload.now < 599.999:
+        seen.append(overload.next())
+    with pytest.raises(ModelUnavailable) as failed:
+        overload.next()
+    assert overload.now == pytest.approx(600)
+    for retrying, longest in zip(seen[:-1], [0.5, 1, 2, 4, 8, 16, *[30] * 50], strict=False):
+        assert 0.75 * longest - 0.001 <= retrying.seconds <= longest
+        assert retrying.of is None
+    assert [retrying.attempt for retrying in seen] == list(range(1, len(seen) + 1))
+    assert seen[0].left == 600
+    assert f"tried {len(seen) + 1} times in 600 s" in failed.value.message
+    assert "model.overload_wait" in failed.value.hint
+    assert "network" not in failed.value.hint
+
+
+def test_the_wish_of_an_overloaded_server_is_obeyed_while_there_is_time() -> None:
+    overload = Overload(100)
+    assert overload.next(70).seconds == 70
+    assert overload.next(70).seconds == 30
+    with pytest.raises(ModelUnavailable, match="tried 3 times in 100 s"):
+        overload.next(70)
+    with pytest.raises(ModelUnavailable, match="tried once in 0 s"):
+        Overload(0).next()
+
+
+def test_other_faults_keep_their_count_beside_overloads() -> None:
+    overload = Overload(600, attempts=2)
+    for _ in range(5):
+        overload.next()
+    counted = overload.plan.next_attempt(Fault("down"))
+    assert (counted.attempt, counted.of, counted.left) == (6, 7, None)
+    assert overload.next().attempt == 7
+    with pytest.raises(ModelUnavailable, match=r"down \(tried 8 times"):
+        overload.plan.next_attempt(Fault("down"))
+
+
+def test_an_overload_in_a_stream_counts_when_words_had_come() -> None:
+    patient = replace(ask(), overload_wait=600)
+    for after, of in ((1, None), (6, QUICK.attempts)):
+        broken = Say("Half", error=("overloaded_error", "Overloaded"), after=after)
+        with Server([broken, Say("Whole.")]) as server:
+            seen = play(connect(server.url), patient)
+        (retrying,) = (delta for delta in seen if isinstance(delta, Retrying))
+        assert retrying.of == of
+        assert seen[-1].content[0]["text"] == "Whole."
+
+
 def test_nobody_listening_is_told_with_the_reason() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -393,10 +467,37 @@ assert "anthropic" not in sys.modules
 
 
 def test_a_key_that_no_header_could_carry_is_told() -> None:
-    with pytest.raises(NoCredentials, match="ANTHROPIC_API_KEY holds a line break"):
-        check_credentials({"ANTHROPIC_API_KEY": "sk-abc\n"})
-    check_credentials({"ANTHROPIC_AUTH_TOKEN": "abc"})
-    check_credentials({"ANTHROPIC_PROFILE": "work"})
+    for value, told in [
+        ("sk-abc\n", "begins or ends with a line break"),
+        (" sk-abc", "begins or ends with a blank"),
+        ("sk-\nabc", "holds a line break"),
+        ("sk-ä", "holds a line break or a character that no key has"),
+        (" \t", "is set but blank"),
+    ]:
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            with pytest.raises(NoCredentials, match=f"{name} {told}"):
+                find_credentials({name: value})
+
+
+def test_what_the_sdk_finds_is_no_missing_key(tmp_path: Path) -> None:
+    federation = {
+        "ANTHROPIC_FEDERATION_RULE_ID": "r",
+        "ANTHROPIC_ORGANIZATION_ID": "o",
+        "ANTHROPIC_IDENTITY_TOKEN": "t",
+    }
+    home = {"HOME": str(tmp_path)}
+    assert find_credentials({"ANTHROPIC_AUTH_TOKEN": "abc"}) == "ANTHROPIC_AUTH_TOKEN"
+    assert find_credentials({"ANTHROPIC_PROFILE": "work"}) == "ANTHROPIC_PROFILE"
+    assert find_credentials(federation) == "ANTHROPIC_FEDERATION_RULE_ID"
+    for missing in federation:
+        with pytest.raises(NoCredentials):
+            find_credentials({n: value for n, value in federation.items() if n != missing})
+    with pytest.raises(NoCredentials):
+        find_credentials(home)
+    profile = tmp_path / ".config" / "anthropic" / "configs" / "default.json"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("{}")
+    assert find_credentials(home) == str(profile)
 
 
 @pytest.mark.parametrize(
@@ -506,6 +607,7 @@ def test_data_that_is_no_object_is_an_error(data: bytes) -> None:
         asyncio.run(gather())
 
 
+@pytest.mark.slow
 def test_every_chunk_is_a_sign_of_life() -> None:
     async def pinging() -> AsyncIterator[bytes]:
         yield b"first"

@@ -102,6 +102,7 @@ assert callable(same)
     run(script, made_up(tmp_path, {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["it is built otherwise", "it is to log"])
 def test_the_plain_import_where_the_short_one_will_not_do(tmp_path: Path, how: str) -> None:
     script = """

@@ -95,7 +95,8 @@ ALLOWED = [
 ASKED = [
     # not known to only look, and no rule
     "python x.py", "node -e 1", "mkdir a", "touch a", "git add .", "git checkout .", "git branch x",
-    "curl http://a", "tee a", "sort -o a b", "sed -i s/a/b/ x", "awk 1 x", "./ls", "less README.md",
+    "curl http://a", "tee a", "sort -o a b", "sed -i s/a/b/ x", "awk -f x", "./ls",
+    "less README.md",
     "pytestx", "pytest-x", "git commitx", "npm runx", "npm run", "make all", "PYTEST", "рytest",
     "ｌs",
     "ls; python x.py", "ls | python", "echo $(python x.py)", "cat <(python x.py)",
@@ -103,7 +104,7 @@ ASKED = [
     "if pytest; then python x.py; fi", "cat <<E\n$(python x.py)\nE", "ls & python x.py",
     # known only when it runs
     "$x", "$(echo ls)", "`ls`", "pytest`` x; $y", "eval ls", "source x", ". ./x", "exec ls",
-    "alias ls=x", "x=1", "PATH=. ls", "PATH=. pytest", "LD_PRELOAD=./x pytest",
+    "alias ls=x", "X=1", "PATH=. ls", "PATH=. pytest", "LD_PRELOAD=./x pytest",
     "GIT_SSH=x git status",
     "ls() { x; }; ls", "pytest() { x; }; pytest", "{ls,x}", "l? x", "cat $x", "cat `ls`",
     "echo ${x@P}", "echo $((x))", "[[ $x -gt 1 ]]", "for PATH in .; do ls; done", "sort *",
@@ -113,8 +114,8 @@ ASKED = [
     "bash -c 'ls'", "setsid pytest", "command -p env -i pytest", "timeout $x pytest",
     # options that write or run
     "git -c core.pager=./x log", "git -c core.fsmonitor=./x status", "git --exec-path=. status",
-    "git log --output=x", "git diff --ext-diff", "git grep -O./x a", "git -C . status",
-    "cd src && git status", "git --git-dir=x log", "rg --pre ./x a", "file -C", "uniq a b",
+    "git log --output=x", "git diff --ext-diff", "git grep -O./x a", "git -C .. status",
+    "cd src && cd .. && git status", "git --git-dir=x log", "rg --pre ./x a", "file -C", "uniq a b",
     "printf -v PATH x", "date -s now", "tree -o x", "git remote add x y", "git config a.b c",
     # files
     "cat /etc/shadow", "cat ~/.ssh/id_rsa", "cat ../outside/data", "cat link/data", "ls /", "ls ..",
@@ -219,15 +220,15 @@ def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: 
 @pytest.mark.parametrize(
     ("command", "rule"),
     [
-        ("black src", "Bash(black src:*)"), ("black -q .", "Bash(black -q .)"),
+        ("black src", "Bash(black:*)"), ("black -q .", "Bash(black:*)"),
         ("git push origin main", "Bash(git push:*)"), ("make test", "Bash(make test)"),
         ("npm run build", "Bash(npm run:*)"), ("python -m pytest -q", "Bash(python -m pytest:*)"),
         ("python tools/x.py a", "Bash(python tools/x.py:*)"), ("python -c 1", "Bash(python -c 1)"),
         ("rm -rf *.o", "Bash(rm -rf \\*.o)"), ("ls; make x; make y", "Bash(make x)"),
         ("timeout 9 make x", "Bash(make x)"), ("sudo make x", "Bash(sudo make x)"),
-        ("x=1; ls", "Bash(x=1; ls)"), ("cat /etc/x", "Read(/etc/x)"), ("ls > a", "Edit(a)"),
+        ("X=1; ls", "Bash(X=1; ls)"), ("cat /etc/x", "Read(/etc/x)"), ("ls > a", "Edit(a)"),
         ("'my tool' x", "Bash('my tool' x:*)"), ("ls > $x", "Bash(ls > $x)"),
-        ("git -C x push", "Bash(git -C x push)"), ("awk 1 f; ls", "Bash(awk 1 f)"),
+        ("git -C x push", "Bash(git -C x push)"), ("awk -f x f; ls", "Bash(awk -f x f)"),
         ("sed -i s/a/b/ f", "Bash(sed -i s/a/b/ f)"), ("tar xf a", "Bash(tar xf a)"),
         ("python3.11 -c 1", "Bash(python3.11 -c 1)"), ("nodejs -e 1", "Bash(nodejs -e 1)"),
         ("pypy3.10 x.py a", "Bash(pypy3.10 x.py:*)"), ("vim -c q", "Bash(vim -c q)"),
@@ -286,7 +287,7 @@ def test_bash_without_a_subject_allows_all_but_what_others_forbid(tmp_path: Path
         ("plan", "Read", "src/app.py", "allow"), ("plan", "Read", "/etc/passwd", "ask"),
         ("plan", "Edit", "a", "deny"), ("plan", "Bash", "ls | wc", "allow"),
         ("plan", "Bash", "make", "deny"), ("plan", "Bash", "ls > a", "deny"),
-        ("plan", "Bash", "timeout 5 ls", "allow"), ("plan", "Bash", "x=1", "deny"),
+        ("plan", "Bash", "timeout 5 ls", "allow"), ("plan", "Bash", "X=1", "deny"),
         ("plan", "Bash", "cat /etc/passwd", "ask"), ("plan", "Task", "x", "deny"),
         ("plan", "Bash", "uniq - README.md", "deny"), ("plan", "Bash", "uniq s*", "deny"),
         ("plan", "Bash", "find . -d*", "deny"),

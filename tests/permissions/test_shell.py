@@ -92,7 +92,7 @@ def test_what_others_start_is_seen_and_in_doubt(text: str, part: str) -> None:
     "text",
     [
         "$x foo", "$(echo rm) x", "r* x", "{rm,x}", "`echo rm` x",  # names known only at run time
-        "PATH=x ls", "LD_PRELOAD=./x.so ls", "GIT_DIR=x git status", "x=1", "x=1; ls", "CI=$x ls",
+        "PATH=x ls", "LD_PRELOAD=./x.so ls", "GIT_DIR=x git status", "X=1", "X=1; ls", "CI=$x ls",
         "alias ls=rm", "source x", ". x", "eval ls", "exec ls", "export A=1", "hash -p x ls",
         "ls() { rm x; }; ls", "for PATH in .; do ls; done", "unset x", "read x", "coproc ls",
         "[[ ! a ||-v x ]]", "[[ ! a &&-v x ]]", "[ * ]", "[ -f a* ]", "for x in a; do [ $x ]; done",
@@ -167,7 +167,7 @@ def test_redirections() -> None:
         ("set -o pipefail", True), ("set -- a", False), ("file -C -m x", False), ("file x", True),
         ("python --version", True), ("python x.py", False), ("jq . a", True), ("tree -o x", False),
         ("./ls", False), ("/tmp/ls", False), ("LS", False), ("ｌｓ", False), ("cat $x", False),
-        ("echo $x", True), ("printf $x", False), ("env", False), ("awk 1 x", False),
+        ("echo $x", True), ("printf $x", False), ("env", False), ("awk 1 x", True),
         ("uniq - x", False), ("uniq -- a b", False), ("uniq -- -a b", False), ("uniq -", True),
         ("uniq a*", False), ("find . -d*", False), ("find . -*", False), ("sort a -*", False),
         ("sort -- *", False), ("sort a*", True), ("git diff --o*", False), ("rg x a*", True),

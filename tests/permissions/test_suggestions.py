@@ -35,23 +35,34 @@ def offered(tool: Tool[Params], text: str, cwd: Path, **rules: list[str]) -> tup
 @pytest.mark.parametrize(
     ("tool", "text", "rules"),
     [
-        (BashTool(), "npm test", ["Bash(npm test)", "Bash(npm test:*)", "Bash"]),
+        (BashTool(), "npm test", ["Bash(npm test:*)", "Bash(npm test)", "Bash"]),
         (
             BashTool(),
             "git push origin main",
             [
+                "Bash(git push:*)",
                 "Bash(git push origin main)",
                 "Bash(git push origin:*)",
-                "Bash(git push:*)",
                 "Bash",
             ],
         ),
+        (BashTool(), "pytest", ["Bash(pytest:*)", "Bash(pytest)", "Bash"]),
+        (
+            BashTool(),
+            "pytest tests -q",
+            ["Bash(pytest:*)", "Bash(pytest tests -q)", "Bash(pytest tests:*)", "Bash"],
+        ),
+        (
+            BashTool(),
+            "npm run lint -- -q",
+            ["Bash(npm run lint:*)", "Bash(npm run lint -- -q)", "Bash(npm run:*)", "Bash"],
+        ),
         (BashTool(), "rm -rf build", ["Bash(rm -rf build)", "Bash"]),
-        (BashTool(), "touch a*", ["Bash(touch a\\*)", "Bash(touch:*)", "Bash"]),
+        (BashTool(), "touch a*", ["Bash(touch:*)", "Bash(touch a\\*)", "Bash"]),
         (
             BashTool(),
             "cd web && npm test",
-            ["Bash(cd web && npm test)", "Bash(npm test:*)", "Bash"],
+            ["Bash(npm test:*)", "Bash(cd web && npm test)", "Bash"],
         ),
         (BashTool(), "mkdir a && touch b", ["Bash(mkdir a && touch b)", "Bash"]),
         (BashTool(), "cat <<E | sh\nrm x\nE", []),
@@ -63,13 +74,13 @@ def offered(tool: Tool[Params], text: str, cwd: Path, **rules: list[str]) -> tup
         (
             BashTool(),
             "touch \u2764\ufe0f",
-            ["Bash(touch \u2764\ufe0f)", "Bash(touch:*)", "Bash"],
+            ["Bash(touch:*)", "Bash(touch \u2764\ufe0f)", "Bash"],
         ),
         (BashTool(), "tmux new vim", ["Bash(tmux new vim)", "Bash"]),
         (BashTool(), "ksh x", ["Bash(ksh x)", "Bash"]),
         (BashTool(), "make test", ["Bash(make test)", "Bash"]),
         (BashTool(), "git clone a b", ["Bash(git clone a b)", "Bash"]),
-        (BashTool(), "ts-node a.ts b", ["Bash(ts-node a.ts b)", "Bash(ts-node a.ts:*)", "Bash"]),
+        (BashTool(), "ts-node a.ts b", ["Bash(ts-node a.ts:*)", "Bash(ts-node a.ts b)", "Bash"]),
         (BashTool(), "make", ["Bash(make)", "Bash"]),
         (EditTool(), ".git/config", ["Edit(.git/config)", "Edit"]),
         (EditTool(), ".github/workflows/x", ["Edit(.github/workflows/x)", "Edit"]),
@@ -80,7 +91,7 @@ def offered(tool: Tool[Params], text: str, cwd: Path, **rules: list[str]) -> tup
         (ReadTool(), "/opt/x/y", ["Read(/opt/x/y)", "Read"]),
     ],
 )
-def test_rules_are_offered_from_the_narrowest_on(
+def test_the_useful_rule_is_offered_first_then_the_others_from_the_narrowest_on(
     tmp_path: Path, tool: Tool[Params], text: str, rules: list[str]
 ) -> None:
     assert list(offered(tool, text, tmp_path)) == rules
@@ -101,7 +112,7 @@ def test_no_rule_is_offered_that_does_not_help(tmp_path: Path) -> None:
         ("Bash", "every command"),
         ("Bash(npm test:*)", "any `npm test …` command"),
         ("Bash(npm run *)", "any command like `npm run …`"),
-        ("Bash(make a\\*)", "this very command, word for word"),
+        ("Bash(make a\\*)", "exactly this command"),
         ("Edit(src/**)", "changing files below src/"),
         ("Edit(*.md)", "changing files like *.md"),
         ("Edit(a\\*.md)", "changing a*.md"),

@@ -455,6 +455,7 @@ def test_times(told: Any, at: float | None, read: Read) -> None:
     assert read(lines([row])).steps == (RecordedWords("Go.", at),)
 
 
+@pytest.mark.slow
 def test_a_large_file_takes_what_its_text_takes(tmp_path: Path) -> None:
     """Most of a transcript is repeated for the eye; that is not kept."""
     path = tmp_path / "large.jsonl"

@@ -251,6 +251,7 @@ def test_text_that_stands_elsewhere_is_not_missed() -> None:
     assert needs.find(EDIT, "Done.", gone(), visible("")) is None
 
 
+@pytest.mark.slow
 def test_a_need_is_priced_and_counts_in_the_sums() -> None:
     line = "the_line_of_interest = 4711"
     read = RecordedCall("r", "Read", {"file_path": "a.py"}, f"{line}\n{words(1_500)}")

@@ -28,7 +28,7 @@ from ctxagent.agent.replay.results import Comparison, ReplayRun, Share, Sums
 
 from ..export.test_export import Page
 from ..support.sessions.outcomes import HOSTILE, LABELS, comparison, run
-from ..support.terminal.browser import PROGRAM, Browser, View, pixels
+from ..support.terminal.browser import Browser, View, needs_browser, pixels
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -64,6 +64,7 @@ def test_the_sentence_is_about_the_cheapest_setting() -> None:
     assert "Not played to the end: 1 session of none." in price_sentence(compared)
 
 
+@pytest.mark.slow
 def test_one_setting_and_no_recording_have_a_sentence_too() -> None:
     alone = comparison(1, 10, ("default",))
     assert re.fullmatch(r"default costs \$[\d.]+ over 1 session\.", headline(alone))
@@ -253,6 +254,7 @@ def test_lines_keep_their_peaks_when_points_are_left_out() -> None:
     assert area_path([(1, 5), (2, 7)]) == "M1 0L1 5L2 7V0Z"
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_matters_and_has_everything() -> None:
     compared = comparison(3, 120)
     text = page(compared)
@@ -326,8 +328,9 @@ def test_sums_of_nothing_are_told() -> None:
 
 # In a browser
 
-needs_browser = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
 PHONE, WALL = (360, 800), (1600, 1000)
+WIDTHS = (390, 768, 1440)  # pixels
+LONG_LABELS = ("summaries alone", "default", "compact.at=0.75,compact.keep_tokens=9000")
 OUTSIDE = """(() => {
   for (const each of document.querySelectorAll("details")) each.open = true;
   for (const each of document.querySelectorAll("section")) {
@@ -335,7 +338,7 @@ OUTSIDE = """(() => {
   }
   const bad = [];
   for (const each of document.body.querySelectorAll("*")) {
-    if (each.closest(".scrolling > *, .toggles > *, .symbols")) continue;
+    if (each.closest(".scrolling > *, .symbols")) continue;
     const box = each.getBoundingClientRect();
     if (box.width && (box.right > innerWidth + 0.5 || box.left < -0.5)) bad.push(each.outerHTML);
   }
@@ -351,6 +354,50 @@ TOUCHING = """(() => {
       const across = a.left < b.right && b.left < a.right;
       if (across && a.top < b.bottom - 2 && b.top < a.bottom - 2) bad.push(one.textContent);
     }));
+  }
+  return bad;
+})()"""
+# Labels in several lines, tables that hide a column beside empty space or without a word, a first
+# column that does not stay, and what is cut off at the edge of a button.
+CROWDED = """(async () => {
+  for (let n = 0; n < 2; n++) await new Promise(requestAnimationFrame); // sizes are seen by then
+  const bad = [];
+  for (const each of document.querySelectorAll(".setting")) {
+    const text = document.createRange();
+    text.selectNodeContents(each.lastChild);
+    if (each.textContent.length < 20 && text.getClientRects().length > 1)
+      bad.push("broken: " + each.textContent);
+  }
+  for (const each of document.querySelectorAll(".toggle"))
+    if (each.scrollWidth > each.clientWidth + 1) bad.push("clipped: " + each.textContent);
+  for (const each of document.querySelectorAll(".scrolling")) {
+    if (!each.offsetWidth) continue;
+    const goesOn = each.scrollWidth > each.clientWidth;
+    if (goesOn && each.offsetWidth < document.querySelector("header").clientWidth)
+      bad.push("hidden beside empty space: " + each.ariaLabel);
+    if (each.nextElementSibling.checkVisibility() !== goesOn) bad.push("hint: " + each.ariaLabel);
+    if (each.closest(".listed")) continue;
+    each.scrollLeft = 9999;
+    const first = each.querySelector("tbody th").getBoundingClientRect();
+    if (first.left > each.getBoundingClientRect().left + 2) bad.push("left: " + each.ariaLabel);
+    each.scrollLeft = 0;
+  }
+  return bad;
+})()"""
+CROSSED = """(() => {
+  const bad = [];
+  for (const text of document.querySelectorAll(".whole > text")) {
+    const box = text.getBoundingClientRect();
+    for (const path of text.closest(".whole").querySelectorAll(".plane path.line")) {
+      const onto = path.getScreenCTM();
+      for (let n = 0, all = path.getTotalLength(); n <= 2000; n++) {
+        const { x, y } = path.getPointAtLength((all * n) / 2000).matrixTransform(onto);
+        if (x > box.left && x < box.right && y > box.top && y < box.bottom) {
+          bad.push(text.textContent);
+          break;
+        }
+      }
+    }
   }
   return bad;
 })()"""
@@ -419,6 +466,39 @@ def test_the_page_fits_screens_and_eyes(
         sound(view)
     assert brightness[0] > 200
     assert brightness[1] < 70
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("labels", [LONG_LABELS[:2], LONG_LABELS, LABELS], ids=["2", "3", "all"])
+def test_nothing_is_broken_clipped_or_hidden(
+    browser: Browser, tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page(comparison(3, 60, labels)))
+    for width in WIDTHS:
+        view = browser.open(file, width=width, height=1000)
+        assert view.evaluate(OUTSIDE) == []
+        assert view.evaluate(CROWDED) == [], width
+        assert view.evaluate(CROSSED) == []
+        sound(view)
+    tables = "[...document.querySelectorAll('.tables .scrolling')]"
+    if labels == LONG_LABELS[:2]:  # side by side
+        assert view.evaluate(f"new Set({tables}.map((each) => each.offsetTop)).size") == 1
+
+
+@pytest.mark.slow
+@needs_browser
+def test_labels_stand_clear_of_lines_above_the_window(browser: Browser, tmp_path: Path) -> None:
+    (runs,) = comparison(1, 60, ("none", "v5")).runs
+    file = tmp_path / "report.html"
+    last = runs[0].priced[-1].prompt
+    for window in (last // 2, last, last + last // 50):
+        small = tuple(replace(each, window=window) for each in runs)
+        file.write_text(page(Comparison(("none", "v5"), (small,))))
+        view = browser.open(file, width=768, height=800)
+        assert view.evaluate("document.querySelectorAll('.limit').length") == 1
+        assert view.evaluate(CROSSED) == []
 
 
 @pytest.mark.slow

@@ -321,6 +321,7 @@ def test_what_makes_no_sense_is_no_equal(long: Long, tmp_path: Path, wrong: Any)
     assert (total.equal, total.different + total.apart) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_breakpoint_of_an_older_log_counts_as_it_did(long: Long, tmp_path: Path) -> None:
     """It stood before the first item of that number or a larger one."""
 
@@ -341,6 +342,7 @@ def test_a_log_that_is_not_there(tmp_path: Path) -> None:
         check_log(tmp_path / "log.jsonl")
 
 
+@pytest.mark.slow
 def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
     """The parts by another model; what a model is examined with is not made from the context."""
 
@@ -375,6 +377,7 @@ def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
     assert found.line() == f"{told} · 1 not made from the context"
 
 
+@pytest.mark.slow
 def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
     """Requests are made from what the log has, so a redacted session is sent again to the byte."""
     shape = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -420,10 +423,15 @@ def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
         return Answer(True)
 
     def emit(event: Event) -> None:
-        pass
+        if opened:
+            shares.append(opened[0].current_window().share)
+
+    opened: list[Agent] = []
+    shares: list[float] = []
 
     async def play() -> Path:
         loop = demo._open(project, model, emit, ask)
+        opened.append(loop)
         for words in script["words"]:
             if not words.startswith("/"):
                 await said(loop, words)
@@ -439,6 +447,7 @@ def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
         hashlib.sha256(encode(body(request))).hexdigest() for request in model.requests
     )
     assert found.counts["turn"].equal == len(script["steps"])
+    assert 0.93 <= max(shares) < 1  # what is shown is never more than the window
 
 
 def ask(model: str = MODEL, **more: Any) -> Request:

@@ -369,6 +369,7 @@ def test_without_a_network(place: Field) -> None:
     assert own_text == "own"
 
 
+@pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("name", ["a b'c\"d", "new\nline $HOME `id`", "-dash", "ünï\udcff"])
 def test_odd_names(place: Field, name: str) -> None:
@@ -463,6 +464,7 @@ def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> Non
     assert (place.cwd / ".git/worktrees/linked/commondir").read_text() == "../..\n"
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
     """Files that would have git read another configuration, or stand in for git itself."""
@@ -533,7 +535,7 @@ def test_outside_is_asked_about(place: Field) -> None:
     talk = leaving(place, "ask", allow=["Bash"], ask=ask)
     talk.say("read it")
     (question,) = questions
-    assert question.reason == "it is to run outside of the sandbox"
+    assert question.reason == "it would run OUTSIDE the sandbox"
     assert question.offers == ()
     assert [result.content for result in talk.of(ToolResult)] == [SECRET]
 
@@ -542,7 +544,7 @@ def test_outside_is_asked_about(place: Field) -> None:
 def test_outside_where_nobody_is_asked(place: Field) -> None:
     nobody = leaving(place, "ask", allow=["Bash"])
     assert nobody.say("read it").status == "denied"
-    assert "outside of the sandbox" in nobody.of(ToolResult)[0].content
+    assert "OUTSIDE the sandbox" in nobody.of(ToolResult)[0].content
     shutil.rmtree(nobody.agent.log.path.parents[2])
     bypass = leaving(place, "bypass")
     bypass.say("read it")

@@ -138,6 +138,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_checkpoint_says_how_the_session_stood(session: Place) -> None:
     session.say("mend the parser")
     taken = session.take("by hand: before the rewrite")
@@ -160,6 +161,7 @@ def test_a_checkpoint_says_how_the_session_stood(session: Place) -> None:
         assert saved.head == ""
 
 
+@pytest.mark.slow
 def test_turns_and_checkpoints_are_numbered_together_and_on_over_a_resume(
     session: Place,
 ) -> None:
@@ -175,6 +177,7 @@ def test_turns_and_checkpoints_are_numbered_together_and_on_over_a_resume(
     assert [point.number for point in session.points()] == [5, 4, 3, 2, 1]
 
 
+@pytest.mark.slow
 def test_the_files_of_a_turn_are_those_before_its_first_change(session: Place) -> None:
     session.say("only talk")
     session.say("write b")
@@ -205,6 +208,25 @@ def test_a_checkpoint_is_a_point_behind_its_own_entry(session: Place) -> None:
     assert point.trigger == "HOOK-CTX-005: 86% of the window"
     assert turn.snapshot == point.snapshot == taken.snapshot
     assert turn.seq == said.seq - 1
+
+
+@pytest.mark.slow
+def test_words_in_the_middle_of_a_turn_are_a_point_with_its_files(session: Place) -> None:
+    session.say("write b")
+    assert session.change()
+    (session.project / "b.py").write_text("b\n")
+    said = session.add(User(content="and c", mid_turn=True))
+    assert session.change()
+    (session.project / "c.py").write_text("c\n")
+    assert session.change() is None
+    middle, turn = session.points()
+    assert (middle.number, middle.words, middle.seq) == (2, "and c", said.seq - 1)
+    assert (middle.mid_turn, turn.mid_turn) == (True, False)
+    session.back(2)
+    assert (session.project / "b.py").exists()
+    assert not (session.project / "c.py").exists()
+    session.back(1)
+    assert not (session.project / "b.py").exists()
 
 
 def test_notices_are_no_turns(session: Place) -> None:
@@ -345,6 +367,7 @@ def test_snapshots_outlive_a_clean_up_of_the_store(session: Place) -> None:
     assert (session.project / "new.txt").read_text() == "only here\n"
 
 
+@pytest.mark.slow
 def test_a_missing_checkpoint_names_those_that_are_there(session: Place) -> None:
     with pytest.raises(SessionError, match="s1 has no checkpoint 1") as error:
         load_checkpoint(session.folder, 1)
@@ -392,6 +415,7 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error(session: Place) -> None
         session.checkpoints.take(FACTS, "by hand", 1)
 
 
+@pytest.mark.slow
 def test_the_entries_up_to_a_checkpoint(session: Place) -> None:
     with pytest.raises(SessionError, match="no checkpoint"):
         entries_up_to_checkpoint(session.log.path)

@@ -173,6 +173,7 @@ def test_who_only_reads_leaves_it_alone(log: Log) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_no_compaction_and_no_undo_changes_it(tmp_path: Path) -> None:
     def step(request: Request) -> Step:
         return Step(text=RECORD if asks_for_a_record(request) else "Noted.")

@@ -598,6 +598,19 @@ def test_words_todos_and_denials() -> None:
     assert list(script.ledger.denials) == ["not authorised: Bash git push"]
 
 
+def test_a_denial_stands_with_the_persons_reason_and_with_no_other() -> None:
+    script = Script()
+    push, write = "not authorised: Bash git push", "not authorised: Write a.txt"
+    no = {"answer": "no", "reason": "push to the\nmirror instead"}
+    script.add(Note, topic="permission", text=push, data={"answer": "no", "reason": ""})
+    script.add(Note, topic="permission", text=push, data=no)
+    script.add(Note, topic="permission", text=push, data={"answer": "no", "reason": ""})
+    script.add(Note, topic="permission", text=write, data={"answer": "", "reason": "plan mode"})
+    assert list(script.ledger.denials) == [push, write]
+    said = f"{push} · the person said: push to the mirror instead"
+    assert [text for _, text in script.ledger.constraints] == [said, write]
+
+
 def test_calls_of_a_summary_and_results_without_a_call_are_no_facts() -> None:
     script = Script()
     block = {"type": "tool_use", "id": "x", "name": "Edit", "input": {}}

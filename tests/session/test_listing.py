@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.errors import UsageError
 from ctxagent.agent.session.entries import Assistant, Entry, Session, ToolResult, User
 from ctxagent.agent.session.listing import (
     CATALOGUE_NAME,
@@ -22,6 +23,7 @@ from ctxagent.agent.session.listing import (
 )
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project, all_logs
+from ctxagent.agent.session.titles import keep_title, title_note
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
@@ -66,6 +68,28 @@ def test_a_row(tmp_path: Path) -> None:
         "one", log, "fix the parser", "Both done.", size, 77.0, 7, "main", "/here", False
     )
     assert last_exchange(newest_entries(log)) == ("and the tests", "Both done.")
+
+
+def test_a_title_takes_the_place_of_the_first_words(tmp_path: Path) -> None:
+    """Also where it was given long ago, and in a copy; the log has each of them."""
+    project = Project(tmp_path / "state", tmp_path)
+    log = Log(project.new_log())
+    log.append(opened())
+    log.append(User(content="fix the parser"))
+    for title in ("The first", " The parser,\nmended "):
+        note = log.append(title_note(title))
+        keep_title(log.path.parent, note.text)
+    for _ in range(40):
+        log.append(said("word " * 5_000))
+    log.close()
+    assert session_row(log.path).title == "The parser, mended"
+    copy = project.fork(log.path)
+    assert session_row(copy).title == "The parser, mended"
+    earlier = project.fork(log.path, upto=3)
+    assert session_row(earlier).title == "The first"
+    for wrong in (" ", "x" * 101):
+        with pytest.raises(UsageError, match="a title"):
+            title_note(wrong)
 
 
 def test_the_newest_branch_counts(tmp_path: Path) -> None:
@@ -129,6 +153,7 @@ def test_a_line_that_is_being_written_does_not_count(tmp_path: Path) -> None:
     assert (session_row(log).last, session_row(log).entries) == ("b", 3)
 
 
+@pytest.mark.slow
 def test_a_session_that_another_process_has_open_is_in_use(tmp_path: Path) -> None:
     log = write(tmp_path, opened(), User(content="a"))
     assert not session_row(log).in_use

@@ -141,6 +141,7 @@ def test_a_second_process_is_told_who_has_the_session(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     path = session(tmp_path, "one")
     before = path.read_bytes()
@@ -315,6 +316,7 @@ def test_a_fork_is_a_copy_with_an_id_of_its_own(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path;"

@@ -374,6 +374,7 @@ def test_it_is_private_and_can_go_at_any_time(archive: Archive) -> None:
     assert len(archive.hits("heron")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["garbage", "empty", "half", "zeros", "other schema", "no table"])
 def test_a_damaged_one_is_replaced(archive: Archive, how: str) -> None:
     log = archive.log()
@@ -489,6 +490,7 @@ def test_lines_backwards(tmp_path: Path) -> None:
             assert file.readline() == line
 
 
+@pytest.mark.slow
 def test_a_ref_is_found_wherever_it_stands(tmp_path: Path) -> None:
     log = Log(tmp_path / "log.jsonl")
     for n in range(1, 1_501):

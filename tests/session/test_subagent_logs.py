@@ -56,6 +56,7 @@ def sums_of(talk: Talk) -> Totals:
     return totals
 
 
+@pytest.mark.slow
 def test_refs_that_leave_a_subagent_name_its_log(tmp_path: Path) -> None:
     """In its answer for the parent, and in what is handed over to a later one."""
 
@@ -105,6 +106,7 @@ def test_another_model_is_asked_for_no_more_than_it_gives(tmp_path: Path) -> Non
     assert list(asked.values()) == [30_000]
 
 
+@pytest.mark.slow
 def test_resume_gets_round_no_rule_on_a_type(tmp_path: Path) -> None:
     talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t", "general")]), Step(text="Done.")])
     talk.say("go")
@@ -122,6 +124,7 @@ def test_resume_gets_round_no_rule_on_a_type(tmp_path: Path) -> None:
     assert len(talk.prompts["ask: t"]) == 1
 
 
+@pytest.mark.slow
 def test_resume_with_another_type_is_refused(tmp_path: Path) -> None:
     talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t", "general")]), Step(text="Done.")])
     talk.say("go")
@@ -218,6 +221,7 @@ def test_what_was_left_is_told_once(tmp_path: Path) -> None:
     assert [e.status for e in talk.of(SubagentRun)] == ["running", "interrupted"]
 
 
+@pytest.mark.slow
 def test_one_that_goes_on_keeps_its_work_for_those_after_it(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path, [Step(tools=[task("find it", "ask: a")]), Step(text="Done.")],
@@ -279,6 +283,7 @@ def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
     assert talk.agent.context.agents == {}
 
 
+@pytest.mark.slow
 def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: Path) -> None:
     """The run that is undone is not in the copy's talk, files or bill."""
 
@@ -317,6 +322,7 @@ def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: 
     assert kept.read_bytes() == subagent_log(log.parent, id).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_copy_has_what_a_killed_subagent_did_before_the_point(tmp_path: Path) -> None:
     """The parent's log says nothing of it, and yet it was done before the words."""
     talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t")]), Step(text="Done.")])

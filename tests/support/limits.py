@@ -276,9 +276,8 @@ def waiting(folder: Path, size: int) -> Figures:
         for n in range(size):
             queue.add(f"and then number {n}")
             if n % 100 == 0 or n < 100:
-                most = max(
-                    most, render_text(render.queue([*queue]), width=100, depth="color").count("\n")
-                )
+                shown = render.queue([(words.text, "after turn") for words in queue])
+                most = max(most, render_text(shown, width=100, depth="color").count("\n"))
         served = [await queue.next() for _ in range(size)]
         return {"lines": most, "in_order": served == [f"and then number {n}" for n in range(size)]}
 

@@ -45,8 +45,8 @@ LIBRARIES = (
 BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read by the interpreter and at imports
 # What is read later than that, besides the program's own variables.
 LATER = (
-    "HOME", "TMPDIR", "TERM", "COLORTERM", "EDITOR", "VISUAL", "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
+    "HOME", "TMPDIR", "TERM", "COLORTERM", "EDITOR", "VISUAL", "TIKTOKEN_CACHE_DIR",
+    "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
 )  # fmt: skip
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}

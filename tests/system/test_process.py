@@ -156,6 +156,7 @@ def test_a_held_output_is_not_waited_for_forever(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 def test_nothing_is_left_open_and_everything_is_reaped(tmp_path: Path) -> None:
     async def scene() -> tuple[int, int]:
         before = open_files()
@@ -285,6 +286,7 @@ def test_cleaning_takes_time_in_proportion(piece: str) -> None:
     assert clean("y" * 300_000 + piece * 300_000 + "\nz")[-1] == "z"  # else it would take minutes
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("a \n\r\b\0\x1b[]K2;mP\\\x07\x9b\x85é")))
 def test_no_control_character_survives(text: str) -> None:
     cleaned = clean(text)
@@ -292,6 +294,7 @@ def test_no_control_character_survives(text: str) -> None:
     assert clean(cleaned) == cleaned
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_a_cut_falls_between_characters(text: str) -> None:
     data = text.encode()
@@ -363,6 +366,7 @@ def test_people_see_output_in_few_pieces_and_whole_characters() -> None:
     assert asyncio.run(scene()) == ["é漢\n"]
 
 
+@pytest.mark.slow
 def test_people_see_dots_at_once_but_not_a_line_being_redrawn() -> None:
     async def scene() -> list[str]:
         shown: list[str] = []

@@ -43,6 +43,7 @@ def project(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_none_comes_from_where_commands_write(tmp_path: Path) -> None:
     mark, cwd = tmp_path / "mark", project(tmp_path / "project")
     planted = plant(tmp_path / "written" / "bin", mark)

@@ -74,7 +74,7 @@ def test_a_running_subagent_is_one_line_under_its_call() -> None:
     watch.now += 12
     watch.show(AgentProgress("a1", 12, 30, 23_400, "ORANGE", 'Grep "x"'))
     assert watch.live == (
-        "\n● Task  explore: part 1  12 s · esc to stop\n"
+        "\n● Task  explore: part 1  12 s · Esc to stop\n"
         '  explore · part 1 · 12 calls · 23,400 tokens ORANGE · Grep "x"\n'
     )
     watch.show(AgentProgress("a1", 1, 0, 9, "GREEN", ""))
@@ -88,7 +88,7 @@ def test_several_side_by_side_have_one_headline_and_a_line_each() -> None:
         watch.show(*started(number))
     watch.show(ToolStarted("call5", "Task", "explore: part 5", {}))
     head, *lines = watch.live.strip("\n").split("\n")
-    assert head == "● Task  5 subagents, 1 of them waiting"
+    assert head == "● Task  5 subagents, 1 waiting to start"
     assert [line.split(" · ")[1] for line in lines] == ["part 1", "part 2", "part 3", "part 4"]
     watch.show(ToolStarted("grep", "Grep", "x", {}))
     assert watch.live.startswith("\n● Grep  x\n● Task  5 subagents")
@@ -121,7 +121,7 @@ def test_the_end_of_a_subagent_stands_with_its_answer() -> None:
     watch.show(result, AgentFinished("a1", "limit", 1.0, USED, None))
     assert watch.text == (
         "❯ go\n\n● Task  explore: part 2  34 s\n  done · 34.2 s · 1,540 tokens · $0.1234\n"
-        "  line 0\n  line 1\n  line 2\n  line 3\n  … +14 lines (ctrl-o)\n  line 18\n  line 19\n"
+        "  line 0\n  line 1\n  line 2\n  line 3\n  … +14 lines (Ctrl-O)\n  line 18\n  line 19\n"
     )
     watch.show(TurnFinished("interrupted", ""))
     assert "  explore · part 1 · ended by a limit · 1.0 s · 1,540 tokens · price not known\n" in (
@@ -135,11 +135,11 @@ def test_what_a_subagent_tells_has_its_name() -> None:
     watch = WideWatch()
     watch.show(*started(1), Notice("warning", "careful", "a1"), Notice("info", "all", ""))
     for layer in ("microcompact", "summary"):
-        watch.show(Compacted(layer, "level", 90, 60, 0.1, 0.0, 7, "", "a1"))  # type: ignore[arg-type]
+        watch.show(Compacted(layer, "level", 90, 60, 0.1, 0.0, 7, "told", "a1"))  # type: ignore[arg-type]
     watch.transcript.ask(Question("Bash", "make", {"command": "make"}, "", "", agent="a1"))
     watch.transcript.ask(Question("Bash", "make", {"command": "make"}, "", ""))
     assert "! explore · part 1: careful\n· all\n" in watch.text
-    assert "  explore · part 1: microcompact (level): 90 → 60 tokens\n" in watch.text
+    assert "  explore · part 1: told (level): 90 → 60 tokens\n" in watch.text
     assert "  explore · part 1: context compacted (level): 90 → 60 tokens" in watch.text
     assert "/uncompact" not in watch.text, "that would take back one of the conversation's own"
     assert "? explore · part 1: Bash wants to run\n  make\n" in watch.text
@@ -299,7 +299,7 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         seat.say("/agents")
         await seat.until("general: the right")
         seat.say("/agents stop general")
-        await seat.until("several subagents at work begin with 'general'")
+        await seat.until("several running subagents begin with 'general'")
         seat.say(f"/agents stop {desk.id_of('the left')}")
         await seat.until("interrupted · ")
         await seat.until("· 1 agent")
@@ -384,7 +384,7 @@ def test_a_subagent_that_asks_can_be_stopped(tmp_path: Path) -> None:
         seat.say("go")
         await seat.until("[y]es")
         seat.say("/agents stop general")
-        await seat.until("is stopped")
+        await seat.until("stopped; the conversation")
         await seat.until("All done.")
         await seat.until("[y]es", gone=True)
 

@@ -44,7 +44,7 @@ def test_the_input_is_edited_elsewhere_and_not_sent(place: Place) -> None:
         terminal.type("\r")
         terminal.see(lambda text: "❯ words of mine" in text and "more" in text)
         assert server.requests == []
-        assert (place.project / "name").read_text().strip().endswith(".md")
+        assert Path((place.project / "name").read_text().strip()).name == "message.md"
         terminal.press("enter")
         terminal.see("Read.")
         terminal.press("ctrl-d")
@@ -150,7 +150,7 @@ def test_a_command_a_note_and_a_paste(place: Place) -> None:
         terminal.press("ctrl-d")
         assert terminal.leave() == 0
         terminal = Terminal("--resume", session, cwd=place.project, env=env)
-        terminal.see("goes on")
+        terminal.see("resumed (")
         terminal.type("go on\r")
         terminal.see("Still seen.")
         terminal.press("ctrl-d")

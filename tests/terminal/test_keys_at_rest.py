@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.events import Retrying
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.ui.terminal.terminal import CHORD_TIMEOUT_S, ESCAPE_TIMEOUT_S
 from ctxagent.agent.ui.transcript import WaitLine
@@ -92,10 +93,10 @@ def test_esc_interrupts_in_vi_with_words_in_the_input(tmp_path: Path) -> None:
 def test_a_long_reason_stands_behind_the_countdown() -> None:
     now = 0.0
     waits = WaitLine(lambda: now)
-    waits.retry("attempt 2 of 8 failed", "the rate limit is reached: no such luck", 4.0)
-    assert waits.line().startswith("again in 4 s · esc to stop · attempt 2 of 8 failed: the rate")
+    waits.retry(Retrying(2, 8, 4.0, "the rate limit is reached: no such luck"))
+    assert waits.line().startswith("again in 4 s · Esc to stop · attempt 2 of 8 failed: the rate")
     now = 5.0
-    assert waits.line().startswith("attempt 2 of 8 failed · 5 s · esc to stop · the rate")
+    assert waits.line().startswith("attempt 2 of 8 failed · 5 s · Esc to stop · the rate")
 
 
 @pytest.mark.parametrize("key", ["\x1b\x7f", "\x1bb", "\x1b\r", "\x1bf"])

@@ -123,8 +123,14 @@ def test_lines_that_may_be_read_aloud(place: Place, arguments: list[str], term: 
         terminal.type("look\r")
         asked = terminal.see("n for no")
         assert "Bash wants to run" in asked
-        assert re.search(r"^Type y for yes, .*\.$", asked, re.MULTILINE)
+        assert re.search(r"^Type y for yes, [^?]*\band why\.$", asked, re.MULTILINE)
         assert "touch made" in asked
+        terminal.type("/help\r")
+        reminder = re.compile(r"^Bash echo out; touch made\nType y for yes, ", re.MULTILINE)
+        again = terminal.see(lambda text: reminder.search(text) is not None)
+        assert "[y]es" not in again
+        assert "Ctrl-D" in again
+        assert not {"Shift-Tab", "Ctrl-O", "Ctrl-R", "Ctrl-B", "Esc"} & {*again.split()}
         terminal.type("y\r")
         text = terminal.see("This turn:")
         terminal.see(lambda text: text.rstrip().endswith("\n>"))
@@ -214,7 +220,7 @@ def test_doctor_says_what_the_terminal_can_do(place: Place) -> None:
     assert "LANG=C.UTF-8" in doctor(LC_ALL="C")
     assert "wrapped anew" in doctor(TMUX="/tmp/tmux,1,0")
     assert "because --plain or ui.plain" in place.run("--plain", "doctor").stdout
-    assert "the input is no terminal" in place.run("doctor").stdout
+    assert "the input is not a terminal" in place.run("doctor").stdout
 
 
 def test_doctor_in_the_repl(place: Place) -> None:

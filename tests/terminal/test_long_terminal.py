@@ -55,7 +55,7 @@ def test_two_hundred_turns(place: Place) -> None:
     with Server(answer) as server:
         terminal = Terminal(
             "--permission-mode", "bypass", "--context-window", "26000",
-            "-c", "compact.summarizer=mechanical",
+            "-c", "compact.summarizer=mechanical", "-c", "ui.enter_while_working=after-turn",
             cwd=place.project, env=place.server(server.url), columns=80, rows=24,
         )  # fmt: skip
         terminal.hear(b"GREEN")

@@ -84,7 +84,7 @@ def test_leaving_at_rest(place: Place, way: str) -> None:
         WAYS[way](terminal)
         terminal.leave()
     given_back(terminal)
-    assert terminal.text().count("Go on with: ctxagent --resume") == 1
+    assert terminal.text().count("Resume with: ctxagent --resume") == 1
 
 
 @pytest.mark.parametrize("way", ["TERM", "HUP"])
@@ -188,7 +188,7 @@ def test_stopped_and_gone_on(place: Place) -> None:
         terminal.see("I am here.")
         assert terminal.text().count("❯ half a sentence") == 1
         terminal.press("ctrl-d")
-        terminal.see("Go on with")
+        terminal.see("Resume with")
         terminal.type("exit\r")
         terminal.leave()
 
@@ -206,7 +206,7 @@ def test_stopped_in_the_middle_of_a_turn(place: Place) -> None:
         terminal.type("fg\r")
         text = terminal.see(" out · ")
         terminal.press("ctrl-d")
-        terminal.see("Go on with")
+        terminal.see("Resume with")
         terminal.type("exit\r")
         terminal.leave()
     assert [text.count(f"Paragraph {n:02d}.") for n in range(20)] == [1] * 20

@@ -27,7 +27,7 @@ from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import CTRL_C, ENTER, ESC, SHIFT_TAB, Glass, Seat, drive
 
 UP, DOWN, TAB, CLEAR = "\x1b[A", "\x1b[B", "\t", "\x15"
-CHOICES = "[y]es · [a]lways … · [n]o, or n and why"
+CHOICES = "[y]es · [a]lways any `touch …` command · [r]ules … · [n]o, or n and why"
 Act = Callable[[Seat], Coroutine[Any, Any, None]]
 
 
@@ -130,18 +130,18 @@ def test_a_change_is_shown_with_what_cannot_be_seen_in_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (50, 20)])
-def test_the_narrowest_rule_comes_first_and_the_arrows_bring_wider_ones(
+def test_the_useful_rule_comes_first_and_the_arrows_bring_the_others(
     tmp_path: Path, columns: int, rows: int
 ) -> None:
     desk = Desk(tmp_path, bash("touch made there now"), Step(text="Ran."))
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
-        await seat.until("? Bash(touch made there now)")
-        await seat.until("Always allow this very command, word for word?")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
+        await seat.until("Always allow any `touch …` command?")
         for key, rule, words in (
-            (UP, "Bash(touch made there now)", "this very command"),
-            (DOWN, "Bash(touch made there:*)", "any `touch made there …` command"),
+            (UP, "Bash(touch:*)", "any `touch …` command"),
+            (DOWN, "Bash(touch made there now)", "exactly this command"),
             (TAB, "Bash(touch made:*)", "any `touch made …` command"),
             (DOWN, "Bash", "every command"),
             (TAB, "Bash", "every command"),
@@ -172,24 +172,24 @@ def test_esc_goes_back_step_by_step_and_ctrl_c_interrupts(tmp_path: Path) -> Non
     desk = Desk(tmp_path, bash("touch made"), Step(text="Ran."))
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(ENTER)
         await seat.until("[u]ser")
         seat.press(ESC)
         await seat.until("[u]ser", gone=True)
-        await seat.until("? Bash(touch made)")
+        await seat.until("? Bash(touch:*)")
         seat.press(ESC)
         await seat.until(CHOICES)
         seat.press("n not like this")
         await seat.until("? n not like this")
-        await seat.until("no, with these words to the model · esc: back")
+        await seat.until("no; the model gets these words · Esc: back")
         seat.press(ESC)
         await seat.until("? n not like this", gone=True)
         assert seat.repl.working, "the turn goes on"
         await seat.keys()
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(CTRL_C)
         await seat.until("interrupted; what was done is kept")
 
@@ -214,8 +214,8 @@ def test_an_edited_rule_must_be_one_and_cover_the_call(tmp_path: Path) -> None:
     desk = Desk(tmp_path, bash("touch made"), Step(text="Ran."))
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(CLEAR + "Bahs(touch:*)" + ENTER)
         await seat.until("✗ the rule 'Bahs(touch:*)' names no tool")
         await seat.until("? Bahs(touch:*)")  # it stays, to be mended
@@ -234,14 +234,14 @@ def test_a_wide_rule_takes_one_more_yes(tmp_path: Path) -> None:
     desk = Desk(tmp_path, bash("python3 -c pass"), Step(text="Ran."))
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
+        seat.press("r")
         await seat.until("? Bash(python3 -c pass)")
         seat.press(CLEAR + "Bash(python3:*)" + ENTER)
-        await seat.until("Bash(python3:*) is a wide rule: what comes after `python3`")
+        await seat.until("Bash(python3:*) is a broad rule: what comes after `python3`")
         seat.press(ENTER)  # is no yes
         await seat.until("? Bash(python3:*)")
         seat.press(ENTER)
-        await seat.until("Keep it all the same?")
+        await seat.until("Save this rule anyway?")
         assert "[s]ession" not in seat.glass.all()
         seat.press("y")
         await seat.until("[s]ession")
@@ -258,17 +258,17 @@ def test_a_rule_for_the_project_keeps_its_file_as_it_is(tmp_path: Path) -> None:
     ours.write_text('# of all of us\n[permissions]\ndeny = ["Read(.env)"]  # secret\n')
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(ENTER)
-        await seat.until("[p]roject  for all who work here: .agentrc")
+        await seat.until("[p]roject  for everyone who works on this project: .agentrc")
         await seat.until("~/.config/ctxagent/agentrc")
         seat.press("p")
         await seat.until("Ran.")
         seat.say("/permissions")
         await seat.until(".agentrc:4")
-        seat.say("/permissions forget Bash(touch made)")
-        await seat.until("forgotten: Bash(touch made)")
+        seat.say("/permissions forget Bash(touch:*)")
+        await seat.until("forgotten: Bash(touch:*)")
 
     glass = asked(desk, answer)
     text = '# of all of us\n[permissions]\ndeny = ["Read(.env)"]  # secret\nallow = []\n'
@@ -287,8 +287,8 @@ def test_a_file_that_is_not_trusted_is_refused_and_another_place_offered(tmp_pat
     ours.write_text('[permissions]\nallow = ["Bash"]\n')
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(ENTER)
         await seat.until("[p]roject")
         seat.press("p")
@@ -300,7 +300,7 @@ def test_a_file_that_is_not_trusted_is_refused_and_another_place_offered(tmp_pat
 
     asked(desk, answer)
     assert ours.read_text() == '[permissions]\nallow = ["Bash"]\n'
-    assert desk.mine.read_text() == '[permissions]\nallow = ["Bash(touch made)"]\n'
+    assert desk.mine.read_text() == '[permissions]\nallow = ["Bash(touch:*)"]\n'
     assert desk.mine.stat().st_mode & 0o777 == 0o600
 
 
@@ -309,12 +309,13 @@ def test_a_path_rule_for_the_user_says_how_paths_count(tmp_path: Path) -> None:
     desk = Desk(tmp_path, step, Step(text="Written."))
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
+        await seat.until("[a]lways changing src/a.py · [r]ules …")
+        seat.press("r")
         await seat.until("Always allow changing src/a.py?")
         seat.press(DOWN)
         await seat.until("Always allow changing files below src/?")
         seat.press(ENTER)
-        await seat.until("in every project, its paths counted from each")
+        await seat.until("in every project, paths relative to each project")
         seat.press("u")
         await seat.until("Written.")
 
@@ -330,7 +331,7 @@ def test_a_question_that_waits_is_answered_by_a_rule_that_is_kept(tmp_path: Path
         (tmp_path / "other" / name).write_text("words\n")
 
     async def answer(seat: Seat) -> None:
-        seat.press("a")
+        seat.press("r")
         await seat.until("Always allow reading")
         seat.press(CLEAR + f"Read({tmp_path / 'other'}/**)")
         await seat.until("Always allow reading files below")
@@ -356,9 +357,9 @@ def test_a_question_that_waits_is_settled_by_the_mode(tmp_path: Path) -> None:
 
     async def answer(seat: Seat) -> None:
         seat.press(SHIFT_TAB)
-        await seat.until("accept-edits")
-        await seat.keys()
-        seat.press("y")
+        await seat.until("mode accept-edits? Enter: use it, here too · Shift-Tab: next mode")
+        assert not (desk.cwd / "a").exists(), "nothing is settled before Enter"
+        seat.press(ENTER)
         await seat.until("Both written.")
 
     glass = asked(desk, answer)
@@ -375,12 +376,12 @@ def test_vi_keys_edit_the_rule_and_leave_it(tmp_path: Path) -> None:
 
         seat.say("go")
         await seat.keys()
-        seat.press("a")
-        await seat.until("? Bash(touch made)")
+        seat.press("r")
+        await seat.until("? Bash(touch:*)")
         seat.press(ESC)
         await seat.until(navigating)
         seat.press("x")
-        await seat.until("This is not a rule yet")
+        await seat.until("Not a complete rule yet")
         seat.press(ESC)
         await seat.keys(CHOICES)
         seat.press("y")
@@ -392,7 +393,7 @@ def test_vi_keys_edit_the_rule_and_leave_it(tmp_path: Path) -> None:
 
 def test_all_of_it_in_lines(tmp_path: Path) -> None:
     desk = Desk(tmp_path, bash("touch made there"), bash("touch other"), Step(text="Done."))
-    typed = iter(["a", "back", "a", "2", "back", "Bsh", "2", "u", "n too many files"])
+    typed = iter(["r", "back", "r", "2", "back", "Bsh", "3", "u", "n too many files"])
     reading, writing = os.pipe()
 
     class Out(io.StringIO):
@@ -414,7 +415,12 @@ def test_all_of_it_in_lines(tmp_path: Path) -> None:
     with os.fdopen(reading) as source:
         assert asyncio.run(asyncio.wait_for(run(source), seats.DEADLINE)) == 0
     seen = out.getvalue()
-    for text in ("2. Bash(touch made:*)", "names no tool", "[u]ser", "✗ declined: too many files"):
+    for text in (
+        "2. Bash(touch made there)",
+        "names no tool",
+        "[u]ser",
+        "✗ declined: too many files",
+    ):
         assert text in seen
     assert next(typed, None) is None
     assert desk.mine.read_text() == '[permissions]\nallow = ["Bash(touch made there)"]\n'
@@ -434,8 +440,8 @@ def test_the_next_session_does_not_ask_again(tmp_path: Path, key: str) -> None:
             terminal.type("go\r")
             if first:
                 terminal.keys()
-                terminal.type("a")
-                terminal.see("? Bash(touch made)")
+                terminal.type("r")
+                terminal.see("? Bash(touch:*)")
                 terminal.press("enter")
                 terminal.see("[p]roject")
                 terminal.type(key)
@@ -450,5 +456,38 @@ def test_the_next_session_does_not_ask_again(tmp_path: Path, key: str) -> None:
     assert server.rejected == []
     home = tmp_path / "home" / ".config" / "ctxagent" / "agentrc"
     file = {"p": place.project / ".agentrc", "u": home}[key]
-    kept = '[permissions]\nallow = ["Bash(touch made)"]\n'
+    kept = '[permissions]\nallow = ["Bash(touch:*)"]\n'
     assert file.read_text() == ("# ours\n[ui]\n\n" + kept if key == "p" else kept)
+
+
+def test_one_key_takes_the_useful_rule(tmp_path: Path) -> None:
+    """And nothing else is asked: the rule holds for this session, and the next call needs none."""
+    desk = Desk(tmp_path, bash("touch one"), bash("touch two three"), Step(text="Both made."))
+
+    async def answer(seat: Seat) -> None:
+        await seat.until(CHOICES)
+        seat.press("a")
+        await seat.until("Both made.")
+
+    glass = asked(desk, answer)
+    assert glass.all().count("Bash wants to run") == 1
+    assert desk.loops[0].approval.rules()["session"] == ["Bash(touch:*)"]
+    (note,) = desk.noted()
+    assert (note.data["answer"], note.data["where"]) == ("always", "session")
+
+
+def test_what_was_asked_before_decides_which_rule_is_useful(tmp_path: Path) -> None:
+    """One file of a folder is a rule for that file; after two of it, the folder is offered."""
+    writes = [Step(tools=[("Write", {"path": f"src/{n}.py", "content": "x\n"})]) for n in "ab"]
+    desk = Desk(tmp_path, *writes, Step(text="Both written."))
+
+    async def answer(seat: Seat) -> None:
+        await seat.until("[a]lways changing src/a.py")
+        seat.press("y")
+        await seat.until("[a]lways changing files below src/")
+        await seat.keys()
+        seat.press("a")
+        await seat.until("Both written.")
+
+    asked(desk, answer)
+    assert desk.loops[0].approval.rules()["session"] == ["Edit(src/**)"]

@@ -88,7 +88,7 @@ def test_three_hundred_sessions(tmp_path: Path, columns: int, rows: int) -> None
         await seat.until(lambda: "1 of 300" in "\n".join(glass.lines()))
         await seat.until(chosen(seat, "heron"))
         assert all(len(line) <= columns for line in glass.lines())
-        assert any(line.startswith("enter: open · tab: all projects") for line in glass.lines())
+        assert any(line.startswith("Enter: open · Tab: all projects") for line in glass.lines())
         if rows >= 24:
             await seat.until("20261101-000101-000065")
             await seat.until("seen 101, and that is all there is to it")
@@ -101,7 +101,7 @@ def test_three_hundred_sessions(tmp_path: Path, columns: int, rows: int) -> None
     drive(desk, act, glass=glass)
     assert desk.loops[-1].log.path.parent.name == "20261101-000101-000065"
     assert desk.said(-1) == ["look at heron number 101", "go on"]
-    assert "enter: open" not in glass.all()
+    assert "Enter: open" not in glass.all()
     assert glass.all().count("/resume") == 1
     for never in ("\x1b[2J", "\x1b[3J", "\x1b[?1049h", "\x1b[?47h"):
         assert never not in glass.raw
@@ -120,7 +120,7 @@ def test_keys_move_and_esc_leaves(tmp_path: Path) -> None:
             seat.press(keys)
             await seat.until(chosen(seat, f"number {number} "))
         seat.press("zzz")
-        await seat.until("no option has these words")
+        await seat.until("nothing in the list has these words")
         seat.press(ENTER)
         seat.press(ESC)
         await seat.until("search:", gone=True)
@@ -172,7 +172,7 @@ def test_the_sessions_of_all_projects(tmp_path: Path) -> None:
         seat.press(TAB)
         await seat.until("1 of 4")
         await seat.until(chosen(seat, "look after the gnu", "another place"))
-        await seat.until(lambda: "goes on here" in " ".join(glass.all().split()))
+        await seat.until(lambda: "continues here" in " ".join(glass.all().split()))
         seat.press(TAB)
         await seat.until("0 of 3")
         seat.press("\x01")  # Ctrl-A
@@ -195,7 +195,7 @@ def test_what_is_typed_ahead_is_looked_for_and_comes_back(tmp_path: Path) -> Non
         await seat.until(chosen(seat, "number 17"))
         assert search_line(seat.glass) == "search: number 17"
         seat.press(" and more")
-        await seat.until("no option has these words")
+        await seat.until("nothing in the list has these words")
         seat.press(ESC)
         await seat.until(lambda: "❯ number 17 and more" in seat.glass.lines())
         seat.press(ENTER)
@@ -217,10 +217,10 @@ def test_the_size_changes_while_it_is_open(tmp_path: Path) -> None:
             glass.screen.resize(rows, columns)
             seat.repl.screen.app._on_resize()  # type: ignore[attr-defined]
             seat.press(DOWN)
-            await seat.until(lambda: "enter: open" in "".join(glass.lines()[-3:]))
+            await seat.until(lambda: "Enter: open" in "".join(glass.lines()[-3:]))
         await seat.until(chosen(seat, "number 35"))
         seat.press(ENTER)
-        await seat.until("goes on")
+        await seat.until("resumed (")
 
     drive(desk, act, glass=glass)
     assert desk.loops[-1].log.path.parent.name == "20261101-000035-000023"
@@ -242,7 +242,7 @@ def test_rewind_takes_a_point_from_the_menu(tmp_path: Path) -> None:
         seat.say("/rewind")
         await seat.until(chosen(seat, "second words"))
         seat.press(DOWN + ENTER)
-        await seat.keys("2 turns would go")
+        await seat.keys("2 turns would be left out")
         seat.press("c")
         await seat.until(lambda: "❯ first words" in seat.glass.lines()[-6:])
         seat.press(CTRL_C)  # what the person said then is offered to be said again
@@ -266,7 +266,7 @@ def test_on_a_plain_terminal_a_number_is_taken(tmp_path: Path) -> None:
         terminal.see(lambda text: text.count("Enter for none") == 2)
         terminal.type("2\r")
         terminal.see("look at heron number 1")
-        terminal.see("goes on")
+        terminal.see("resumed (")
         terminal.type("/resume\r")
         terminal.see(lambda text: text.count("Enter for none") == 3)
         terminal.type("go on with this\r")  # words that are no number are for the agent
@@ -291,25 +291,25 @@ def test_the_command_itself(tmp_path: Path) -> None:
         terminal.see(lambda text: "in use" in text and " 300" in text)
         terminal.type("number 298\r")
         terminal.see("is open in another process")
-        terminal.keys("[l]eave it")
+        terminal.keys("[l]eave")
         terminal.type("l")
-        terminal.see(lambda text: "[l]eave it" not in text)
+        terminal.see(lambda text: "[l]eave" not in text)
         held.close()
         terminal.type("/resume\r")
         terminal.see("look at quagga number 299")
         terminal.type("zebra")
-        terminal.see("no option has these words")
+        terminal.see("nothing in the list has these words")
         terminal.type("\x15grÜße number 27\x0e\x0e\x0e\x0e")
         terminal.see(lambda text: "❯ look at Grüße number 27 " in text)
         terminal.type("\r")
-        terminal.see("goes on")
+        terminal.see("resumed (")
         terminal.type("go on\r")
         text = terminal.see("One more.")
         terminal.type("/quit\r")
         assert terminal.leave() == 0
     assert "look at Grüße number 27" in text
     assert "search:" not in terminal.text()
-    assert "enter: open" not in terminal.text()
+    assert "Enter: open" not in terminal.text()
     assert "Grüße number 27" in str(server.requests[-1]["messages"][0])
     assert not re.search(rb"\x1b\[[23]J|\x1b\[\?(1049|47)h|\x1bc", terminal.raw)
 
@@ -323,7 +323,7 @@ def test_a_request_to_end_while_it_is_open(tmp_path: Path) -> None:
     terminal.see("number 19")
     terminal.signal(signal.SIGTERM)
     assert terminal.leave() == 130
-    assert "enter: open" not in terminal.text()
+    assert "Enter: open" not in terminal.text()
     assert terminal.raw.rindex(b"?2004l") > terminal.raw.rindex(b"?2004h")
 
 
@@ -337,7 +337,7 @@ def test_vi_keys_and_words_under_the_fingers(tmp_path: Path) -> None:
         await seat.until(lambda: seat.repl.working)
         seat.say("/resume")
         seat.press("what I am about to ")
-        await seat.until("no option has these words")
+        await seat.until("nothing in the list has these words")
         seat.press("say\r")
         await seat.until(lambda: search_line(seat.glass).endswith("to say"))
         seat.press(ESC)
@@ -369,3 +369,35 @@ def test_an_option_list_finds_all_words_and_keeps_the_order() -> None:
     assert options.chosen is None
     options.move(1)
     assert options.index == 0
+
+
+def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.models = [("large-1", "1,000,000 tokens", "$4 in"), ("small-1", "200,000 tokens", "")]
+
+    async def act(seat: Seat) -> None:
+        await seat.idle()
+        seat.say("/model")
+        await seat.until("Continue with the model")
+        await seat.until(chosen(seat, "scripted", "now"))
+        seat.press("smal")
+        await seat.until(chosen(seat, "200,000 tokens", "small-1"))
+        seat.press(ENTER)
+        await seat.until(lambda: len(desk.chosen) == 1)
+        await seat.idle()
+        seat.say("/model")
+        await seat.until("Continue with the model")
+        seat.press("my-own")
+        await seat.until("not in the list")
+        seat.press(ENTER)
+        await seat.until(lambda: len(desk.chosen) == 2)
+        await seat.idle()
+        seat.say("/model")
+        await seat.until("Continue with the model")
+        seat.press("two words")
+        await seat.until("nothing in the list has these words")
+        seat.press(ENTER + ESC)
+        await seat.until("Continue with the model", gone=True)
+
+    drive(desk, act)
+    assert [id for _, id in desk.chosen] == ["small-1", "my-own"]

@@ -45,7 +45,7 @@ def test_a_question_that_is_not_painted_cannot_be_answered(tmp_path: Path) -> No
         screen(seat).resized()
         await seat.until("Bash wants to run")
         await seat.until("? y")
-        await seat.until("enter: take it")
+        await seat.until("Enter: answer")
         seat.press(ENTER)
         await seat.until("Ran.")
 

@@ -31,11 +31,11 @@ def test_a_fault_in_a_command_ends_nothing(tmp_path: Path) -> None:
         seat.say("hi")
         await seat.until("Hello.")
         seat.say("/doctor")
-        await seat.until("a fault of ctxagent's own: ZeroDivisionError: by nothing")
+        await seat.until("internal error: ZeroDivisionError: by nothing")
         seat.say("go on")
         await seat.until("Still here.")
         seat.say("/log")
-        await seat.until("topic warning, text a fault")
+        await seat.until("topic warning, text internal error")
 
     code, _ = drive(desk, act)
     assert code == 0
@@ -53,7 +53,7 @@ def test_words_that_are_out_are_dropped_by_ctrl_c(tmp_path: Path) -> None:
         await seat.until("❯ second")
         seat.press(UP)
         seat.press(UP)
-        await seat.until(lambda: list(seat.repl._waiting) == ["second"])
+        await seat.until(lambda: [each.text for each in seat.repl._waiting] == ["second"])
         await seat.until("One.")
         await seat.until(lambda: not seat.repl.working)
         seat.press(CTRL_C)
@@ -94,7 +94,7 @@ def test_nothing_stands_there_after_a_turn_that_cannot_be_recorded(tmp_path: Pat
         await seat.until("Half")
         desk.loops[-1].log.close()
         await seat.until("✗")
-        await seat.until("esc to stop", gone=True)
+        await seat.until("Esc to stop", gone=True)
 
     drive(desk, act)
 
@@ -108,11 +108,11 @@ def test_nothing_stands_there_after_a_command(tmp_path: Path) -> None:
         for shown in ("written to", "exists"):
             seat.say("/export page.html")
             await seat.until(shown)
-            await seat.until("esc to stop", gone=True)
+            await seat.until("Esc to stop", gone=True)
 
     drive(desk, act)
 
 
 def test_an_editor_that_takes_the_file_away(tmp_path: Path) -> None:
     with pytest.raises(CtxagentError, match="could not be edited"):
-        asyncio.run(edit("words", {"EDITOR": "rm", "PATH": "/usr/bin:/bin"}))
+        asyncio.run(edit("words", "words.md", {"EDITOR": "rm", "PATH": "/usr/bin:/bin"}))

@@ -42,7 +42,7 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.keys()
         assert not (place.project / "made").exists()
         terminal.type("y")
-        shown = terminal.see(lambda text: "a + b" in text and "edits are asked about" in text)
+        shown = terminal.see(lambda text: "a + b" in text and "mode ask asks about edits" in text)
         assert (place.project / "made").exists()
         assert "return a - b" in shown
         assert "a - b" in (place.project / "calc.py").read_text()
@@ -71,6 +71,40 @@ def test_a_day_in_the_repl(place: Place) -> None:
     assert kinds.count("end") == 3
 
 
+def test_a_title_is_seen_in_lists_and_on_the_window(place: Place) -> None:
+    with Server([Say("Mended.")]) as server:
+        env = place.server(server.url)
+        terminal = Terminal(cwd=place.project, env=env)
+        terminal.see("/help")
+        terminal.type("fix the parser\r")
+        terminal.see("Mended.")
+        terminal.type("/rename The parser\r")
+        terminal.see("this session is now called: The parser")
+        assert terminal.screen.title == "The parser"
+        assert b"\x1b[23;2t" not in terminal.raw
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
+        assert terminal.raw.count(b"\x1b[22;2t") == terminal.raw.count(b"\x1b[23;2t") == 1
+        assert place.run("sessions").stdout.rstrip().endswith("The parser")
+        (log,) = place.logs()
+        done = place.run("sessions", "rename", log.parent.name, "Parser,", "again")
+        assert done.stderr == ""
+        assert done.stdout == f"{log.parent.name} is now called: Parser, again\n"
+        terminal = Terminal("--continue", cwd=place.project, env=env)
+        terminal.see("❯ fix the parser")
+        terminal.see(lambda _: terminal.screen.title == "Parser, again")
+        terminal.type("/new\r")
+        terminal.see("fresh session")
+        terminal.hear(b"\x1b[23;2t")
+        terminal.type("/resume\r")
+        terminal.see(lambda text: "Parser, again" in text and "Enter: open" in text)
+        terminal.press("esc")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    titles = [e["text"] for e in place.entries() if e.get("topic") == "title"]
+    assert titles == ["The parser", "Parser, again"]
+
+
 def test_no_with_a_reason_reaches_the_model(place: Place) -> None:
     with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("As you wish.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
@@ -86,12 +120,19 @@ def test_no_with_a_reason_reaches_the_model(place: Place) -> None:
     assert "not in this folder" in json.dumps(server.requests[-1]["messages"])
 
 
-def test_without_a_key_the_repl_says_what_to_do_and_stays(place: Place) -> None:
-    terminal = Terminal(cwd=place.project, env=place.environ())
-    terminal.see("❯")
+@pytest.mark.parametrize("plain", [False, True])
+def test_without_a_key_the_repl_says_so_before_the_first_word_and_stays(
+    place: Place, plain: bool
+) -> None:
+    more = ["--plain"] if plain else []
+    terminal = Terminal(*more, cwd=place.project, env=place.environ(), columns=80)
+    terminal.see("`ctxagent demo` shows everything without a key")
+    text = terminal.text()
+    assert text.index("/help") < text.index("No key for the model") < text.index("Three ways on")
+    for way in ("export ANTHROPIC_API_KEY=…", "ANTHROPIC_BASE_URL", "model.base_url"):
+        assert way in text
     terminal.type("hello\r")
-    terminal.see("ANTHROPIC_API_KEY")
-    terminal.see("ctxagent demo")
+    terminal.see(lambda shown: shown.count("Three ways on") == 2)
     terminal.type("/quit\r")
     assert terminal.leave() == 0
 
@@ -143,7 +184,7 @@ def test_a_request_to_end_leaves_nothing_behind(place: Place) -> None:
         assert terminal.leave() == 130
     assert gone(*pids)
     assert place.entries()[-1]["status"] == "interrupted"
-    assert "Go on with: ctxagent --resume" in terminal.text()
+    assert "Resume with: ctxagent --resume" in terminal.text()
     assert "GREEN" not in terminal.text(), "the status line is left on the screen"
     assert terminal.raw.rindex(b"?2004l") > terminal.raw.rindex(b"?2004h")
 
@@ -204,7 +245,8 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
     )
     editor = place.root / "editor"
     editor.write_text(
-        '#!/bin/sh\necho THE EDITOR; read key; sed -i s/Talk/Speak/ "$1"; echo "got $key"\n'
+        "#!/bin/sh\necho THE EDITOR of ${1##*/}\n"
+        'read key; sed -i s/Talk/Speak/ "$1"; echo "got $key"\n'
     )
     editor.chmod(0o755)
     with Server([Say("word " * 2_000), Say("Two."), Say(record), Say("Three.")]) as server:
@@ -213,12 +255,13 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
         terminal = Terminal(*little, cwd=place.project, env=env)
         terminal.see("❯")
         terminal.type("one\r")
+        terminal.see(" out · ")
         terminal.type("two\r")
         terminal.see("Two.")
         terminal.type("/compact --show\r")
         terminal.keys("[e]dit")
         terminal.type("e")
-        terminal.see("THE EDITOR")
+        terminal.see("THE EDITOR of summary.md")
         terminal.type("hello\r")
         terminal.see("Speak.")
         terminal.keys()

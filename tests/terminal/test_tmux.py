@@ -58,7 +58,7 @@ def test_a_turn_with_a_tool_and_a_question(place: Place) -> None:
         assert seen.leave() == 0
         text = seen.text()
     assert "GREEN" not in text, "the status line is left behind"
-    once(text, "❯ go on", "First this.", "Done.", "Go on with: ctxagent --resume")
+    once(text, "❯ go on", "First this.", "Done.", "Resume with: ctxagent --resume")
 
 
 @pytest.mark.parametrize("sizes", [SIZES, SIZES[::-1]], ids=["there", "back"])
@@ -243,5 +243,5 @@ def test_leaving_with_words_that_wait(place: Place) -> None:
         seen.press("ctrl-d")
         assert seen.leave() == 0
         text = seen.text()
-    once(text, "these wait", "Half", "Go on with: ctxagent --resume")
+    once(text, "these wait", "Half", "Resume with: ctxagent --resume")
     assert "GREEN" not in text

@@ -73,7 +73,7 @@ def test_a_summary_that_was_prepared_says_how_long_that_took(tmp_path: Path) -> 
     assert Waiting("the summary, which is being written") in told
     assert Waiting(WRITING) not in told
     assert isinstance(receipt, Compacted)
-    assert re.search(r"summarised by the model · written ahead in [\d.]+ s · ", receipt.detail)
+    assert re.search(r"summary written by the model · prepared in [\d.]+ s · ", receipt.detail)
 
 
 def test_waits_of_headless_runs_are_told_to_those_who_ask(place: Place) -> None:
@@ -99,7 +99,7 @@ def test_each_second_of_the_model_is_accounted_for(place: Place) -> None:
         # On the screen for seconds only, so that who looks late finds it in what was written.
         terminal.see(lambda _: bool(re.search(AGAIN, terminal.raw)))
         terminal.see("Some word")
-        silent = re.compile(r"◌ the model is silent · ([3-9]|\d\d+) s · esc")
+        silent = re.compile(r"◌ the model is silent · ([3-9]|\d\d+) s · Esc")
         terminal.see(lambda text: bool(silent.search(text)))
         terminal.press("esc")
         terminal.see("interrupted; what was done is kept")
@@ -113,7 +113,7 @@ def test_the_first_byte_is_waited_for_with_seconds(place: Place) -> None:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("❯")
         terminal.type("go\r")
-        waiting = re.compile(r"◌ waiting for the model · ([2-9]|\d\d+) s · esc")
+        waiting = re.compile(r"◌ waiting for the model · ([2-9]|\d\d+) s · Esc")
         terminal.see(lambda text: bool(waiting.search(text)))
         terminal.press("esc")
         terminal.see("interrupted")
@@ -134,18 +134,18 @@ def test_what_was_folded_is_unfolded_while_the_agent_works_and_at_rest(place: Pl
         terminal.see("❯")
         terminal.type("go\r")
         shown = terminal.see("  on")
-        assert "… +24 lines (ctrl-o)" in shown
-        assert "… +39,994 lines (ctrl-o)" in shown
+        assert "… +24 lines (Ctrl-O)" in shown
+        assert "… +39,994 lines (Ctrl-O)" in shown
         terminal.type("\x0f")
         shown = terminal.see("▾ Bash  seq 40000")
-        terminal.see("lines are left out here: /log #")
+        terminal.see("lines left out: /log #")
         terminal.type("\x0f")
         shown = terminal.see(lambda text: "▾ Bash  seq 501 530" in text and "\n  515\n" in text)
         assert shown.count("\n  39999\n") == 2, "folded, and in full"
         terminal.press("esc")
         terminal.see("interrupted")
         terminal.type("\x0f\x0f\x0f")
-        shown = terminal.see("nothing else is folded")
+        shown = terminal.see("nothing else to show in full")
         assert shown.count("▾ Bash  seq 501 530") == 2
         terminal.type("/quit\r")
         terminal.leave()

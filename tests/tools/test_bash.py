@@ -162,6 +162,63 @@ def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None
     assert asyncio.run(scene()) == ["2%"]
 
 
+async def under_way(context: Context, command: str) -> asyncio.Task[Output]:
+    """A command that has said something and runs on."""
+    shown = asyncio.Event()
+    context.progress = lambda text: shown.set()
+    running = asyncio.create_task(BashTool().run(BashParams(command=command), context))
+    await shown.wait()
+    return running
+
+
+@pytest.mark.slow
+def test_the_person_sends_a_command_to_the_background(tmp_path: Path) -> None:
+    async def scene() -> tuple[Output, Output]:
+        os.mkfifo(tmp_path / "go")
+        context = context_in(tmp_path)
+        command = "echo now; read x < go; echo later; exit 4"
+        running = await under_way(context, command)
+        (send,) = context.foreground
+        send()
+        output = await running
+        assert context.foreground == set()
+        job = context.jobs["job-1"]
+        assert job.tail(5) == ["now"]
+        assert job.process.running
+        (tmp_path / "go").write_text("\n")
+        later = await JobTool().run(JobParams(action="wait", timeout=100), context)
+        assert job.tail(5) == ["now", "later"]
+        return output, later
+
+    output, later = asyncio.run(scene())
+    said, _, note = output.text.partition("\n")
+    assert said == "now"
+    assert note.startswith("[after 0 s the user sent it to the background, where it has no timeout")
+    assert "; job-1: running, pid " in note
+    assert "above is its output so far, all of it goes to" in note
+    assert note.endswith("The Job tool reads it, waits for it and ends it]")
+    assert not output.is_error
+    assert (output.details["job"], output.details["backgrounded"]) == ("job-1", True)
+    assert output.details["exit_code"] is None
+    assert later.text == "later\n[job-1: exit 4]"
+
+
+@pytest.mark.slow
+def test_a_command_that_cannot_go_to_the_background_goes_on(tmp_path: Path) -> None:
+    async def scene() -> Output:
+        os.mkfifo(tmp_path / "go")
+        context = context_in(tmp_path)
+        (tmp_path / ".session").write_text("a file where the folder should be")
+        running = await under_way(context, "echo now; read x < go; echo later")
+        (send,) = context.foreground
+        with pytest.raises(ToolError, match="No file for the job's output"):
+            send()
+        (tmp_path / "go").write_text("\n")
+        return await running
+
+    assert asyncio.run(scene()).text == "now\nlater"
+
+
 @pytest.mark.slow
 def test_what_cannot_become_a_job_is_ended(tmp_path: Path) -> None:
     (tmp_path / ".session").write_text("a file where the folder should be")

@@ -240,6 +240,7 @@ def written(text: str, form: Form) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_that_decode_come_back(data: bytes) -> None:

@@ -88,6 +88,7 @@ def test_content_gives_path_line_and_text(project: Path, engine: Engine) -> None
     assert out.details == {"matches": 2, "files": 1, "truncated": False, "engine": engine}
 
 
+@pytest.mark.slow
 def test_context_is_marked_and_gaps_are_shown(tmp_path: Path, engine: Engine) -> None:
     write(tmp_path, {"a.txt": "1\n2\nhit\n4\n5\n6\n7\nhit\nhit\n", "b.txt": "hit\n"})
     expected = ["a.txt-2-2", "a.txt:3:hit", "a.txt-4-4", "--", "a.txt-7-7", "a.txt:8:hit"]
@@ -116,6 +117,7 @@ def test_count_counts_lines_and_sums_up(project: Path, engine: Engine) -> None:
     assert out.details["matches"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -218,6 +220,7 @@ def test_rules_above_the_searched_directory_count(tmp_path: Path, engine: Engine
     assert files(tmp_path, engine, "x", path="web") == ["web/a.js"]
 
 
+@pytest.mark.slow
 def test_pages_follow_each_other(tmp_path: Path, engine: Engine) -> None:
     write(tmp_path, {"a.txt": "".join(f"hit {n}\n" for n in range(10))})
     first = grep(tmp_path, engine, "hit", output_mode="content", limit=4)
@@ -259,6 +262,7 @@ def test_a_long_line_is_shown_around_its_match(tmp_path: Path, engine: Engine) -
     assert "long lines are cut" in note
 
 
+@pytest.mark.slow
 def test_encodings(tmp_path: Path, engine: Engine) -> None:
     write(
         tmp_path,
@@ -283,6 +287,7 @@ def test_binary_files_are_skipped_or_refused_by_name(tmp_path: Path, engine: Eng
         grep(tmp_path, engine, "needle", path="a.bin")
 
 
+@pytest.mark.slow
 def test_only_regular_files_are_opened_and_no_link_is_followed(
     tmp_path: Path, engine: Engine
 ) -> None:
@@ -296,6 +301,7 @@ def test_only_regular_files_are_opened_and_no_link_is_followed(
         grep(tmp_path, engine, "needle", path="pipe")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_searched_says_why(project: Path, engine: Engine) -> None:
     with pytest.raises(ToolError, match=r"no regular expression: .*unterminated.*literal=true"):
         grep(project, engine, "total(")

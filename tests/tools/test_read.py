@@ -110,6 +110,7 @@ def test_a_file_too_large_to_hold_is_read_as_a_stream(tmp_path: Path) -> None:
     assert context.seen.digests == {}
 
 
+@pytest.mark.slow
 def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.write(b"start " + b"x" * 70_000)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.engine import SummaryPreview
 from ctxagent.agent.compaction.history import Mark, acts, marks
 from ctxagent.agent.compaction.metrics import session_metrics, total_metrics
 from ctxagent.agent.context.window import Window
@@ -88,6 +87,17 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
     assert table[5] == "| 2026-11-21 10:20:30 UTC | TIER_3 (taken back) | 120,000 |"
 
 
+def test_an_entry_is_told_in_words() -> None:
+    data = {"answer": "no", "rule": "Bash", "reason": "", "asked": True, "files": ["a", "b"]}
+    note = Note(seq=5, topic="permission", text="not authorised: Bash rm", data=data)
+    assert compaction_report.entry_line(note) == (
+        "topic permission, text not authorised: Bash rm, data answer no, rule Bash, asked yes, "
+        "files a, b"
+    )
+    mask = replace(next(e for e in LOG if isinstance(e, Mask)), trigger="HOOK-CTX-003: 85%")
+    assert "(85%)" in compaction_report.entry_line(mask)
+
+
 @pytest.mark.parametrize(
     ("tokens", "advice"),
     [
@@ -165,8 +175,8 @@ def test_the_metrics_name_their_targets() -> None:
         "| probes: recall | 12 before, 29 of 30 (97%) after | 100 % | not met |",
         "| critical sections preserved | 2 of 2 (100%) | 100 % | met |",
         "| recovery success | none checked | 100 % | – |",
-        "| saved by truncate | 5,000 tokens in 1 acts | – | – |",
-        "| saved by summary | 195,000 tokens in 2 acts | – | – |",
+        "| saved: cut short | 5,000 tokens, 1 time | – | – |",
+        "| saved: summary | 195,000 tokens, 2 times | – | – |",
         "| spent on summaries | $0.0000 | – | – |",
     ]
     several = compaction_report.metrics(
@@ -218,13 +228,13 @@ def test_the_intent_is_bounded() -> None:
     words = [(1, "long " * 1_000), *((n, "word " * 1_000) for n in range(2, 202))]
     text = compaction_report.intent(None, words)
     assert len(text) < 2_000 + 10 * 350
-    assert "… 190 things before these" in text
+    assert "… 190 older messages" in text
     assert "- #201: word" in text
 
 
 @pytest.mark.parametrize("format", ["text", "stream-json"])
 def test_headless_tells_compactions(format: OutputFormat) -> None:
-    event = Compacted("truncate", "level", 9_000, 8_000, 0.1, 0.0, 3, "3 inputs truncated")
+    event = Compacted("truncate", "level", 9_000, 8_000, 0.1, 0.0, 3, "3 old inputs cut short")
     out, err = io.StringIO(), io.StringIO()
     Headless(format, out, err, verbose=True).emit(event)
     assert err.getvalue() == f"{compaction_report.receipt(event)}\n"
@@ -259,7 +269,7 @@ def masked(seq: int, target: int, layer: str = "microcompact") -> Mask:
 
 
 FIRST = [opened(1, system="Be good.", tools=[]), User(seq=2, content="go"), call(4, 0, 9_000)]
-DROPPED = "the server's cache had dropped it"
+DROPPED = "the server had dropped it from its cache"
 CHANGED = "the system prompt, tools or model changed"
 
 
@@ -268,9 +278,9 @@ CHANGED = "the system prompt, tools or model changed"
     [
         ([], 5, DROPPED),
         ([], 6, "more than five minutes passed"),
-        ([masked(5, 3)], 6, "history was edited by #5 (microcompact: it pays)"),
-        ([masked(5, 3), summary(6)], 0, "history was edited by #6 (summary: manual)"),
-        ([Revert(seq=5, target=3)], 0, "history was edited by #5 (revert of #3)"),
+        ([masked(5, 3)], 6, "#5 changed what was sent before (1 old result cleared)"),
+        ([masked(5, 3), summary(6)], 0, "#6 changed what was sent before (summary: manual)"),
+        ([Revert(seq=5, target=3)], 0, "#5 changed what was sent before (#3 taken back)"),
         ([masked(6, 5, "demote")], 0, DROPPED),  # of what had not been sent yet
         ([opened(5)], 0, DROPPED),
         ([opened(5, system="Be good.")], 0, DROPPED),
@@ -319,37 +329,6 @@ def test_the_newest_miss_is_the_one_told() -> None:
     )
 
 
-PLAN = SummaryPreview(
-    kept=[(10, "user: now the tests", 40)],
-    masked=[(4, "user: result of Read", 30)],
-    dropped=[(n, f"entry {n}", 100 * n) for n in range(1, 4)],
-    tokens_before=150_000,
-    tokens_after_estimate=31_000,
-    call_tokens=150_100,
-    call_cost_usd=0.3125,
-)
-
-
-def test_the_preview_names_everything_with_its_size() -> None:
-    lines = compaction_report.preview(PLAN).split("\n")
-    assert lines[0] == (
-        "150,000 → about 31,000 tokens · 1 kept, 1 masked, 3 summarised · "
-        "a call of 150,100 tokens, about $0.3125"
-    )
-    assert "kept as they are: 1 · 40 tokens" in lines
-    assert "dropped, the summary stands for them: 3 · 600 tokens" in lines
-    assert lines[-3:] == [
-        "  #1           100  entry 1",
-        "  #2           200  entry 2",
-        "  #3           300  entry 3",
-    ]
-
-
-def test_a_long_preview_shows_the_largest() -> None:
-    lines = compaction_report.preview(PLAN, limit=1).split("\n")
-    assert lines[-2:] == ["  #3           300  entry 3", "  … and 2 smaller ones"]
-
-
 @pytest.mark.parametrize(
     ("layer", "cost", "said"),
     [
@@ -364,7 +343,7 @@ def test_a_long_preview_shows_the_largest() -> None:
             "context compacted (manual): 150,000 → 30,000 tokens · #2 to #9 · price not known · "
             "12.4 s",
         ),
-        ("microcompact", 0.0, "microcompact (manual): 150,000 → 30,000 tokens · #2 to #9"),
+        ("microcompact", 0.0, "#2 to #9 (manual): 150,000 → 30,000 tokens"),
     ],
 )
 def test_receipts(layer: str, cost: float | None, said: str) -> None:

@@ -78,6 +78,7 @@ def test_every_path_with_the_letters_is_found(files: list[str], typed: str) -> N
     )
 
 
+@pytest.mark.slow
 def test_a_search_that_nobody_wants_any_more_ends() -> None:
     paths = Paths(f"folder/{number}/name" for number in range(50_000))
     looks = iter([False, False, True])
@@ -116,6 +117,7 @@ def offers(seat: Seat, text: str) -> bool:
     return text in menu(seat) and any(text in c.display_text for c in state.completions)
 
 
+@pytest.mark.slow
 def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for name in (
@@ -154,6 +156,7 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_files_of_the_session_come_first(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Read", {"path": "z/far/note_b.txt"})]), Step(text="Read."))
     for name in ("note_a.txt", "z/far/note_b.txt"):
@@ -228,6 +231,7 @@ def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_what_is_offered_turns_no_writing(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Well."))
 
@@ -244,6 +248,7 @@ def test_what_is_offered_turns_no_writing(tmp_path: Path) -> None:
     drive(desk, act)
 
 
+@pytest.mark.slow
 def test_a_note_is_not_taken_for_a_ref(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."))
 
@@ -266,6 +271,7 @@ def test_every_command_that_takes_a_choice_offers_it(tmp_path: Path) -> None:
             assert command.complete, command.name
 
 
+@pytest.mark.slow
 def test_typing_goes_on_while_the_files_are_listed(tmp_path: Path) -> None:
     """Without a listing there is no menu, and the keys go on."""
     desk = Desk(tmp_path, Step(text="Read."))

@@ -21,24 +21,24 @@ def test_the_text_as_the_editor_leaves_it(tmp_path: Path) -> None:
     editor = script(
         tmp_path, f'[ "$1" = --wait ] && printf ", né" >> "$2"; echo "$2" > {tmp_path}/at'
     )
-    assert asyncio.run(edit("born", {"VISUAL": editor, "EDITOR": "false"})) == "born, né"
+    assert asyncio.run(edit("born", "born.md", {"VISUAL": editor, "EDITOR": "false"})) == "born, né"
     assert not Path((tmp_path / "at").read_text().strip()).exists()
 
 
 def test_an_editor_that_fails_leaves_the_text(tmp_path: Path) -> None:
     with pytest.raises(CtxagentError, match="ended with code 3"):
-        asyncio.run(edit("x", {"EDITOR": script(tmp_path, "exit 3")}))
+        asyncio.run(edit("x", "x.md", {"EDITOR": script(tmp_path, "exit 3")}))
 
 
 @pytest.mark.parametrize("editor", ["/nowhere/at-all", "'open"])
 def test_an_editor_that_is_not_there(editor: str) -> None:
     with pytest.raises(CtxagentError, match="could not be run"):
-        asyncio.run(edit("x", {"EDITOR": editor}))
+        asyncio.run(edit("x", "x.md", {"EDITOR": editor}))
 
 
 def test_no_editor_at_all(tmp_path: Path) -> None:
     with pytest.raises(CtxagentError) as error:
-        asyncio.run(edit("x", {"PATH": str(tmp_path)}))
+        asyncio.run(edit("x", "x.md", {"PATH": str(tmp_path)}))
     assert "EDITOR" in error.value.hint
 
 
@@ -47,7 +47,7 @@ def test_an_interrupt_ends_the_editor(tmp_path: Path) -> None:
     editor = script(tmp_path, f"echo $$ > {tmp_path}/started; exec sleep 300")
 
     async def run() -> int:
-        editing = asyncio.create_task(edit("x", {"EDITOR": editor}))
+        editing = asyncio.create_task(edit("x", "x.md", {"EDITOR": editor}))
         pid = int(await asyncio.to_thread((tmp_path / "started").read_text))
         editing.cancel()
         await asyncio.wait({editing})

@@ -147,6 +147,10 @@ def test_nothing_of_what_was_pasted_is_lost(texts: list[str]) -> None:
 # Words that wait.
 
 
+def texts(waiting: InputQueue) -> list[str]:
+    return [each.text for each in waiting]
+
+
 def test_words_that_wait_are_taken_out_one_by_one_and_keep_their_place() -> None:
     waiting = InputQueue()
     for words in ("one", "two", "three"):
@@ -154,9 +158,9 @@ def test_words_that_wait_are_taken_out_one_by_one_and_keep_their_place() -> None
     assert waiting.earlier("a draft") is None
     assert waiting.earlier("") == "three"
     assert waiting.earlier("three!") == "two"
-    assert list(waiting) == ["one", "three!"]
+    assert texts(waiting) == ["one", "three!"]
     waiting.add("two!")
-    assert list(waiting) == ["one", "two!", "three!"]
+    assert texts(waiting) == ["one", "two!", "three!"]
     assert waiting.earlier("") == "three!"
     assert waiting.earlier("three!") == "two!"
     assert waiting.earlier("two!") == "one"
@@ -184,7 +188,7 @@ def test_what_stands_behind_words_that_are_edited_waits_for_them() -> None:
         assert (waiting.earlier(""), waiting.earlier("three")) == ("three", "two")
         for _ in range(10):
             await asyncio.sleep(0)
-        assert (served, list(waiting)) == (["one"], ["three"])
+        assert (served, texts(waiting)) == (["one"], ["three"])
         waiting.add("two!")
         await waiting.idle()
         waiting.add("four")
@@ -198,6 +202,31 @@ def test_what_stands_behind_words_that_are_edited_waits_for_them() -> None:
     assert asyncio.run(run()) == ["one", "two!", "three", "five"]
 
 
+def test_a_turn_takes_what_need_not_wait_for_its_end_and_keeps_the_order() -> None:
+    waiting = InputQueue()
+    assert waiting.next_mid_turn() is None
+    for text, mid_turn in (("a", True), ("later", False), ("b", True), ("/cost", False)):
+        waiting.add(text, mid_turn=mid_turn)
+    assert waiting.next_mid_turn() == "a"
+    assert waiting.next_mid_turn() == "b"
+    assert waiting.next_mid_turn() is None
+    assert texts(waiting) == ["later", "/cost"]
+
+
+def test_what_stands_behind_words_that_are_edited_is_not_taken_by_the_turn_either() -> None:
+    waiting = InputQueue()
+    for text in ("one", "two", "three"):
+        waiting.add(text, mid_turn=True)
+    assert (waiting.earlier(""), waiting.earlier("three")) == ("three", "two")
+    assert waiting.next_mid_turn() == "one"
+    assert waiting.next_mid_turn() is None
+    assert waiting.later("two!") == "three"  # it keeps when it goes
+    waiting.add("three, after the turn")
+    assert waiting.next_mid_turn() == "two!"
+    assert waiting.next_mid_turn() is None
+    assert texts(waiting) == ["three, after the turn"]
+
+
 # The keys.
 
 
@@ -205,6 +234,7 @@ def typed(seat: Seat) -> str:
     return seat.repl.screen.words.text  # type: ignore[attr-defined,no-any-return]
 
 
+@pytest.mark.slow
 def test_keys_of_a_text_of_several_lines(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Read."))
 
@@ -251,6 +281,7 @@ def test_history_and_a_draft(tmp_path: Path) -> None:
     assert kept(tmp_path / "history") == ["first", "second\nof two lines"]
 
 
+@pytest.mark.slow
 def test_search_backwards_and_forwards(tmp_path: Path) -> None:
     path = tmp_path / "history"
     for words in ("run the tests", "fix the bug", "run the linter", "thanks"):
@@ -297,6 +328,7 @@ def test_a_huge_paste_is_folded_sent_whole_and_comes_back(tmp_path: Path) -> Non
     assert [path.read_text() for path in offloaded] == [whole]
 
 
+@pytest.mark.slow
 def test_a_short_paste_never_sends(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Seen."))
 
@@ -320,12 +352,12 @@ def test_words_that_wait_are_edited_in_their_place(tmp_path: Path) -> None:
         seat.say("begin")
         await seat.until("going on")
         for words in ("one", "two", "three"):
-            seat.say(words)
-        await seat.until(lambda: seat.glass.lines().count("❯ three") == 1)
+            seat.press(words + ALT_ENTER)
+        await seat.until(lambda: seat.glass.lines().count("after turn ❯ three") == 1)
         seat.press(UP + UP)
         await seat.until(lambda: typed(seat) == "two")
-        seat.press(" and a half" + ENTER)
-        await seat.until("❯ two and a half")
+        seat.press(" and a half" + ALT_ENTER)
+        await seat.until("after turn ❯ two and a half")
         seat.press(UP)
         await seat.until(lambda: typed(seat) == "three")
         seat.press("\x15")  # Ctrl-U: the line is empty, the words are gone

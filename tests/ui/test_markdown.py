@@ -114,6 +114,7 @@ def test_a_long_list_goes_out_item_by_item_with_its_numbers() -> None:
     assert screen([*out, *cutter.finish()]) == text
 
 
+@pytest.mark.slow
 def test_a_long_table_goes_out_in_parts_with_one_head() -> None:
     rows = "".join(f"| {number} | name {number} |\n" for number in range(200))
     cutter = Blocks()

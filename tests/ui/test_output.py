@@ -39,16 +39,16 @@ def test_a_turn_from_start_to_end() -> None:
     watch = Watch(share=lambda: 0.43)
     watch.show(UserSaid("fix it"), CallStarted(1, 100))
     watch.now += 3
-    assert watch.live == "\n◌ waiting for the model · 3 s · esc to stop\n"
+    assert watch.live == "\n◌ waiting for the model · 3 s · Esc to stop\n"
     watch.show(ThinkingDelta("I shall\nlook"))
-    assert watch.live == "\nI shall\nlook\n\n◌ thinking · esc to stop\n"
+    assert watch.live == "\nI shall\nlook\n\n◌ thinking · Esc to stop\n"
     watch.now += 2
     watch.show(TextDelta("First **block**.\n\nSecond"))
-    assert watch.live == "\nSecond\n\n◌ answering · esc to stop\n"
+    assert watch.live == "\nSecond\n\n◌ answering · Esc to stop\n"
     watch.show(ToolDraft("Bash", 1_200))
-    assert watch.live == "\n◌ writing a call of Bash, 1,200 characters · esc to stop\n"
+    assert watch.live == "\n◌ writing a call to Bash, 1,200 characters · Esc to stop\n"
     watch.show(CallFinished({"input": 10, "output": 5}, 0.5, "tool_use"))
-    assert watch.live == "\n◌ working · esc to stop\n"
+    assert watch.live == "\n◌ working · Esc to stop\n"
     watch.show(ToolStarted("1", "Bash", "make", {}))
     watch.show(*(ToolOutput("1", f"out {n}\n") for n in range(9)), ToolOutput("1", "half"))
     assert watch.live.split("\n")[2:-1] == ["  out 5", "  out 6", "  out 7", "  out 8", "  half"]
@@ -59,10 +59,20 @@ def test_a_turn_from_start_to_end() -> None:
     watch.show(TurnFinished("ok", "Done."))
     assert watch.live == ""
     assert watch.text == (
-        "❯ fix it\n\n∴ thought for 2.0 s: I shall look (ctrl-o)\n\nFirst block.\n\nSecond\n\n"
+        "❯ fix it\n\n∴ thought for 2.0 s: I shall look (Ctrl-O)\n\nFirst block.\n\nSecond\n\n"
         "● Bash  make\n  fine\n\nDone.\n"
         "  10 in · 6 out · 1 tool call · 5.0 s · $0.75 · context 43%\n"
     )
+
+
+def test_words_in_the_middle_of_a_turn_belong_to_its_receipt() -> None:
+    watch = Watch()
+    watch.show(UserSaid("begin"), CallFinished({"input": 10, "output": 5}, 0.5, "tool_use"))
+    watch.now += 5
+    watch.show(UserSaid("use tabs", mid_turn=True))
+    assert watch.live == "\n◌ working · 5 s · Esc to stop\n"
+    watch.show(CallFinished({"output": 1}, 0.25, "end_turn"), TurnFinished("ok", "Done."))
+    assert watch.text == "❯ begin\n❯ use tabs\n  10 in · 6 out · 5.0 s · $0.75\n"
 
 
 @pytest.mark.parametrize("width", [30, 50, 120])
@@ -116,31 +126,31 @@ def test_a_retry_takes_back_what_was_not_finished() -> None:
     watch = Watch()
     watch.show(CallStarted(1, 1), TextDelta("lost"), Retrying(2, 8, 10.0, "overloaded"))
     watch.now += 4
-    assert watch.live == "\n◌ again in 6 s · esc to stop · attempt 2 of 8 failed: overloaded\n"
+    assert watch.live == "\n◌ again in 6 s · Esc to stop · attempt 2 of 8 failed: overloaded\n"
     assert watch.text == ""
     watch.show(TextDelta("Kept.\n\nlost"), Retrying(3, 8, 10.0, "overloaded"), TextDelta("New."))
     watch.show(CallFinished({}, None, "end_turn"))
-    assert watch.text == "Kept.\n\n· the reply was cut off; it starts again\n\nNew.\n"
+    assert watch.text == "Kept.\n\n· the reply was cut off and starts again\n\nNew.\n"
 
 
 def test_each_wait_says_what_it_is_for_and_how_long() -> None:
     watch = Watch()
     watch.show(UserSaid("go"), Waiting("reading the instructions of the project"))
     watch.now += 2
-    assert "◌ reading the instructions of the project · 2 s · esc to stop" in watch.live
+    assert "◌ reading the instructions of the project · 2 s · Esc to stop" in watch.live
     watch.show(Waiting(""))
     assert "◌ working" in watch.live
     watch.show(CallStarted(1, 1), TextDelta("Some words"))
     watch.now += 1.5
     assert "◌ answering · 2 s" in watch.live
     watch.now += 3.5
-    assert "◌ the model is silent · 5 s · esc to stop" in watch.live
+    assert "◌ the model is silent · 5 s · Esc to stop" in watch.live
     watch.show(TextDelta(" and more"))
     assert "◌ answering · 5 s" in watch.live
     watch.show(ToolDraft("Write", 10))
     watch.now += 1
     watch.show(ToolDraft("Write", 2_000))
-    assert "◌ writing a call of Write, 2,000 characters · 1 s · esc to stop" in watch.live
+    assert "◌ writing a call to Write, 2,000 characters · 1 s · Esc to stop" in watch.live
     watch.now += 4
     assert "◌ the model is silent · 4 s" in watch.live
 
@@ -150,7 +160,7 @@ def test_compactions_are_told_as_they_matter() -> None:
     watch.show(Compacted("microcompact", "level", 90_000, 60_000, 0.1, 0.0, 7, "7 results"))
     watch.show(Compacted("summary", "manual", 90_000, 20_000, 9.0, 0.5, 70, "#2 to #72"))
     quiet, loud, *ways = seen(*watch.printed, width=200).strip("\n").split("\n")
-    assert quiet == "  microcompact (level): 90,000 → 60,000 tokens · 7 results"
+    assert quiet == "  7 results (level): 90,000 → 60,000 tokens"
     assert loud.startswith("↧ context compacted (manual): 90,000 → 20,000 tokens")
     assert "$0.5000 · 9.0 s" in loud
     for way in ("/log", "/compact --show", "/uncompact"):
@@ -170,7 +180,7 @@ def test_what_a_turn_ends_with() -> None:
 def test_a_scripted_model_says_so() -> None:
     watch = Watch()
     watch.show(SessionOpened("id-1", "log", "scripted", 12))
-    assert "session id-1 goes on, with 12 entries so far" in watch.text
+    assert "session id-1 resumed (12 entries)" in watch.text
     assert "a scripted model plays the answers" in watch.text
     assert status.model_name("scripted") == "scripted model"
     assert status.model_name("claude-sonnet-5-5") == "sonnet-5-5"
@@ -198,11 +208,11 @@ def test_what_was_folded_is_unfolded_the_newest_first() -> None:
     watch.show(ThinkingDelta("first thought\nand second"), CallFinished({}, 0.0, "tool_use"))
     watch.show(finished("one", numbered(20)))
     watch.show(finished("short", "all of it"), finished("two", numbered(30, "row")))
-    assert watch.text.count("(ctrl-o)") == 3
+    assert watch.text.count("(Ctrl-O)") == 3
     assert watch.unfold() == "\n▾ Bash  two\n" + "".join(f"  row {n}\n" for n in range(30))
     assert watch.unfold().startswith("\n▾ Bash  one\n  line 0\n")
     assert watch.unfold() == "\n▾ thought for 0.0 s\n  first thought\n  and second\n"
-    assert watch.unfold() == "\n· nothing else is folded\n"
+    assert watch.unfold() == "\n· nothing else to show in full\n"
     assert watch.unfold().startswith("\n▾ Bash  two\n")
     watch.show(finished("three", numbered(20)))
     assert watch.unfold().startswith("\n▾ Bash  three\n")
@@ -214,11 +224,22 @@ def test_a_large_text_is_found_in_the_log() -> None:
     watch.log = {43: numbered(5_000, "whole")}
     lines = watch.unfold().splitlines()
     assert lines[2] == "  whole 0"
-    assert "  … 4,200 lines are left out here: /log #43 has all of it" in lines
+    assert "  … 4,800 lines left out: /log #43 shows them" in lines
     assert lines[-1] == "  whole 4999"
-    assert len(lines) == 2 + 801
+    assert len(lines) == 2 + 201
     kept = watch.transcript._folds._kept
     assert sum(len(fold.text) for fold in kept) < transcript.MAX_HELD_CHARS
+
+
+def test_a_call_that_never_ran_is_not_counted_and_a_refusal_is_told_once() -> None:
+    watch = Watch()
+    text = "The user declined this call. They say: not that"
+    no = ToolFinished("1", "Write", "a.txt", True, text, 0, {"denied": True, "declined": True})
+    watch.show(UserSaid("go"), CallFinished({"input": 10}, 0.5, "tool_use"), no)
+    watch.show(TurnFinished("ok", ""))
+    assert "● Write  a.txt  not run\n" in watch.text
+    assert "not that" not in watch.text
+    assert "tool call" not in watch.text
 
 
 def test_an_offloaded_result_is_unfolded_from_its_file() -> None:
@@ -235,23 +256,24 @@ def test_an_offloaded_result_is_shown_by_how_it_begins_and_ends() -> None:
     watch = Watch()
     watch.show(offloaded("seq", numbered(9_000)))
     assert watch.text == (
-        "● Bash  seq\n  line 0\n  line 1\n  line 2\n  line 3\n  … +8,994 lines (ctrl-o)\n"
+        "● Bash  seq\n  line 0\n  line 1\n  line 2\n  line 3\n  … +8,994 lines (Ctrl-O)\n"
         "  line 8998\n  line 8999\n"
     )
 
 
+@pytest.mark.slow
 def test_only_so_much_is_kept_for_unfolding() -> None:
     watch = Watch()
     watch.show(*(finished(f"call {n}", numbered(20)) for n in range(200)))
     titles = [watch.unfold().splitlines()[1] for _ in range(transcript.MAX_FOLDS)]
     assert titles[-1] == "▾ Bash  call 150"
-    assert "nothing else is folded" in watch.unfold()
+    assert "nothing else to show in full" in watch.unfold()
 
 
 def test_another_session_has_nothing_to_unfold() -> None:
     watch = Watch()
     watch.show(finished("one", numbered(20)), SessionOpened("id-2", "log", "model"))
-    assert watch.unfold() == "\n· nothing is folded\n"
+    assert watch.unfold() == "\n· nothing to show in full\n"
 
 
 def test_a_folded_diff_is_unfolded_as_a_diff() -> None:
@@ -261,7 +283,7 @@ def test_a_folded_diff_is_unfolded_as_a_diff() -> None:
         ToolFinished("1", "Edit", "a.txt", False, "ok", 0.1,
                      {"diff": compare(before, after, "a.txt").text})
     )  # fmt: skip
-    assert "  … +160 lines (ctrl-o)\n" in watch.text
+    assert "  … +160 lines (Ctrl-O)\n" in watch.text
     shown = watch.unfold()
     assert shown.startswith("\n▾ Edit  a.txt\n    1 - line 0\n")
     assert shown.endswith("  100 + other 99\n")
@@ -326,10 +348,10 @@ def test_blanks_at_the_end_of_a_changed_line_are_seen() -> None:
 
 def test_a_new_file_is_folded_sooner() -> None:
     text = compare(None, numbered(50), "a.txt").text
-    shown = seen(diffs.diff(text, path="a.txt", fold=True, unfold_hint=" (ctrl-o)"))
+    shown = seen(diffs.diff(text, path="a.txt", fold=True, unfold_hint=" (Ctrl-O)"))
     assert shown.count("\n") == diffs.FOLDED_NEW_FILE_LINES + 1
     hidden = 50 + 1 - diffs.FOLDED_NEW_FILE_LINES  # one says: no end of line
-    assert shown.endswith(f"… +{hidden} lines (ctrl-o)\n")
+    assert shown.endswith(f"… +{hidden} lines (Ctrl-O)\n")
 
 
 def test_a_diff_is_folded_when_done_and_whole_when_asked() -> None:
@@ -383,8 +405,55 @@ def test_a_diff_of_git_names_each_file_once(tmp_path: Path) -> None:
     assert shown.count("a.txt") == shown.count("gone.txt") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [24, 40, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     before, after = "字" * 90 + "\n", "字" * 80 + " " + "w" * 300 + "\n"
     for line in change(before, after, width=width).splitlines():
         assert render.Text(line).cell_len <= width
+
+
+def test_where_a_session_was_left_is_told_in_a_few_lines() -> None:
+    watch = Watch()
+    words = "\n".join(f"line {n}" for n in range(50))
+    watch.transcript.recap(words, "An answer. " * 400)
+    lines = watch.text.rstrip("\n").split("\n")
+    assert len(lines) <= 17
+    assert lines[0] == "❯ line 0"
+    assert any(line.startswith("An answer.") for line in lines)
+    assert re.fullmatch(r"… \+\d+ lines \(Ctrl-O\)", lines[-1])
+
+
+def test_the_recap_has_no_escape_sequences_and_needs_no_answer() -> None:
+    watch = Watch()
+    watch.transcript.recap("hi", "")
+    assert watch.text == "❯ hi\n"
+    watch.transcript.recap("a\x1b]0;x", "b\x1b]0;x")
+    assert "\x1b" not in watch.text
+
+
+def test_the_last_answer_looks_as_it_did_when_it_came() -> None:
+    answer = (
+        "## Fixed\n\n`half` divides **now**.\n\n| price | now |\n|------:|----:|\n| 3.00 | 1.50 |"
+        "\n\n```python\nreturn 1\n```\n"
+    )
+    live, recap = Watch(), Watch()
+    live.show(UserSaid("fix it"), TextDelta(answer), CallFinished({}, 0.0, "end_turn"))
+    recap.transcript.recap("fix it", answer)
+    assert recap.text == live.text
+    assert not re.search(r"[`*#|]", recap.text)
+
+
+def test_a_very_long_last_answer_is_read_to_a_bound_and_unfolds_whole() -> None:
+    answer = "\n\n".join(f"Paragraph **{n}**." for n in range(1_500))
+    watch = Watch()
+    watch.transcript.recap("go on", answer)
+    assert "Paragraph 1." in watch.text
+    assert "**" not in watch.text
+    (left,) = re.findall(r"… \+([\d,]+) lines", watch.text)
+    assert int(left.replace(",", "")) == pytest.approx(2 * 1_500, abs=20)
+    assert "Paragraph 30." not in watch.text
+    whole = watch.unfold()
+    assert "▾ the last answer" in whole
+    assert "Paragraph 1499." in whole
+    assert "**" not in whole

@@ -53,6 +53,7 @@ def test_a_failed_call_says_so_without_its_colour() -> None:
     assert head("no match").endswith("a.py  failed")
     assert head("no", denied=True).endswith("a.py  not run")
     assert head("stopped", interrupted=True).endswith("a.py  interrupted")
+    assert head("stopped", interrupted=True, not_run=True).endswith("a.py  not run")
     assert head("bad", exit_code=2).endswith("a.py  exit 2")
 
 
@@ -100,23 +101,9 @@ def test_an_interrupted_command_is_called_so() -> None:
 
 def test_a_running_tool_can_be_stopped() -> None:
     assert (
-        plain(tool_calls.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · esc to stop\n"
+        plain(tool_calls.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · Esc to stop\n"
     )
     assert "esc" not in plain(tool_calls.running("Bash", "make", 0.5, []))
-
-
-def test_where_a_session_was_left_is_told_in_a_few_lines() -> None:
-    words = "\n".join(f"line {n}" for n in range(50))
-    shown = plain(render.recap(words, "An answer. " * 400), width=60)
-    lines = shown.rstrip("\n").split("\n")
-    assert len(lines) <= 12
-    assert lines[0] == "❯ line 0"
-    assert any(line.startswith("  An answer.") for line in lines)
-    assert lines[-1].startswith("  … +")
-    assert "\x1b]" not in render.render_text(
-        [render.recap("a\x1b]0;x", "b\x1b]0;x")], width=60, depth="mono"
-    )
-    assert plain(render.recap("hi", "")) == "❯ hi\n"
 
 
 def test_every_argument_is_shown_in_a_question() -> None:
@@ -164,15 +151,15 @@ def test_a_question_without_a_rule_cannot_be_remembered() -> None:
 def test_the_choices_of_a_long_question_say_what_it_is_about() -> None:
     diff = "--- /dev/null\n+++ b/big.py\n@@ -0,0 +1,300 @@\n" + "+++ x\n" * 300
     long = Question("Write", "big.py", {"path": "big.py"}, "Write", "", diff)
-    for typed in ("", "n", "no, thanks"):
-        shown = questions.permission_choices(long, typed, reminder=questions.reminder_of(long))
-        assert shown.endswith("\nWrite big.py (+300 −0)")
+    assert questions.reminder_of(long) == "Write big.py (+300 −0)"
     command = "echo one \u202e && " * 50
     asked = Question("Bash", command, {"command": command}, "Bash", "")
     about = questions.reminder_of(asked)
     assert about.startswith("Bash echo one \\u202e && echo one")
-    assert len(about) < 70
-    assert questions.reminder_of(Question("Bash", "ls", {"command": "ls"}, "Bash", "")) == ""
+    assert len(about) <= len("Bash ") + questions.MAX_REMINDER_CHARS + 1
+    short = Question("Bash", "ls", {"command": "ls"}, "Bash", "")
+    assert questions.reminder_of(short) == ""
+    assert questions.reminder_of(short, always=True) == "Bash ls"
 
 
 @pytest.mark.parametrize("width", [10, 20, 40, 60, 80, 200])
@@ -212,3 +199,35 @@ def test_no_head_is_waited_for_or_read_without_end(tmp_path) -> None:  # type: i
     git.rmdir()
     git.write_bytes(b"gitdir: \0")
     assert current_branch(tmp_path) == ""
+
+
+RULES = (
+    ("sandbox", "bubblewrap: commands write to this project and to temporary files", ""),
+    ("allow", "Bash(git log:*)", "for you, in every project: ~/.config/ctxagent/settings.toml"),
+    ("deny", "Read(some/long/directory/with/many/parts/secret.txt)", ".ctxagent/settings.toml"),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 120])
+def test_a_table_cuts_no_cell_at_any_width(width: int) -> None:
+    rows = plain(render.table(RULES), width=width).split("\n")
+    assert all(len(row) <= width for row in rows)
+    places = [n for n, row in enumerate(rows) if row[2:9].strip()]
+    assert [rows[n][2:9].strip() for n in places] == ["sandbox", "allow", "deny"]
+    for (_, *cells), first, end in zip(RULES, places, [*places[1:], len(rows)], strict=True):
+        shown = "".join(row[9:] for row in rows[first:end])
+        assert "".join(shown.split()) == "".join("".join(cells).split())
+        assert len(rows[first:end]) <= 5  # no column of single letters
+    beside = any("Bash(git log:*)" in row and "for you" in row for row in rows)
+    assert beside == (width >= 100)
+
+
+def test_a_table_too_narrow_for_its_first_column_shows_the_others_below_it() -> None:
+    rows = [("/permissions [MODE | forget RULE]", "show the rules, or set the mode"), ("/x", "y")]
+    shown = plain(render.table(rows), width=40).split("\n")
+    assert [row.strip() for row in shown if row] == [cell for row in rows for cell in row]
+    large = render.table([("#1", "1,234", "w" * 90)], head=("largest", "tokens", ""), wrap=False)
+    head, row = plain(large, width=60).strip("\n").split("\n")
+    assert head.split() == ["largest", "tokens"]
+    assert row.split()[:2] == ["#1", "1,234"]
+    assert row.endswith("w…")

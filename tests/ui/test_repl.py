@@ -40,6 +40,7 @@ from ..support.terminal.seat import (
 )
 
 
+@pytest.mark.slow
 def test_words_are_answered_and_printed_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="# Done\n\nIt is **fixed**.\n\n- one\n- two\n"))
 
@@ -88,9 +89,8 @@ def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         seat.say("go")
         await seat.keys()
+        await seat.until("[a]lways exactly this command")
         seat.press("a")
-        await seat.until("? Bash(echo x >> /dev/null; mktemp -d -p .)")
-        seat.press(ENTER)
         await seat.until("Both ran.")
 
     _, glass = drive(desk, act)
@@ -99,6 +99,7 @@ def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
     assert "· for this session" in " ".join(glass.all().split())
 
 
+@pytest.mark.slow
 def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."))
 
@@ -116,21 +117,20 @@ def test_a_refusal_gives_its_reason_to_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_words_being_typed_do_not_answer_a_question(tmp_path: Path) -> None:
-    steps = [Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see."), Step("Well.")]
+    steps = [Step(tools=[("Bash", {"command": "touch made"})]), Step(text="I see.")]
     desk = Desk(tmp_path, *steps)
 
     async def act(seat: Seat) -> None:
         seat.press("go" + ENTER + "tr")
-        await seat.until("tab: answer")
+        await seat.until("Tab: answer")
         seat.press("y")
         await seat.until("❯ try")
         seat.press(" again" + ENTER)
-        await seat.until("tab: answer", gone=True)
-        assert list(seat.repl._waiting) == ["try again"]
+        await seat.until("Tab: answer", gone=True)
+        assert [each.text for each in seat.repl._waiting] == ["try again"]
         assert not (desk.cwd / "made").exists()
         seat.press("n not now" + ENTER)
         await seat.until("I see.")
-        await seat.until("Well.")
 
     _, glass = drive(desk, act)
     assert not (desk.cwd / "made").exists()
@@ -144,9 +144,9 @@ def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -
 
     async def act(seat: Seat) -> None:
         seat.press("go" + ENTER + "half of it")
-        await seat.until("tab: answer")
+        await seat.until("Tab: answer")
         seat.press("\t")
-        await seat.until("tab: answer", gone=True)
+        await seat.until("Tab: answer", gone=True)
         seat.press("y")
         await seat.until("? y")
         seat.press(ENTER)
@@ -176,7 +176,7 @@ def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
     _, glass = drive(desk, act)
     assert (desk.cwd / "a.txt").read_text() == new
     assert "● Write  a.txt" in glass.all()
-    assert "lines (ctrl-o)\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
+    assert "lines (Ctrl-O)\n" in glass.all().split("✓ allowed")[1]  # folded, once it is done
 
 
 @pytest.mark.slow
@@ -271,6 +271,7 @@ def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
     assert desk.said() == ["first"]
 
 
+@pytest.mark.slow
 def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."))
     desk.gate = gate = asyncio.Event()
@@ -327,6 +328,7 @@ def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> No
     assert "no session is open" not in glass.all()
 
 
+@pytest.mark.slow
 def test_a_missing_key_is_told_when_it_is_needed(tmp_path: Path) -> None:
     missing = NoCredentials("no key", hint="Set ANTHROPIC_API_KEY.")
     desk = Desk(tmp_path, Step(error=missing), Step(text="Now it works."))
@@ -424,6 +426,7 @@ def test_uncompact_after_a_later_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
     assert "[Conversation compressed]" not in sent
 
 
+@pytest.mark.slow
 def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
@@ -444,6 +447,7 @@ def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
     assert glass.raw.rindex("?2004l") > glass.raw.rindex("?2004h")  # bracketed paste is off again
 
 
+@pytest.mark.slow
 def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
 
@@ -457,6 +461,7 @@ def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
     assert read_log(desk.loops[0].log.path).entries[-1].kind == "end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newline", ["\\" + ENTER, ESC + ENTER, "\n"])
 def test_words_of_several_lines(tmp_path: Path, newline: str) -> None:
     desk = Desk(tmp_path, Step(text="Yes."))
@@ -469,6 +474,7 @@ def test_words_of_several_lines(tmp_path: Path, newline: str) -> None:
     assert desk.said() == ["one\ntwo"]
 
 
+@pytest.mark.slow
 def test_a_paste_is_taken_as_it_is(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Yes."))
 
@@ -510,6 +516,7 @@ def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
     assert desk.said() == ["find the needle"]
 
 
+@pytest.mark.slow
 def test_completion_of_commands_and_paths(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Read it."))
     (desk.cwd / "src").mkdir()
@@ -532,6 +539,7 @@ def test_completion_of_commands_and_paths(tmp_path: Path) -> None:
     assert desk.said() == ["look at @src/Needle.py please"]
 
 
+@pytest.mark.slow
 def test_the_status_line(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Yes."))
     (desk.cwd / ".git").mkdir()
@@ -540,10 +548,12 @@ def test_the_status_line(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         await seat.until("scripted model · ask · topic/one")
         assert "% GREEN" in seat.glass.all()
-        for name in ("accept-edits", "plan", "bypass", "ask"):
+        for name in ("accept-edits", "plan", "ask"):  # `bypass` only where it began
             seat.press(SHIFT_TAB)
             await seat.until(f"scripted model · {name} ·")
             assert desk.loops[0].approval.mode == name
+        seat.say("/permissions bypass")
+        await seat.until("scripted model · bypass: asks nothing ·")
 
     drive(desk, act)
 
@@ -560,9 +570,9 @@ def test_commands_that_change_the_session(tmp_path: Path) -> None:
         seat.say("second words")
         await seat.until("Two.")
         seat.say("/sessions")
-        await seat.until("go on with one")
+        await seat.until("resume one")
         seat.say(f"/resume {desk.loops[0].log.path.parent.name}")
-        await seat.until("goes on, with")
+        await seat.until("resumed (")
         seat.say("third words")
         await seat.until("Three.")
         seat.say("/fork")
@@ -575,6 +585,72 @@ def test_commands_that_change_the_session(tmp_path: Path) -> None:
     assert desk.said(1) == ["second words"]
     assert desk.said(3) == ["first words", "third words"]
     assert desk.loops[2].log.path == desk.loops[0].log.path
+
+
+@pytest.mark.slow
+def test_a_new_session_is_told_nothing_and_the_old_one_stays(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="One."), Step(text="Two."), Step(text="Three."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("first words")
+        await seat.until("One.")
+        old = desk.loops[0].log.path.parent.name
+        seat.say("/new")
+        await seat.until(f"/resume {old}")
+        seat.say("second words")
+        await seat.until("Two.")
+        assert "first words" not in str(desk.model.requests[-1].messages)
+        seat.say(f"/resume {old}")
+        await seat.until("resumed (")
+        seat.say("third words")
+        await seat.until("Three.")
+
+    drive(desk, act)
+    assert [desk.said(place) for place in range(2)] == [
+        ["first words", "third words"],
+        ["second words"],
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["exit", "quit", "/exit", "/quit"])
+def test_words_that_leave(tmp_path: Path, words: str) -> None:
+    """At once, also while a turn runs; within a sentence they are words."""
+    step = Step(tools=[("Bash", {"command": "echo under way; sleep 60"})])
+    desk = Desk(tmp_path, Step(text="How?"), step, mode="bypass")
+
+    async def act(seat: Seat) -> None:
+        seat.say(f"{words} is what I type") if words.isalpha() else seat.say("how do I leave?")
+        await seat.until("How?")
+        seat.say("go")
+        await seat.until("under way")
+        seat.say(words)
+        await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
+
+    code, _ = drive(desk, act)
+    assert code == 0
+    assert len(desk.said()) == 2
+
+
+@pytest.mark.slow
+def test_init_is_a_turn_that_is_seen_and_asked_about(tmp_path: Path) -> None:
+    write = Step(tools=[("Write", {"path": "AGENTS.md", "content": "make test\n"})])
+    desk = Desk(tmp_path, write, Step(text="It is written."), Step(text="Later words."))
+
+    async def act(seat: Seat) -> None:
+        seat.say("/init")
+        seat.say("typed ahead")
+        await seat.keys()
+        assert "❯ Write AGENTS.md in the root of this project" in seat.glass.all()
+        assert not (desk.cwd / "AGENTS.md").exists()
+        seat.press("y")
+        await seat.until("Later words.")
+
+    drive(desk, act)
+    assert (desk.cwd / "AGENTS.md").read_text() == "make test\n"
+    first, second = desk.said()
+    assert first.startswith("Write AGENTS.md")
+    assert second == "typed ahead"
 
 
 @pytest.mark.slow
@@ -603,12 +679,12 @@ def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
         await seat.until("and a half")
         seat.repl.emit(Retrying(2, 8, 30.0, "the connection was cut"))
         await seat.until("and a half", gone=True)
-        await seat.until("esc to stop · attempt 2 of 8 failed: the connection was cut")
+        await seat.until("Esc to stop · attempt 2 of 8 failed: the connection was cut")
         seat.say("go")
         await seat.until("Whole answer.")
 
     _, glass = drive(desk, act)
-    assert "the reply was cut off; it starts again" in glass.all()
+    assert "the reply was cut off and starts again" in glass.all()
     assert "half" not in glass.all()
 
 
@@ -674,6 +750,7 @@ def test_resizing_while_text_streams(tmp_path: Path) -> None:
     assert desk.said() == ["talk"]
 
 
+@pytest.mark.slow
 def test_without_colour(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Some `code` and **bold**."))
     glass = Glass()
@@ -705,6 +782,7 @@ def run_plain(desk: Desk, typed: str = "", script: Sequence[str] = ()) -> tuple[
         return asyncio.run(run(source)), out.getvalue()
 
 
+@pytest.mark.slow
 def test_lines_for_a_terminal_that_can_do_little(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="**One.**"), Step(text="Two."))
     code, out = run_plain(desk, "first\n/cost\n\nsecond")
@@ -714,6 +792,33 @@ def test_lines_for_a_terminal_that_can_do_little(tmp_path: Path) -> None:
     assert "**" not in out
     assert "\x1b" not in out
     assert "ctxagent --resume" in out
+
+
+def test_lines_of_a_pipe_are_a_turn_each(tmp_path: Path) -> None:
+    until = {"command": "until [ -e go ]; do sleep 0.02; done"}
+    steps = [Step(tools=[("Bash", until)]), Step(text="One."), Step(text="Two.")]
+    desk = Desk(tmp_path, *steps, mode="bypass")
+    reading, writing = os.pipe()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if "a scripted model plays" in text:
+                os.write(writing, b"first\n")
+            if "❯ first" in text:  # the turn runs
+                os.write(writing, b"second\n/cost\n")
+            if "from cache" in text:  # so "second" was heard before
+                (desk.cwd / "go").touch()
+                os.close(writing)
+            return super().write(text)
+
+    async def run(source: Any) -> int:
+        repl = Repl(desk.services(), UiSettings(plain=True), input=source, output=Out())
+        return await repl.run()
+
+    with os.fdopen(reading) as source:
+        assert asyncio.run(run(source)) == 0
+    said = [e for e in read_log(desk.loops[0].log.path).entries if isinstance(e, User)]
+    assert [(each.content, each.mid_turn) for each in said] == [("first", False), ("second", False)]
 
 
 def test_a_question_that_nobody_can_answer_is_declined(tmp_path: Path) -> None:
@@ -823,7 +928,7 @@ def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         await seat.idle()  # the session is open
-        for n, presses in enumerate((1, 2, 0, 4)):
+        for n, presses in enumerate((1, 1, 0, 3)):
             for _ in range(presses):
                 seat.press(SHIFT_TAB)
             seat.say(f"words {n}")
@@ -834,8 +939,8 @@ def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
         await seat.until("Answer 4.")
 
     drive(desk, act)
-    bypass, ask = permission_mode.mode_notice("bypass"), permission_mode.mode_notice("ask")
-    assert desk.said() == ["words 0", bypass, "words 1", "words 2", "words 3", ask, "words 4"]
+    plan, ask = permission_mode.mode_notice("plan"), permission_mode.mode_notice("ask")
+    assert desk.said() == ["words 0", plan, "words 1", "words 2", "words 3", ask, "words 4"]
 
 
 def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
@@ -863,8 +968,8 @@ def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
         await seat.until(lambda: len(desk.loops) == 4)
 
     _, glass = drive(desk, act)
-    shown = glass.all().split("goes on, with")
-    assert "❯ new words\n  New answer." in shown[1]
+    shown = glass.all().split("resumed (")
+    assert "❯ new words\n\nNew answer." in shown[1]
     assert "Old answer." not in shown[1]
     assert "New answer." not in shown[2]  # a copy of what is on the screen
 

@@ -225,12 +225,30 @@ def test_a_checkpoint_that_cannot_be_written_is_told(desk: Opened) -> None:
     assert (talk.cwd / "b.txt").exists()
 
 
-def test_there_is_nothing_to_keep_or_to_go_back_to_at_first(desk: Opened) -> None:
+def test_there_is_nothing_to_go_back_to_at_first(desk: Opened) -> None:
     talk = desk()
-    with pytest.raises(UsageError, match="nothing to keep yet"):
-        talk.run("/checkpoint")
-    assert not talk.agent.log.path.exists()
     assert "nothing to go back to yet" in talk.run("/rewind")
+    assert not talk.agent.log.path.exists()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_before_the_first_turn(desk: Opened) -> None:
+    """It keeps the files as they are now, and the conversation goes back to its very beginning."""
+    change = Step(tools=[("Bash", {"command": "printf new > b.txt"})])
+    talk = desk(change, Step(text="Written."), Step(text="Hello again."))
+    (talk.cwd / "b.txt").write_text("old")
+    shown = talk.run("/checkpoint as I found it")
+    assert "checkpoint 1:" in shown
+    assert "/rewind 1 comes back to it" in shown
+    talk.say("write b.txt")
+    assert (talk.cwd / "b.txt").read_text() == "new"
+    rows = [" ".join(line.split()) for line in talk.run("/rewind").split("\n") if line.strip()]
+    assert rows[1].endswith("with files checkpoint by hand: as I found it, before the first turn")
+    talk.run("/rewind 1 both", "y")
+    assert (talk.cwd / "b.txt").read_text() == "old"
+    talk.say("hello")
+    assert talk.said()[-1] == "hello"
+    assert not any("write b.txt" in text for text in talk.said())
 
 
 @pytest.mark.slow
@@ -239,7 +257,8 @@ def test_the_points_newest_first(desk: Opened) -> None:
     talk.run("/checkpoint half way")
     talk.say("thanks")
     rows = [line.split() for line in talk.run("/rewind").split("\n") if line.strip()]
-    assert [row[0] for row in rows[:5]] == ["5", "4", "3", "2", "1"]
+    # The key, and beside it the number as the row shows it.
+    assert [row[:2] for row in rows[:5]] == [[number, number] for number in "54321"]
     lines = [" ".join(row) for row in rows]
     assert len(lines) == 5
     assert lines[0].endswith("unchanged since thanks")
@@ -257,9 +276,9 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert "- two" in shown
     assert "files that would be written: a.txt · would be removed: b.txt" in shown
     assert "\nwritten: a.txt · removed: b.txt\n" in shown
-    assert "conversation: 1 turn would go" in shown
+    assert "conversation: 1 turn would be left out" in shown
     assert f"/resume {left}" in shown
-    assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o"]
+    assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]
     assert (talk.cwd / "a.txt").read_text() == "one\n"
     assert not (talk.cwd / "b.txt").exists()
     assert talk.screen.given_back == "now the second"
@@ -289,7 +308,7 @@ def test_only_files_go_back_and_the_model_is_told(desk: Opened) -> None:
     talk = three_turns(desk, Step(tools=[edit]), Step(text="I must read it."))
     session = talk.session
     talk.run("/rewind 3 files", "y")
-    assert talk.screen.asked == ["[y]es, files · [n]o"]
+    assert talk.screen.asked == ["[y]es, files · [n]o · Enter: no"]
     assert talk.session == session
     assert talk.screen.given_back == ""
     assert str(talk.cwd / "a.txt") not in talk.agent.context.seen.digests
@@ -398,21 +417,22 @@ def test_what_cannot_go_back_is_not_offered(desk: Opened) -> None:
     assert "nothing has changed" in talk.run("/rewind 4")
     assert talk.screen.asked == []
     assert "the files are as they were then" in talk.screen.printed
-    assert "has not gone on since" in talk.screen.printed
+    assert "has not moved on since" in talk.screen.printed
     talk.say("thanks")
     shown = talk.run("/rewind 5", "n")
     assert "nothing that was done here has changed files since" in shown
-    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
     with pytest.raises(UsageError, match="has changed files since"):
         talk.run("/rewind 5 both")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_project_keeps_no_files(desk: Opened, tmp_path: Path) -> None:
     talk = three_turns(lambda *steps: desk(*steps, home=tmp_path / "project"))
     assert "without the files" in talk.run("/checkpoint")
     shown = talk.run("/rewind 1", "c")
     assert "not a project" in shown
-    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
     assert (talk.cwd / "a.txt").exists()
     assert talk.screen.given_back == "write a"
 
@@ -426,7 +446,7 @@ def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
     with pytest.raises(UsageError, match="are gone"):
         talk.run("/rewind 3 files")
     talk.run("/rewind 3", "c")
-    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
 
 
 @pytest.mark.slow
@@ -442,7 +462,7 @@ def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
     with pytest.raises(UsageError, match=r"x/out\.log is in the way.*Move it elsewhere"):
         talk.run("/rewind 2 files", "y")
     assert "Move it elsewhere, then try again" in talk.run("/rewind 2", "n")
-    assert talk.screen.asked == ["[c]onversation · [n]o"]
+    assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
     assert talk.agent.log.path.read_bytes() == before
     assert (talk.cwd / "x" / "out.log").read_text() == "precious\n"
     assert (talk.cwd / ".gitignore.bak").exists()
@@ -522,7 +542,7 @@ def test_jobs_in_the_background_are_warned_of(desk: Opened) -> None:
     talk.say("start it")
     talk.say("write a")
     shown = talk.run("/rewind 2", "n")
-    assert "still runs: it may write to files" in shown
+    assert "is still running: it may write to files" in shown
 
 
 @pytest.mark.slow
@@ -618,7 +638,7 @@ def test_in_front_of_the_screen(tmp_path: Path) -> None:
         seat.say("write a file")
         await seat.until("Written.")
         seat.say("/rewind 1")
-        await seat.keys("[c]onversation · [f]iles · [b]oth · [n]o")
+        await seat.keys("[c]onversation · [f]iles · [b]oth · [n]o · Enter: no")
         seat.press(ESC)
         await seat.until("interrupted; nothing has changed")
         await seat.until("[b]oth", gone=True)

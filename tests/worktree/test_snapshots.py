@@ -91,6 +91,7 @@ def test_a_look_makes_nothing_of_the_projects(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "worktree.git").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_each_kind_of_change(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "run.sh").write_text("ls\n")
@@ -135,6 +136,7 @@ def test_the_digest_of_a_change_is_that_of_the_file(tmp_path: Path) -> None:
     assert [c.blob for c in found if c.action == "deleted"] == [""]
 
 
+@pytest.mark.slow
 def test_two_looks_at_the_same_files_are_the_same_tree(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     one = tree_of(project)
@@ -215,6 +217,7 @@ def test_folders_that_are_no_usual_repository(tmp_path: Path, state: str) -> Non
     assert tree.limits == ""
 
 
+@pytest.mark.slow
 def test_the_head_is_branch_and_commit(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -518,6 +521,7 @@ def test_every_kind_of_ignore_file_holds(tmp_path: Path) -> None:
     assert changed(tree, before).keys() == {"src/loud.log", "b.deep"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["repository", "plain"])
 def test_a_file_that_is_still_being_written_is_no_change(tmp_path: Path, kind: str) -> None:
     """A subagent may write one while a command of another is looked at. One that stays, because
@@ -665,6 +669,7 @@ def lost_objects(project: Path) -> None:
         path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [broken_index, stale_lock, lost_objects])
 def test_a_store_that_was_harmed_mends_itself(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     project = repository(tmp_path / "p")
@@ -700,6 +705,7 @@ def test_a_snapshot_whose_objects_are_gone_says_so_and_changes_nothing(tmp_path:
     assert not fresh.is_whole("no such tree")
 
 
+@pytest.mark.slow
 def test_clean_files_of_a_repository_are_not_kept_twice(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "big").write_bytes(os.urandom(1 << 20))
@@ -709,6 +715,7 @@ def test_clean_files_of_a_repository_are_not_kept_twice(tmp_path: Path) -> None:
     assert sum(f.stat().st_size for f in (tmp_path / "state").rglob("*") if f.is_file()) < 50_000
 
 
+@pytest.mark.slow
 def test_a_kept_tree_outlives_the_clearing_of_the_store(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -730,6 +737,7 @@ def test_a_kept_tree_outlives_the_clearing_of_the_store(tmp_path: Path) -> None:
     assert not fresh.is_whole(lost)
 
 
+@pytest.mark.slow
 def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)

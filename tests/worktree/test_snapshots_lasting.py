@@ -270,6 +270,7 @@ def test_every_permission_comes_back(tmp_path: Path) -> None:
     assert mode(project / "open") == 0o700
 
 
+@pytest.mark.slow
 def test_where_all_is_private_all_comes_back_private(tmp_path: Path) -> None:
     project = tmp_path / "p"
     (project / "a").mkdir(parents=True, mode=0o700)

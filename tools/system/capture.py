@@ -44,6 +44,12 @@ class Capture:
     def close(self) -> None:
         self._live.close()
 
+    def kept(self) -> bytes:
+        """Return what was kept, as it was heard; a line says how much is missing."""
+        head, tail = bytes(self._head), bytes(self._tail[-self._kept :])
+        gap = f"\n[{self.dropped:,} bytes were not kept]\n".encode() if self.dropped else b""
+        return head + gap + tail
+
     def text(self, advice: str) -> str:
         """Return what was kept, cleaned; `advice` says how to get at the rest."""
         return excerpt(bytes(self._head), bytes(self._tail[-self._kept :]), self.dropped, advice)

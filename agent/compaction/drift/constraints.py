@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from ...session.entries import Block
+from ...session.ledger import DENIAL_REASON
 from ..language.signs import MAX_TEXT_CHARS, arguments_of, path_argument, sentences
 
 MAX_WRITTEN_CHARS = 20_000  # of what a call writes
@@ -118,7 +119,7 @@ def _stated(text: str) -> tuple[Constraint, ...]:
 
 
 def _unauthorised_call(text: str) -> list[Constraint]:
-    rest = _UNAUTHORISED.sub("", text)
+    rest = _UNAUTHORISED.sub("", text).partition(DENIAL_REASON)[0]
     tool, _, title = rest.partition(" ")
     if tool in ("Bash", "Edit", "Write") and title:
         return [Constraint("call", (tool, title), text)]

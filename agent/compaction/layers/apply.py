@@ -14,6 +14,7 @@ from ...context.view import View, ViewResult
 from ...context.window import Window
 from ...events import Compacted
 from ...session.entries import Mask
+from ...session.layer_words import done_by
 from ..host import EngineHost
 from ..policy import Policy, reached
 from ..summary.request import max_tokens_after
@@ -25,11 +26,6 @@ LayerName = Literal["demote", "microcompact", "truncate"]
 MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
 MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
 GATES: dict[LayerName, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
-DONE_WORDS: dict[LayerName, tuple[str, str]] = {  # for one, and for several
-    "demote": ("result moved to a file", "results moved to files"),
-    "microcompact": ("old result cleared", "old results cleared"),
-    "truncate": ("input truncated", "inputs truncated"),
-}
 
 
 @dataclass(slots=True)
@@ -155,7 +151,7 @@ class LayerRunner:
         due = microcompact.plan(view, policy, str(self.host.folder))
         if reached(policy.truncate_at, self.host.current_window()):
             for target in truncate.plan(view, policy, self.host.file_sha256):
-                saved = round(_saved_tokens(view, target) * view.ratio)
+                saved = view.scaled(_saved_tokens(view, target))
                 if saved > 0:
                     due.append(DueMask("truncate", target, saved))
         return due
@@ -171,7 +167,7 @@ class LayerRunner:
         if reached(self.policy.truncate_at, window):
             targets = truncate.plan(self.host.view, self.policy, self.host.file_sha256)
             saved = sum(_saved_tokens(self.host.view, target) for target in targets)
-            if saved * self.host.view.ratio > MIN_TRUNCATION_SHARE * window.size:
+            if self.host.view.scaled(saved) > MIN_TRUNCATION_SHARE * window.size:
                 self._record("truncate", targets, "level")
 
     def _demoted(self, result: ViewResult) -> dict[str, Any] | None:
@@ -197,18 +193,17 @@ class LayerRunner:
             return
         started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
         before, count = self.host.current_window().tokens, len(targets)
-        saved = round(sum(_saved_tokens(view, target) for target in targets) * view.ratio)
-        after = max(0, before - max(0, saved))
-        self.host.record(
-            Mask(
-                layer=layer,
-                targets=targets,
-                tokens_before=before,
-                tokens_after=after,
-                trigger=trigger,
-            )
+        mask = Mask(
+            layer=layer,
+            targets=targets,
+            tokens_before=before,
+            tokens_after=before,
+            trigger=trigger,
         )
-        seconds, text = time.monotonic() - started, f"{count} {DONE_WORDS[layer][count > 1]}"
+        saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
+        after = max(0, before - max(0, saved))
+        self.host.record(replace(mask, tokens_after=after))
+        seconds, text = time.monotonic() - started, done_by(layer, count)
         if layer != "microcompact" or not self.policy.clear_silently:
             self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, count, text))
 
@@ -218,12 +213,7 @@ def _target(result: ViewResult, stub: str) -> dict[str, Any]:
 
 
 def _saved_tokens(view: View, target: dict[str, Any]) -> int:
-    """Return the unscaled tokens that one target takes out of the context."""
-    place = view.position(target["seq"])
-    if place is None:
-        return 0
-    if "stub" in target:
-        return view.items[place].size - tokens.estimate(target["stub"])
+    """Return the unscaled tokens that one shortened input takes out of the context."""
     call = view.calls.get(target["tool_use_id"])
     old = tokens.estimate_block({"type": "tool_use", "input": call.input}) if call else 0
     return old - tokens.estimate_block({"type": "tool_use", "input": target["input"]})

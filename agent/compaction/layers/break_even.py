@@ -103,7 +103,7 @@ class BreakEven:
             cost += self.reading_cost.get(each.id, 0.0)
             if number and places[number - 1][0] == place:
                 continue
-            rewritten = max(0, round(after * view.ratio) - saved)
+            rewritten = max(0, view.scaled(after) - saved)
             then = prices.factor(prices.prompt - saved)
             spared = self.surcharge if then < prices.factor(prices.prompt) else 0.0
             gain = cost + spared - REWRITE_COST_SHARE * then * prices.rewrite * rewritten

@@ -86,7 +86,11 @@ def named_in(refusal: str, view: View) -> list[ViewResult]:
     except IndexError:
         return []
     call = block.get("tool_use_id")
-    return [result for result in results_with_images(view) if result.call.id == call]
+    return [
+        result
+        for result in results_with_images(view)
+        if result.call.id == call or block in _images(result)  # the latter in an attachment
+    ]
 
 
 def _images(result: ViewResult) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
     due = [r for r in due if _permitted(r, fates.get(r.item.seq), policy)]
     newer = {seq: fate.superseded_by for seq, fate in fates.items()} if policy.brief_reads else {}
     return [
-        DueMask("microcompact", target, round(saved * view.ratio))
+        DueMask("microcompact", target, view.scaled(saved))
         for target, saved in _targets_with_savings(due, view, folder, newer)
     ]
 
@@ -86,7 +86,7 @@ def _targets_with_savings(
     """Return a target for each result that a stub makes smaller, and its unscaled saving."""
     cleared = []
     for result in results:
-        seq, size = result.item.seq, round(result.size * view.ratio)
+        seq, size = result.item.seq, view.scaled(result.size)
         text = stub(result, size, folder, newer.get(seq))
         saved = result.size - tokens.estimate_block({**result.block, "content": text})
         if saved > 0:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ....tools.system.plural import count_of
 from ....tools.text import count_lines
 from ...context import tokens
 from ...context.view import Call, View
@@ -69,7 +70,9 @@ def plan(
         {
             "seq": change.call.seq,
             "tool_use_id": change.call.id,
-            "input": _shortened(change, current=disk[change.path] == change.sha256),
+            "input": _shortened(
+                change, view.scaled(change.size), current=disk[change.path] == change.sha256
+            ),
         }
         for change in due
     ]
@@ -126,19 +129,19 @@ def _persisted(changes: Sequence[_Change], disk: Mapping[str, str | None]) -> se
     return persisted
 
 
-def _shortened(change: _Change, *, current: bool) -> dict[str, Any]:
+def _shortened(change: _Change, tokens_cut: int, *, current: bool) -> dict[str, Any]:
     """Return the call's input with a note for its first long string and a mark for any other.
-    `current` says that the file still is as this call left it."""
+    `tokens_cut` are those of the strings, `current` says that the file is as this call left it."""
     long = [
         name
         for name, text in _strings(change.call).items()
         if tokens.estimate(text) > MAX_KEPT_STRING_TOKENS
     ]
-    note = _note(change, current=current)
+    note = _note(change, tokens_cut, current=current)
     return {**change.call.input, **dict.fromkeys(long, _REST), long[0]: note}
 
 
-def _note(change: _Change, *, current: bool) -> str:
+def _note(change: _Change, tokens_cut: int, *, current: bool) -> str:
     """Return the note on one line: size, what was done, status, and where the text is."""
     call, path = change.call, change.call.input.get("path")
     strings = _strings(call)
@@ -149,7 +152,7 @@ def _note(change: _Change, *, current: bool) -> str:
         done = f"replaced {_lines(before)} by {_lines(after)} in {path}"
     status = "content persisted to disk" if current else "content persisted to disk, changed since"
     where = f"Read it there, or see #{call.seq}"
-    return f"[{change.size:,} tokens compacted · {done} · {status} · {where}]"
+    return f"[{tokens_cut:,} tokens compacted · {done} · {status} · {where}]"
 
 
 def _strings(call: Call) -> dict[str, str]:
@@ -158,4 +161,4 @@ def _strings(call: Call) -> dict[str, str]:
 
 def _lines(text: str) -> str:
     count = count_lines(text)
-    return f"{count:,} line{'s' * (count != 1)}"
+    return count_of(count, "line")

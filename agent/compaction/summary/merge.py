@@ -163,6 +163,7 @@ def document_from_ledger(
         in_progress=steps["in_progress"],
         facts=tuple(
             f"Not authorised: {re.sub('^not authorised: ', '', denial, flags=re.I)}"
+            + shorten_at_gap(ledger.reason_of(denial), MAX_WORDS_CHARS)
             for denial in ledger.denials[-MAX_LISTED_ITEMS:]
         ),
         errors=tuple(_failed_command(fact) for fact in ledger.unresolved()[-MAX_LISTED_ITEMS:]),

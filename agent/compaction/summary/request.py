@@ -19,7 +19,7 @@ from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
 from ...context.window import Window
 from ...prompts import prompt_text
 from ...session.conversation import CONVERSATION_NAME, block_text
-from ...session.entries import Block
+from ...session.entries import Block, Summary
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 
@@ -78,7 +78,7 @@ def find_cut(
     words = sum(i.size for i in evicted if i.source == "person")
     if words < max_summary_tokens(window) and not any(i.role == "assistant" for i in evicted):
         return None
-    size = round(sum(i.size for i in evicted) * view.ratio)
+    size = view.scaled(sum(i.size for i in evicted))
     return Cut(evicted, items[start].seq, keep, size)
 
 
@@ -130,8 +130,11 @@ def max_tokens_after(window: Window, *, must_halve: bool = False) -> int:
 
 def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
     """Return the scaled tokens of the context once a summary of so many tokens stands in it."""
-    evicted = sum(i.size for i in cut.evicted)
-    return round((view.size - evicted + summary) * view.ratio)
+    keep_from, keep = cut.keep_from, list(cut.keep)
+    empty = Summary(
+        document={}, text="", covers=[], keep_from=keep_from, keep=keep, replaces_earlier=True
+    )
+    return view.scaled(view.size_with(empty) + summary)
 
 
 def summary_question(window: Window, instructions: str = "", failures: str = "") -> str:

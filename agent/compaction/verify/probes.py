@@ -20,7 +20,7 @@ from ..language import evidence
 from ..language.rules import PersonRule, changes_value, rules_in, telling_part
 from ..summary.request import MAX_PIN_TOKENS
 from ..summary.rulings import rule_line, rulings_of
-from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows
+from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
 from ..summary.supersede import replaces_decision
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
@@ -201,7 +201,8 @@ def _constraints(
     question = "What did the person demand, rule out or not authorise? Quote each."
     for denial in ledger.denials[:-3:-1]:
         fact = evidence.fact_at(re.sub("^not authorised: ", "", denial, flags=re.IGNORECASE))
-        yield Probe("decision", question, fact, "facts", None, f"Not authorised: {fact}")
+        why = shorten_at_gap(ledger.reason_of(denial), evidence.MAX_FACT_CHARS)
+        yield Probe("decision", question, fact, "facts", None, f"Not authorised: {fact}{why}")
     for rule in sorted(rules, key=lambda rule: -rule.ref)[:MAX_DEMANDS]:
         fact = telling_part(rule.text)
         yield Probe("decision", question, fact, "facts", rule.ref, rule_line(rule))

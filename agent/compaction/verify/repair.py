@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
+from ....tools.system.plural import count_of
 from ...context.tokens import estimate
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
@@ -36,9 +37,16 @@ class ProbeTally:
     after: Mapping[ProbeKind, int]  # answered once what it had missed was added
 
     def line(self) -> str:
-        """Return a line for a receipt: how many were answered, before and after."""
+        """Return a line for a receipt: how many facts were missing, and what became of them."""
         before, after, asked = (sum(n.values()) for n in (self.before, self.after, self.asked))
-        return f"probes {before}/{asked} → {after}/{asked}"
+        if before == asked:
+            return f"all {asked:,} facts asked for are in it" if asked else ""
+        parts = []
+        if after > before:
+            parts.append(f"{count_of(after - before, 'missing fact')} added back")
+        if after < asked:
+            parts.append(f"{count_of(asked - after, 'fact')} still missing")
+        return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -9,6 +9,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .parser import Script, SimpleCommand, Word
@@ -131,7 +132,29 @@ def has_known_folder(part: SimpleCommand, script: Script) -> bool:
     """Tell whether the part's folder is known: git also runs what the configuration there names."""
     if part.name == "cd":
         return is_leading_cd(part, script)
-    return part.name != "git" or not any(each.name == "cd" for each in script.parts)
+    moves = [each for each in script.parts if each.name == "cd"]
+    return (
+        part.name != "git"
+        or not moves
+        or (
+            len(moves) == 1
+            and is_leading_cd(moves[0], script)
+            and len(moves[0].words) == 2
+            and moves[0].words[1].fixed
+            and not moves[0].words[1].glob
+        )
+    )
+
+
+def without_folder(part: SimpleCommand) -> tuple[SimpleCommand, str]:
+    """Return a git command without `-C FOLDER` before its subcommand, and that folder, "" if it
+    names none. The command is as it was where the folder is not known."""
+    words = part.words
+    if part.name != "git" or len(words) < 4 or words[1].text != "-C":
+        return part, ""
+    if not words[2].fixed or words[2].glob or not words[2].text:
+        return part, ""
+    return replace(part, words=(words[0], *words[3:])), words[2].text
 
 
 def is_leading_cd(part: SimpleCommand, script: Script) -> bool:

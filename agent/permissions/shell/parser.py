@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 MAX_PARSED_BYTES = 30_000  # a longer command is in doubt without being parsed
 MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
 MAX_WRAPPER_DEPTH = 16  # levels of `sudo env nice …`
+MAX_ROUNDS = 20  # of a loop that are judged one by one
 MAX_NODE_DEPTH = 200  # levels of one construct in another
 
 _LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+_LOOP_VARIABLE = re.compile(r'"\$\{?([a-z][a-z0-9_]{0,15})\}?"|\$\{?([a-z][a-z0-9_]{0,15})\}?')
+_PLAIN = re.compile(r"[\w./+@%:,-]+")
+_SUBSTITUTION = re.compile(r"\$\((?!\()(.*)\)", re.DOTALL)
 _GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
 _BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
-_UNCERTAIN = "it cannot be read with certainty"
+_UNCERTAIN = "it cannot be parsed with certainty"
 _SEPARATORS = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")")
 _HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -41,6 +45,9 @@ class Word:
     text: str  # as the command receives it, without quotes; the source if not `fixed`
     fixed: bool = True  # the shell fills nothing in
     glob: bool = False  # there is an unquoted * ? or [
+    split: bool = False  # the shell splits at blanks the names that the pattern finds
+    # The command whose output takes the place of the whole word, "" for any other word.
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class SimpleCommand:
     source: str
     doubt: str = ""  # why no rule for a kind of command can allow it
     wrapper: bool = False  # as harmless as the part inside it, which is listed too (`timeout 5 …`)
+    # As harmless as the part inside it with the names that it is handed (`xargs wc -l`).
+    feeds: bool = False
 
     @property
     def name(self) -> str:
@@ -66,6 +75,7 @@ class Script:
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
     doubt: str = ""  # why it is not certain that these are all parts
+    fed: bool = False  # a text of its own goes to a command as input
 
 
 @lru_cache(maxsize=64)
@@ -109,7 +119,10 @@ class _Reader:
         if _UNCERTAIN in self.doubts:
             self._guess()
         doubt = next(iter(self.doubts), "")
-        return Script(self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt)
+        return Script(
+            self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt,
+            bool(self.fed),
+        )  # fmt: skip
 
     def _check_text(self) -> None:
         """Doubt characters and spellings that the grammar and bash read differently."""
@@ -181,7 +194,8 @@ class _Reader:
             self.doubts.append(_UNCERTAIN)
         inner = find_inner_commands([word.text for word in words])
         wrapper = inner.transparent and not doubt
-        self.parts.append(SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper))
+        feeds = inner.feeds and not doubt
+        self.parts.append(SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper, feeds))
         if level < MAX_WRAPPER_DEPTH:
             self._add_inner(words, inner, level + 1)
         else:
@@ -208,9 +222,44 @@ class _Reader:
             elif child.type not in _REDIRECTS:
                 arguments.append(child)
         arguments += self._stray(node)
+        source = " ".join(self.slice(child) for child in arguments)
+        for words in self._in_each_round(arguments):
+            self.add(words, source, doubt)
+
+    def _in_each_round(self, arguments: "Sequence[Node]") -> Iterator[list[Word]]:
+        """Yield the words of a command: those of each round, if one of them is the variable of a
+        loop over words that are known."""
         words = [self.word(child) for child in arguments]
-        if words:
-            self.add(words, " ".join(self.slice(child) for child in arguments), doubt)
+        rounds = {n: found for n, child in enumerate(arguments) if (found := self._rounds(child))}
+        values = next(iter(rounds.values()), [])
+        if not words or not values or any(other != values for other in rounds.values()):
+            yield from [words] if words else []
+            return
+        for value in values:
+            yield [value if n in rounds else word for n, word in enumerate(words)]
+
+    def _rounds(self, node: "Node") -> list[Word]:
+        """Return the words that the variable of a loop stands for, [] where a node is no such
+        variable, or where they are not certain."""
+        found = _LOOP_VARIABLE.fullmatch(self.slice(node))
+        if found is None:
+            return []
+        quoted, name = bool(found[1]), found[1] or found[2]
+        if re.search(rf"\b{name}(?:\+|\[.*\])?=", self.text):
+            return []
+        loop = node.parent
+        while loop is not None:
+            variable = loop.child_by_field_name("variable")
+            if loop.type == "for_statement" and variable and self.slice(variable) == name:
+                break
+            loop = loop.parent
+        if loop is None:
+            return []
+        values = [self.word(child) for child in loop.children_by_field_name("value")]
+        known = len(values) <= MAX_ROUNDS and all(
+            word.fixed and (quoted or word.glob or _PLAIN.fullmatch(word.text)) for word in values
+        )
+        return [replace(word, split=word.glob and not quoted) for word in values] if known else []
 
     def _stray(self, node: "Node") -> "Iterator[Node]":
         """Yield arguments that the grammar attaches to a redirection: `git > out status`."""
@@ -236,9 +285,12 @@ class _Reader:
         return f"it sets {name or 'a variable'}"
 
     def assignment(self, node: "Node") -> None:
-        """Doubt an assignment that stands alone: it lasts for the commands after it."""
+        """Doubt an assignment that stands alone, as it lasts for the commands after it, unless no
+        program or shell could heed the variable."""
         if node.parent is not None and node.parent.type != "command":
-            self.doubts.append(f"it sets {self.slice(node).partition('=')[0]}")
+            name, sign, _ = self.slice(node).partition("=")
+            if not (sign and _LOOP_NAME.fullmatch(name)) or "proxy" in name:
+                self.doubts.append(f"it sets {name}")
 
     def declaration(self, node: "Node") -> None:
         words = [Word(text) for text in self.slice(node).split()]
@@ -356,7 +408,8 @@ class _Reader:
             fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
             text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
             return Word(text if fixed else raw, fixed, glob)
-        return Word(raw, fixed=False)
+        inner = _SUBSTITUTION.fullmatch(raw) if node.type == "command_substitution" else None
+        return Word(raw, fixed=False, command=inner[1] if inner else "")
 
     def _joined(self, node: "Node", raw: str) -> Word:
         pieces = [self.word(child) for child in node.children]

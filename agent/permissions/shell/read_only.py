@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..paths import expand_glob
 from .parser import Script, SimpleCommand, Word
+from .text_programs import awk_only_prints, sed_only_prints
 from .wrappers import name_set
 
 MAX_TOUCHED_PATHS = 64  # of one command
@@ -52,7 +53,6 @@ def is_option(word: str, long: Sequence[str], short: str) -> bool:
 
 
 FIND_SIDE_EFFECTS = ("-exec", "-ok", "-delete", "-fprint", "-fls", "-files0")
-_SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,\+?(?:\d+|\$))?p;?)+")
 _STRICTNESS = re.compile(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace")
 _DATE_SHOWN = re.compile(r"-u|-R|-I\w*|--(?:utc|iso-8601|rfc-\w+|date)(?:=.*)?|\+.*")
 
@@ -73,10 +73,22 @@ def _loads_no_module(arguments: Sequence[str]) -> bool:
     return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
 
 
-def _only_prints_lines(arguments: Sequence[str]) -> bool:
-    if len(arguments) < 2 or arguments[0] != "-n" or not _SED_PRINT.fullmatch(arguments[1]):
-        return False
-    return not any(word.startswith("-") for word in arguments[2:])
+_PS_WORD = re.compile(
+    r"-[efAaFlNT]+|a?u?x|aux?f?|axu?f?|--(?:no-headers|forest|sort=[-+\w,%]+)|\d+(?:,\d+)*"
+)
+_PS_VALUED = ("-o", "-p", "-u", "-C", "--pid", "--format")
+
+
+def _shows_processes(arguments: Sequence[str]) -> bool:
+    """Tell whether ps shows no environment of a process, which may hold keys (`ps eww`)."""
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word in _PS_VALUED and words and re.fullmatch(r"(?!.*env)[\w,=%.-]+", words[0]):
+            del words[0]
+        elif not _PS_WORD.fullmatch(word):
+            return False
+    return True
 
 
 _GIT_READ_ONLY = name_set(
@@ -142,7 +154,7 @@ _TABLE: dict[str, _ReadOnlyForm] = {
     **dict.fromkeys(
         name_set(
             "pwd echo true false : which type basename dirname tr seq sleep df id whoami uname "
-            "nproc"
+            "nproc groups lscpu free"
         ),
         _READS_NO_FILES,
     ),
@@ -172,7 +184,13 @@ _TABLE: dict[str, _ReadOnlyForm] = {
         ("exit", "wait"),
         _ReadOnlyForm(paths=False, check=lambda words: all(map(str.isdecimal, words))),
     ),
-    "sed": _ReadOnlyForm(check=_only_prints_lines),
+    "sed": _ReadOnlyForm(check=sed_only_prints),
+    **dict.fromkeys(name_set("awk gawk mawk nawk"), _ReadOnlyForm(check=awk_only_prints)),
+    "ps": _ReadOnlyForm(paths=False, check=_shows_processes),
+    "uptime": _ReadOnlyForm(paths=False, check=lambda words: set(words) <= {"-p", "-s"}),
+    "hostname": _ReadOnlyForm(
+        paths=False, check=lambda words: set(words) <= {"-s", "-f", "-d", "-i", "-I", "-A"}
+    ),
     "jq": _ReadOnlyForm("Lf", ("--library-path", "--from-file"), check=_loads_no_module),
     "tree": _ReadOnlyForm("oR"),
     "git": _ReadOnlyForm(check=_is_git_read_only),
@@ -185,7 +203,7 @@ _MOSTLY_READ_ONLY = name_set("rg sort tree file uniq wc du")
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
 # The first operand of these is a pattern, unless an option brings the pattern, or takes the
 # operand for a file.
-_SEARCHES = _GREPS | {"rg"}
+_SEARCHES = _GREPS | {"rg", "sed", "awk", "gawk", "mawk", "nawk"}
 _TAKES_OPERAND = re.compile(r"-(?!-).*[ef].*|--(?:re|f|exclude-f|ignore-f).*")
 _FILE_OPTION_LETTERS = frozenset("fmSX")  # short options whose value is a file, with some command
 _RECURSIVE = re.compile(r"-(?!-).*[drR].*|--(?:de|di|r).*")
@@ -224,11 +242,18 @@ def is_read_only(part: SimpleCommand) -> bool:
     if safe is None or part.doubt:
         return False
     unknown = [word for word in part.words[1:] if not word.fixed]
+    if part.name == "printf" and part.words[1:2] and _is_plain_format(part.words[1]):
+        return True
     if unknown and (safe.strict or safe.paths):
         return False
     if any(word.glob and _glob_may_harm(word.text, safe) for word in part.words[1:]):
         return False
     return safe.allows([word.text for word in part.words[1:]])
+
+
+def _is_plain_format(word: Word) -> bool:
+    """Tell whether a printf format is known, is no option and sets no variable."""
+    return word.fixed and not word.glob and word.text[:1] != "-" and _stores_nothing([word.text])
 
 
 def _glob_may_harm(pattern: str, safe: _ReadOnlyForm) -> bool:
@@ -328,7 +353,7 @@ def _glued_values(option: str) -> Iterator[str]:
 def changes_no_file(script: Script) -> bool:
     """Tell whether it is certain that a command changes no file."""
     return not (script.doubt or script.writes) and all(
-        part.wrapper or is_read_only(part) for part in script.parts
+        part.wrapper or part.feeds or is_read_only(part) for part in script.parts
     )
 
 

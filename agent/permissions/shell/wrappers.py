@@ -29,6 +29,8 @@ class InnerCommands:
     spans: tuple[tuple[int, int], ...] = ()  # (start, stop) of inner commands among the words
     script: str = ""  # a text that a shell will run
     transparent: bool = False  # nothing but the inner command matters
+    # Nothing but the inner command matters, and the names that it is handed.
+    feeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ _WRAPPERS = {
     "xvfb-run": _Wrapper("-e -f -n -p -s -w"),
     "caffeinate": _Wrapper("-t -w"),
 }
+_HANDING_OVER = re.compile(
+    r"(?:(?:-[0rtx]+|-[nPL] ?\d+|-d ?(?:\\[n0]|\n)|--null|--no-run-if-empty"
+    r"|--max-(?:args|procs)=\d+) )*"
+)
 _ASSIGNMENT_TAKERS = ("env", "sudo", "doas", "time")
 # Words of a transparent wrapper that only set a limit or a priority.
 _HARMLESS_OPERAND = re.compile(
@@ -166,7 +172,10 @@ def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
             ends = (i for i in range(place + 1, len(words)) if words[i] in (";", "+"))
             spans.append((place + 1, next(ends, len(words))))
     if spans:
-        return InnerCommands("find runs another command", tuple(spans))
+        # In the folder of each file, and with its name for a folder, git heeds what lies there.
+        plain = not any(re.match("-(?:delete|f|ok|execdir)", word) for word in words)
+        plain = plain and all(words[start] != "git" for start, _ in spans if start < len(words))
+        return InnerCommands("find runs another command", tuple(spans), feeds=plain)
     if any(re.match(r"-.*[*?\[]", word) for word in words):
         return InnerCommands("find may be told by a file's name what to do")
     return InnerCommands("find deletes what it finds" if "-delete" in words else "")
@@ -180,7 +189,14 @@ def _find_wrapped_command(words: Sequence[str], name: str, wrapper: _Wrapper) ->
     spans = ((place, len(words)),) if place < len(words) else ()
     if wrapper.transparent and all(_is_harmless(word) for word in own):
         return InnerCommands(spans=spans, transparent=bool(spans))
-    return InnerCommands(f"{name} runs another command", spans)
+    feeds = name == "xargs" and bool(spans) and _only_hands_over(own)
+    return InnerCommands(f"{name} runs another command", spans, feeds=feeds)
+
+
+def _only_hands_over(options: Sequence[str]) -> bool:
+    """Tell whether options of xargs say only how names, one a line or between zero bytes, are told
+    apart and handed over."""
+    return bool(_HANDING_OVER.fullmatch("".join(f"{option} " for option in options)))
 
 
 def _command_start(words: Sequence[str], name: str, wrapper: _Wrapper) -> int:

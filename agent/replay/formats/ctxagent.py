@@ -64,7 +64,7 @@ class _LogReading:
         if isinstance(entry, Summary):
             self.transcript.add_compaction(at)
         elif isinstance(entry, User) and not self._reinserting:
-            self.transcript.add_words(self._user_text(entry), at)
+            self.transcript.add_words(self._user_text(entry), at, mid_turn=entry.mid_turn)
         elif isinstance(entry, ToolResult):
             whole = self._offloaded_text(entry)
             text = content_text(entry.content) if whole is None else whole

@@ -11,12 +11,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ....tools.system.plural import count_of
 from ...export.chart import axis_numbers, round_up, short_tokens
 from ...export.templates import render
+from ...session.layer_words import LAYER_NAMES
 from ..results import Fill, ReplayRun
-from .measures import count_of, format_dollars, format_tokens
+from .measures import format_dollars, format_tokens
 
-TOP, BOTTOM, AXIS_HEIGHT = 8, 198, 36  # of the plane, in pixels, and the room below it
+TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # of the plane, in pixels, and the room below it
 _LANE_HEIGHT = 18  # pixels
 _GRID_LINES = 4  # across, about
 _LINE_COLOURS = 6  # the seventh setting looks like the first again
@@ -28,10 +30,7 @@ _MIN_WINDOW_SHARE = 0.25  # contexts that stay below are drawn to a scale of the
 _UNITS_PER_DOLLAR = 10_000
 
 MARK_NAMES = {
-    "demote": "demoted",
-    "microcompact": "cleared",
-    "truncate": "inputs cut",
-    "summary": "summary",
+    **LAYER_NAMES,
     "need": "needed when gone",
 }
 CONTENT_GROUPS = {  # kinds of content that are shown as one, from the beginning of a prompt

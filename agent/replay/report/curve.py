@@ -4,8 +4,10 @@ all to the same scale. Letters beneath a curve mark what happened there."""
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from ....tools.system.plural import count_of
+from ...session.layer_words import LAYER_NAMES
 from ..results import ReplayRun
-from .measures import count_of, format_tokens
+from .measures import format_tokens
 from .table import fit_cells, one_line
 
 CURVE_LINES = 3  # the height of a curve
@@ -76,6 +78,7 @@ def _marks(run: ReplayRun, calls: int, room: int, flat: str) -> str:
 
 def _legend(runs: Sequence[ReplayRun], width: int) -> list[str]:
     layers = {act.layer for run in runs for act in run.acts}
-    parts = [f"{letter} {layer}" for layer, letter in _LETTERS.items() if layer in layers]
+    shown = [layer for layer in _LETTERS if layer in layers]
+    parts = [f"{_LETTERS[layer]} {LAYER_NAMES[layer]}" for layer in shown]
     parts += [f"{_NEEDED} needed when gone"] if any(run.needs for run in runs) else []
     return textwrap.wrap("   ".join(parts), width)

@@ -3,9 +3,11 @@ on the page. Figures never look better than they are: a share is 100% only when 
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ....tools.system.plural import count_of
 from ..results import Comparison, ReplayRun, Sums
 
 
@@ -26,6 +28,7 @@ def _anonymized(run: ReplayRun, name: str) -> ReplayRun:
 
 
 NO_FIGURE = "-"  # where a figure has no meaning
+_FILE_EXTENSION = re.compile(r"(?<=.)(\.(jsonl?|traj))?(\.gz)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,9 @@ def format_ratio(ratio: float | None) -> str:
     return NO_FIGURE if ratio is None else f"{ratio:.2f}"
 
 
-def count_of(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def without_extension(name: str) -> str:
+    """Return the name of a recording as a table shows it."""
+    return _FILE_EXTENSION.sub("", name)
 
 
 COST_MEASURES = (
@@ -123,9 +127,9 @@ COST_MEASURES = (
 )  # fmt: skip
 KEPT_MEASURES = (
     Measure("edits", "Edits of history",
-            "Times that older results or inputs were replaced by stubs.",
+            "Times that older results were cleared or inputs cut short.",
             lambda f: f"{f.sums.edits:,}"),
-    Measure("stubs", "Stubs", "Results and inputs that were replaced.",
+    Measure("stubs", "Stubs", "Results that were cleared and inputs that were cut short.",
             lambda f: f"{f.sums.stubs:,}"),
     Measure("summ", "Summaries", "Times that a summary took the place of what was before.",
             lambda f: f"{f.sums.summaries:,}"),

@@ -31,6 +31,17 @@
   };
   addEventListener("hashchange", arrive);
 
+  // A bar of several lines must not cover what is gone to; a table wider than its box says so.
+  const bar = () => document.documentElement.style.setProperty("--tools", `${tools.offsetHeight}px`);
+  new ResizeObserver(bar).observe(tools);
+  const widths = new ResizeObserver((changed) => {
+    for (const { target } of changed) {
+      const box = target.closest(".scrolling");
+      box.nextElementSibling.hidden = box.scrollWidth <= box.clientWidth;
+    }
+  });
+  for (const each of document.querySelectorAll(".scrolling, .scrolling > table")) widths.observe(each);
+
   // The figures stand in the paths themselves: calls and values, point by point.
   const tokens = (count) => {
     for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {

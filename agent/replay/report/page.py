@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from ....tools.system.plural import count_of
 from ....tools.system.shorten import cut_after
 from ...export.templates import render
 from ..results import Comparison, Need, ReplayAct, ReplayRun
 from . import charts, measures
-from .measures import Figures, count_of, format_tokens
+from .measures import Figures, format_tokens
 
 _MAX_LISTED = 50  # acts of one run, and needs; the JSON document has all
 _MAX_WORDS_CHARS = 160  # of what a session says

@@ -4,7 +4,6 @@ If the width has no room for all columns, there are two grids: first the cost, t
 and lost.
 """
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -21,13 +20,12 @@ from .measures import (
     model_sentence,
     price_sentence,
     total_figures,
+    without_extension,
 )
 
 _MIN_NAME_CELLS = 18  # for the name of a recording
 _MAX_NAME_CELLS = 40
 _GAP, _NARROW_GAP = "  ", " "  # between columns
-
-_FILE_EXTENSION = re.compile(r"(?<=.)(\.(jsonl?|traj))?(\.gz)?$")
 
 TableRow = tuple[str, Figures]  # the name is "" where it is that of the row above
 
@@ -86,7 +84,7 @@ def _head(text: str, room: int) -> str:
 def _rows(comparison: Comparison) -> list[TableRow]:
     rows: list[TableRow] = []
     for runs in filter(None, comparison.runs):
-        name = _FILE_EXTENSION.sub("", one_line(runs[0].name)) or "(no name)"
+        name = without_extension(one_line(runs[0].name)) or "(no name)"
         rows += _titled(name, figures_by_setting(comparison.labels, runs))
     return rows
 
@@ -155,10 +153,10 @@ def _stopped(comparison: Comparison, width: int) -> Iterator[str]:
 def _legend(comparison: Comparison, width: int) -> list[str]:
     first = one_line(comparison.labels[0])
     text = (
-        f"Tokens are estimates. x: dollars relative to {first}. edits: times that results or "
-        "inputs became stubs. asked, used: results that were gone when the session asked for them "
-        "again, or used their text; cost: what that costs, among the dollars. paths, errs: the "
-        "share of paths and of error lines in the last context. exact: results that come back byte "
-        "for byte."
+        f"Tokens are estimates. x: dollars relative to {first}. edits: times that results "
+        "were cleared or inputs cut short. asked, used: results that were gone when the session "
+        "asked for them again, or used their text; cost: what that costs, among the dollars. "
+        "paths, errs: the share of paths and of error lines in the last context. exact: results "
+        "that come back byte for byte."
     )
     return textwrap.wrap(text, width)

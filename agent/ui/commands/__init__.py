@@ -2,9 +2,10 @@
 
 # Each module registers its commands. /help lists them in the order of these imports.
 from . import session, sessions, settings, context, cost, log  # noqa: F401, I001
-from . import intent, agents, pins, preserve, rewind  # noqa: F401
+from . import intent, agents, jobs, pins, preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
 from .registry import COMMANDS, Command, parse
+from .sessions import pick_session
 
-__all__ = ["COMMANDS", "Command", "CommandContext", "completions_for", "parse"]
+__all__ = ["COMMANDS", "Command", "CommandContext", "completions_for", "parse", "pick_session"]

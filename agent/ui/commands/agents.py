@@ -14,7 +14,7 @@ HEAD = ("subagent", "status", "calls", "tokens", "cost", "type: description")
 
 
 @command(
-    "list the subagents, or stop one that works",
+    "list the subagents, or stop one",
     argument="[stop ID]",
     anytime=True,
     complete=completions.running_subagents,
@@ -34,7 +34,7 @@ async def _agents(repl: CommandContext, argument: str) -> None:
     if runs := repl.agent.ledger.agents.values():
         repl.put(render.listing([_row(repl, run) for run in runs], head=HEAD, wrap=False))
     else:
-        repl.say("no subagent has worked in this session")
+        repl.say("no subagent has run in this session")
 
 
 def _row(repl: CommandContext, run: "SubagentRun") -> tuple[str, ...]:
@@ -58,9 +58,9 @@ def _stop(repl: CommandContext, id: str) -> None:
     stop_calls = repl.agent.context.agents  # by the ids of the subagents at work
     found = [id] if id in stop_calls else [each for each in stop_calls if each.startswith(id)]
     if not stop_calls:
-        raise UsageError("no subagent is at work")
+        raise UsageError("no subagent is running")
     if len(found) != 1:
-        problem = "several subagents at work begin with" if found else "no subagent at work is"
-        raise UsageError(f"{problem} {id!r}", hint=f"At work: {', '.join(stop_calls)}")
+        problem = "several running subagents begin with" if found else "no running subagent is"
+        raise UsageError(f"{problem} {id!r}", hint=f"Running: {', '.join(stop_calls)}")
     stop_calls[found[0]]()
-    repl.say(f"{found[0]} is stopped; the conversation gets what it has")
+    repl.say(f"{found[0]} stopped; the conversation gets what it has done so far")

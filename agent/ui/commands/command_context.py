@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..transcript import Transcript
 
 READ_ONLY = (
-    "read-only: process {holder} goes on with this session. /log, /context, /export and /recover "
-    "show it as it was just now; /resume with its id opens it again, /fork goes on in a copy"
+    "read-only: process {holder} has this session open. /log, /context, /export and /recover "
+    "show it as it was just now; /resume with its id opens it again, /fork continues in a copy"
 )
 
 
@@ -33,6 +33,8 @@ class CommandContext:
     questions: Questions
     transcript: "Callable[[], Transcript]"  # where things are printed, made at first use
     task: RunningTask  # what Esc interrupts
+    say_next: Callable[[str], None]  # sends words as the person's, before those that wait
+    is_leaving: bool = False  # whether the person is asked if the jobs may end
     handed_over: str = ""  # what the open session was told of the one before it
 
     @property
@@ -61,6 +63,12 @@ class CommandContext:
         from ..render import render
 
         self.put(render.verbatim(text))
+
+    def show_lines(self, text: str) -> None:
+        """Print lines with labels, each wrapped under its own text."""
+        from ..render import render
+
+        self.put(render.indented(render.HangingLines(text)))
 
     def show_report(self, markdown: str) -> None:
         """Print a report that is written in Markdown."""
@@ -93,10 +101,37 @@ class CommandContext:
         await self.transcript().unfold(lambda ref: self.agent.context.recall(ref))
         self.screen.touch()
 
+    def show_title(self) -> None:
+        """Name the terminal's window after the session, if the person gave that a title."""
+        self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
+
+    async def leave(self) -> None:
+        """Leave, if the person lets the jobs end that run; when that is asked already, at once."""
+        if self.is_leaving:
+            self.screen.exit()
+            return
+        self.is_leaving = True
+        try:
+            if self.questions.is_asking and self.conversation.running_jobs:
+                self.notify("info", "jobs run: answer the question first, or leave once more")
+            if await self.may_end_jobs():
+                self.screen.exit()
+        finally:
+            self.is_leaving = False
+
+    async def may_end_jobs(self) -> bool:
+        """Ask, where jobs run, whether they may end, as they do when the session is left."""
+        jobs = self.conversation.running_jobs
+        if jobs and not await self.questions.end_jobs(jobs):
+            self.say("nothing has changed")
+            self.screen.rest()
+            return False
+        return True
+
     def checks(self) -> Sequence[Sequence[str]]:
         """Check the set-up, which may take a second.
 
-        Returns rows of ok or FAIL, what was looked at, and what was found."""
+        Returns rows of ok, note or FAIL, what was looked at, and what was found."""
         palette = self.screen.palette
         return [*self.services.checks(), *([("ok", "theme in use", palette)] if palette else [])]
 
@@ -112,8 +147,6 @@ class CommandContext:
         With `prior` that is a fresh session, which is told this text about the one before. When
         another process has the session, the person decides what to do.
         """
-        from ..render import render
-
         try:
             left_at = await self.conversation.reopen(resume=resume, fork=fork, prior=prior)
         except SessionBusy as busy:
@@ -121,8 +154,9 @@ class CommandContext:
             opening = self._open_busy(busy, wait=wait)
             left_at = await (opening if self.task.running else self.task.run(opening))
         self.handed_over = prior or ""
+        self.show_title()
         if left_at:
-            self.transcript().put("recap", render.recap(*left_at))
+            self.transcript().recap(*left_at)
 
     async def _open_busy(self, busy: SessionBusy, *, wait: bool) -> tuple[str, str] | None:
         """Open a session that another process has, in the way the person chooses."""

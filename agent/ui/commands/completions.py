@@ -82,12 +82,12 @@ async def allow_rules(repl: CommandContext) -> Sequence[Offer]:
     rules = repl.agent.approval.rules()
     found = dict.fromkeys([*rules["session"], *rules["allow"]])
     forget = [("forget", "a rule that allows something")] if found else []
-    return [*forget, *((f"forget {rule}", "allow it no longer") for rule in found)]
+    return [*forget, *((f"forget {rule}", "no longer allow it") for rule in found)]
 
 
 async def models(repl: CommandContext) -> Sequence[Offer]:
     """Return the known models, each with its window and prices."""
-    return [(row[0], row[1]) for row in repl.services.models()]
+    return [(id, " · ".join(facts)) for id, *facts in repl.services.models()]
 
 
 async def sessions(repl: CommandContext) -> Sequence[Offer]:
@@ -133,6 +133,21 @@ async def running_subagents(repl: CommandContext) -> Sequence[Offer]:
     known = repl.agent.ledger.agents
     running = (known.get(id) for id in repl.agent.context.agents)
     return [(f"stop {run.id}", f"{run.type}: {run.description}") for run in running if run]
+
+
+async def titles(repl: CommandContext) -> Sequence[Offer]:
+    """Return the title of the session and its first words, to begin a new title with."""
+    ledger = repl.agent.ledger
+    first = _short(ledger.words[0][1]) if ledger.words else ""
+    known = {ledger.title: "its title now", first: "the first words"}
+    return [(text, what) for text, what in known.items() if text]
+
+
+async def jobs(repl: CommandContext) -> Sequence[Offer]:
+    """Return the jobs, the newest first, and `stop ID` for each that runs."""
+    known = [(id, _short(job.command)) for id, job in repl.agent.context.jobs.items()]
+    running = [(f"stop {job.id}", _short(job.command)) for job in repl.conversation.running_jobs]
+    return [*known[::-1], *running[::-1]]
 
 
 def _ledger_entries(ledger: "Ledger") -> dict[int, str]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
+from ...session.layer_words import LAYER_NAMES
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
 
     from ...compaction.breakdown import Breakdown, LargeItem
     from ...compaction.history import Act
-    from ...context.window import Window
     from ...loop.agent import Agent
     from ...session.entries import Entry
 
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
 WRITING = "writing a summary"
-EXAMINING = "asking the model what it knows from the summary"
+EXAMINING = "asking the model what it knows from the summary alone"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
 PART_NAMES = {
     "system": "system prompt",
@@ -32,7 +32,7 @@ PART_NAMES = {
     "commands": "your commands",
     "text": "answers",
     "calls": "tool calls",
-    "stubs": "masked results",
+    "stubs": "cleared results",
     "other": "other results",
 }
 TYPED = {"shell": "your command: ", "note": "your note: "}
@@ -51,7 +51,7 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 
 
 @command(
-    "replace older messages by a summary",
+    "replace older messages with a summary",
     argument="[--dry-run|--show|…] [TEXT]",
     complete=completions.fixed(("--dry-run", "--show", "--probe-model")),
 )
@@ -65,11 +65,9 @@ async def _compact(repl: CommandContext, argument: str) -> None:
         )
     engine = repl.agent.engine
     if "--dry-run" in flags:
-        from .. import compaction_report
+        from .. import compaction_plan
 
-        freed = engine.tokens_freed_instead_of_summary()
-        planned = engine.preview()
-        repl.show(compaction_report.preview(planned, freed_by_clearing=freed, limit=MAX_LIST_ITEMS))
+        repl.show_lines(compaction_plan.dry_run(repl.agent, limit=MAX_LIST_ITEMS))
         return
     repl.agent.log.check_writable()
     if "--show" in flags:
@@ -87,6 +85,7 @@ async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
     """Write a summary, show it, let the person edit it, and apply it if they agree."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
+    from ...session.archive import SUMMARY_NAME
     from ..render import render
 
     repl.doing(WRITING)
@@ -104,14 +103,17 @@ async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
             return
         if answer in ("e", "edit"):
             try:
-                edited = await repl.screen.edit(text_of(document))
+                before = text_of(document)
+                edited = await repl.screen.edit(before, SUMMARY_NAME)
                 if not edited.strip():
                     raise UsageError("the text is empty; the summary stays as it was")
-                document = parse(edited)
+                if edited.strip() != before.strip():
+                    document = parse(edited)
+                    text = text_of(document)
             except CtxagentError as error:
                 repl.put(render.failure(error.message, error.hint))
                 continue
-            repl.show(text_of(document))
+            repl.show(text)
 
 
 def _first_word(answer: str) -> str:
@@ -130,7 +132,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
     if await asyncio.to_thread(person_spoke_since, entries, last[-1].seq):
         await repl.reopen(resume=repl.copy_session(last[-1].seq))
         entries = repl.agent.log.entries()
-        note = f"this is a copy that ends where it was compacted; what came later: /resume {left}"
+        note = f"this is a copy that ends at the compaction; what came later: /resume {left}"
         repl.notify("info", note)
     last = repl.agent.engine.uncompact(entries)
     tokens = repl.agent.current_window().tokens
@@ -146,15 +148,15 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
 async def _context(repl: CommandContext, argument: str) -> None:
     from ...compaction import breakdown
     from ...compaction.history import acts, marks
-    from .. import compaction_report
+    from .. import compaction_plan, compaction_report
     from ..render import render
 
     agent = repl.agent
     if argument not in ("", "status"):
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
     # A turn may be running: what it changes is copied before the first await.
-    window, reply = agent.current_window(), agent.reply_room()
-    view = breakdown.copy_of_view(agent.view)
+    window = agent.current_window()
+    view, facts = agent.view.copy(), [] if argument else compaction_plan.next_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
     if argument == "status":
@@ -162,28 +164,24 @@ async def _context(repl: CommandContext, argument: str) -> None:
         others = await asyncio.to_thread(marks, entries)
         repl.show_report(compaction_report.status(window, done, others, counts, now))
         return
-    filled = await asyncio.to_thread(breakdown.break_down, view, window, reply)
+    filled = await asyncio.to_thread(breakdown.break_down, view, window)
     cached = await asyncio.to_thread(_cache_lines, agent, entries)
-    facts = [*cached, *_next_compaction(agent, window)]
     parts = [*_usage_bar(filled), *_largest_items(filled), *_savings_table(done)]
-    repl.put(*parts, "", *map(render.dim, facts))
+    repl.put(*parts, "", *map(render.dim, [*cached, *facts]))
 
 
 def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
     """Return how full the window is, as a line, a bar and its legend."""
+    from .. import compaction_plan
     from ..render import bar, render
 
-    window, free = filled.window, filled.free
-    line = (
-        f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
-        f"{free:,} free"
-    )
+    line = compaction_plan.usage_line(filled.window)
     parts = []
     for part in filled.parts:
         name = f"results: {part.of}" if part.of else PART_NAMES.get(part.kind, part.kind)
         parts.append(bar.Segment(name, part.tokens, STYLES[part.kind], part.count, part.saved))
-    parts.append(bar.Segment("free", free, "dim", fill="."))
-    parts.append(bar.Segment("kept for the reply", filled.reply, "dim", fill="/"))
+    parts.append(bar.Segment("free", filled.window.free, "dim", fill="."))
+    parts.append(bar.Segment("kept for estimation errors", filled.reserve, "dim", fill="/"))
     return [render.dim(line), bar.Bar(parts), "", bar.Legend(parts)]
 
 
@@ -198,7 +196,7 @@ def _largest_items(filled: "Breakdown") -> "list[RenderableType]":
 def _describe(large: "LargeItem") -> str:
     """Describe a large item: calls and results by tool and main argument, others by their text."""
     item = large.item
-    notes = [" · masked"] * large.masked + [" · in a file"] * large.offloaded
+    notes = [" · cleared"] * large.masked + [" · in a file"] * large.offloaded
     if large.calls:
         what = "result" if item.role == "user" else "calls" if len(large.calls) > 1 else "call"
         calls = [f"{call.name} {call.argument[:MAX_ITEM_CHARS]}".rstrip() for call in large.calls]
@@ -214,8 +212,10 @@ def _savings_table(done: "list[Act]") -> "list[RenderableType]":
     from ...compaction.history import savings
     from ..render import render
 
-    rows = [(layer, f"{tokens:,}", f"in {count:,}") for layer, count, tokens in savings(done)]
-    return ["", render.table(rows, head=("layer", "saved", "acts"))] if rows else []
+    rows = [
+        (LAYER_NAMES[layer], f"{tokens:,}", f"{count:,}") for layer, count, tokens in savings(done)
+    ]
+    return ["", render.table(rows, head=("compaction", "saved", "times"))] if rows else []
 
 
 def _cache_lines(agent: "Agent", entries: "Reversible[Entry]") -> list[str]:
@@ -228,50 +228,9 @@ def _cache_lines(agent: "Agent", entries: "Reversible[Entry]") -> list[str]:
         turns = (e for e in reversed(entries) if isinstance(e, Assistant) and e.purpose == "turn")
         last = next((u for e in turns if (u := Usage.from_json(e.usage)).prompt), usage)
         lines.append(
-            f"cache: {usage.cache_read / usage.prompt:.0%} of all prompts came from the cache, "
+            f"prompt cache: {usage.cache_read / usage.prompt:.0%} of all prompts came from it, "
             f"{last.cache_read / last.prompt:.0%} of the last one"
         )
     if miss := compaction_report.last_cache_miss_reason(entries):
         lines.append(f"last cache miss: {miss}")
     return lines
-
-
-def _next_compaction(agent: "Agent", window: "Window") -> list[str]:
-    """Return lines on what the next compaction would do, and when it comes by itself."""
-    from .. import compaction_report
-
-    try:
-        would = compaction_report.preview_line(agent.engine.preview())
-    except CompactionFailed as error:
-        would = error.message
-    freed = agent.engine.tokens_freed_instead_of_summary()
-    if freed is None:
-        return [f"next compaction: {would}", _threshold(agent, window)]
-    clearing = compaction_report.clearing_line(window.tokens, freed)
-    when = _threshold(agent, window, cleared=True)
-    return [f"next compaction: {clearing}", when, f"/compact: {would}"]
-
-
-def _threshold(agent: "Agent", window: "Window", *, cleared: bool = False) -> str:
-    """Return at which size the next compaction comes, or a reminder of it.
-
-    With `cleared`, old results are cleared then and no summary is begun.
-    """
-    from ...compaction.policy import threshold_tokens
-
-    policy = agent.policy
-    at = threshold_tokens(policy.summarize_at, window)
-    start = threshold_tokens(policy.prepare_at, window)
-    if policy.mode == "off" or at is None:
-        return "it does not come by itself: /compact"
-    far = f"{at - window.tokens:,.0f} from here" if at > window.tokens else "which is reached"
-    text = f"at {at:,.0f} tokens ({at / window.size:.0%}), {far}"
-    if policy.mode == "remind":
-        return f"you are reminded of it {text}"
-    if cleared:
-        text += ", or before that when it pays"
-    if agent.engine.is_preparing:
-        text += "; its summary is being written"
-    elif not cleared and start is not None and policy.summarizer == "model":
-        text += f"; its summary is written from {start:,.0f} ({start / window.size:.0%}) on"
-    return f"it comes {text}"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from .command_context import CommandContext
 from .registry import command
 
@@ -18,7 +19,7 @@ MAX_PURPOSE_CELLS = 26
 HEAD = ("of these", "calls", "prompt", "cached", "output", "cost")
 
 
-@command("tokens and money of this session", anytime=True)
+@command("tokens and cost of this session", anytime=True)
 async def _cost(repl: CommandContext, argument: str) -> None:
     from ..render import render
 
@@ -32,7 +33,7 @@ async def _cost(repl: CommandContext, argument: str) -> None:
         ("from cache", f"{usage.cache_read:,}"),
         ("to cache", f"{usage.cache_creation:,}"),
         ("output", f"{usage.output:,}"),
-        ("calls", f"{totals.all.calls:,} of the model, {totals.all.tool_calls:,} of tools"),
+        ("calls", f"{totals.all.calls:,} to the model, {totals.all.tool_calls:,} to tools"),
     ]
     out = [render.table(rows)]
     if len(found.lines) > 1:
@@ -67,7 +68,7 @@ def _rows(found: "SessionBill") -> list[tuple[str, ...]]:
     rows += [_row(_what(line), line.counts) for line in agents[:MAX_SUBAGENT_ROWS]]
     if rest := agents[MAX_SUBAGENT_ROWS:]:
         counts = sum((line.counts for line in rest), Counts())
-        rows.append(_row(f"{len(rest):,} more subagents", counts))
+        rows.append(_row(count_of(len(rest), "more subagent"), counts))
     return [*rows, _row("all", found.totals.all)]
 
 

@@ -1,4 +1,4 @@
-"""Commands about the work: its intent, its phase, the last folded output, and the set-up."""
+"""Commands about the work: its intent and phase, AGENTS.md, folded output, and the set-up."""
 
 import asyncio
 import re
@@ -12,11 +12,11 @@ from .registry import command
 if TYPE_CHECKING:
     from ...compaction.phases import PhaseForm
 
-COMPRESSING = "compressing the work of the phase"
+SUMMARISING = "summarising the work of the phase"
 _NAME = re.compile(r"\w[\w -]{0,39}")
 
 
-@command("what this session is for, and how far it is", anytime=True)
+@command("what this session is for, and how far it has got", anytime=True)
 async def _intent(repl: CommandContext, argument: str) -> None:
     from .. import compaction_report
 
@@ -25,7 +25,17 @@ async def _intent(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "the phase of the work; a new one compresses what is done",
+    "let the agent write AGENTS.md from what it finds here",
+    argument="[WORDS]",
+)
+async def _init(repl: CommandContext, argument: str) -> None:
+    from ...prompts import prompt_text
+
+    repl.say_next("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
+
+
+@command(
+    "the phase of the work; a new one summarises what is done",
     argument="[NAME]",
     complete=completions.phases,
 )
@@ -40,7 +50,7 @@ async def _phase(repl: CommandContext, argument: str) -> None:
         return
     if not _NAME.fullmatch(new):
         raise UsageError(
-            f"{new!r} is no name of a phase", hint="Letters, digits, blanks and -, at most 40."
+            f"{new!r} is not a name for a phase", hint="Letters, digits, spaces and -, at most 40."
         )
     if new != old:
         await _change(repl, old, new)
@@ -58,7 +68,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
 
     agent = repl.agent
     if old:
-        repl.doing(COMPRESSING)
+        repl.doing(SUMMARISING)
         await agent.window()
     agent.record(Note(topic=phases.PHASE_TOPIC, text=new, data={"from": old}))
     if old:
@@ -68,7 +78,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
             words = form.words[1] if form.words else None
             await agent.engine.compact(form.instructions, trigger=trigger, max_words=words)
         except CompactionFailed as error:
-            repl.say(f"not compressed: {error.message}")
+            repl.say(f"not summarised: {error.message}")
         except asyncio.CancelledError:
             agent.record(Note(topic=phases.PHASE_TOPIC, text=old, data={"from": new}))
             raise
@@ -80,7 +90,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
 
 def _describe(form: "PhaseForm") -> str:
     size = f", in {form.words[0]:,} to {form.words[1]:,} words" if form.words else ""
-    return f"phase: {form.name} · leaving it compresses the work into {form.asks}{size}"
+    return f"phase: {form.name} · leaving it turns the work into {form.asks}{size}"
 
 
 @command("show the last folded result in full; again: the one before", anytime=True)

@@ -17,7 +17,7 @@ MAX_ENTRIES_SHOWN = 20
 
 
 @command(
-    "find what left the context, or show how the session stands",
+    "find what left the context, or show where things stand",
     argument="TOPIC|1|2|3",
     anytime=True,
 )
@@ -88,7 +88,7 @@ def _entry_text(log: "Log", ref: str) -> str:
     if found is None:
         raise UsageError(
             f"there is no entry {ref}",
-            hint=f"1 to {log.last_seq}." if log.last_seq else "This session is empty.",
+            hint=f"Entries are 1 to {log.last_seq}." if log.last_seq else "This session is empty.",
         )
     if isinstance(found, Summary):
         return found.text

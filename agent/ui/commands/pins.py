@@ -24,9 +24,9 @@ async def _shell(repl: CommandContext, argument: str) -> None:
 
     if not argument:
         raise UsageError(
-            "no command was given",
-            hint="!COMMAND runs it here without a question; the agent sees the command and its "
-            "output with your next words.",
+            "no command given",
+            hint="!COMMAND runs a command here without a question; the agent sees the command and "
+            "its output with your next words.",
         )
     await user_commands.run_shell_command(repl.agent, argument)
     if _CD.fullmatch(argument):
@@ -75,7 +75,7 @@ async def _unpin(repl: CommandContext, argument: str) -> None:
         raise UsageError("say which: /unpin REF", hint="/pin lists what is pinned.")
     found = _REF.fullmatch(argument)
     if found is None or int(found[1]) not in repl.agent.ledger.pins:
-        raise UsageError(f"{argument} is not pinned", hint="/pin lists what is.")
+        raise UsageError(f"{argument} is not pinned", hint="/pin lists what is pinned.")
     unpin(repl.agent, int(found[1]))
     repl.say(f"#{found[1]} is no longer pinned")
 

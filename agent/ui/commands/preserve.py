@@ -6,18 +6,18 @@ from .command_context import CommandContext
 from .registry import command
 
 
-@command("what every compaction keeps, and what it may take", anytime=True)
+@command("what every compaction keeps, and what it may remove", anytime=True)
 async def _rules(repl: CommandContext, argument: str) -> None:
     from .. import preserve_report
 
     if argument:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
     origins = {row[0]: row[2] for row in repl.services.settings()}
-    repl.show(preserve_report.rules(repl.agent.policy.rules, origins))
+    repl.show_lines(preserve_report.rules(repl.agent.policy.rules, origins))
 
 
 @command(
-    "whether what is kept is there; write what is missing",
+    "check the kept sections; --create adds missing ones",
     argument="[SECTION] [--create]",
     complete=completions.preserved,
 )
@@ -33,4 +33,4 @@ async def _preserve(repl: CommandContext, argument: str) -> None:
     found = preserve_report.check(
         repl.services.cwd, rules, ledger, ledger.phase, section, create=create
     )
-    repl.show(preserve_report.sections(found))
+    repl.show_lines(preserve_report.sections(found))

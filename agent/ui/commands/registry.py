@@ -20,6 +20,8 @@ QUICK_COMMANDS = {  # words that are a command when nothing else is typed
     "context status": "/context status",
     "compression log": "/log compaction",
     "show session intent": "/intent",
+    "exit": "/exit",
+    "quit": "/quit",
 }
 # One line after a #: no ref (#12), no Markdown heading (##), no script (#!).
 _NOTE = re.compile(r"#[ \t]*((?![ \t#!]|-?\d).*)")

@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
 from ..menu import Menu, Option
@@ -34,15 +35,14 @@ LOOKING = "looking at the files"
 UNTOUCHED = "Ignored files and those over 10 MB are not kept and never touched."
 
 
-@command("keep how things stand now, to come back to", argument="[WORDS]")
+@command("save the current state, to come back to", argument="[WORDS]")
 async def _checkpoint(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
-    if not agent.log.last_seq:
-        raise UsageError("there is nothing to keep yet: this session is empty")
     agent.log.check_writable()
     words = " ".join(argument.split())
     repl.doing(LOOKING)
     try:
+        await agent.begin()  # before the first turn there is no log yet
         taken = await agent.engine.host.take_checkpoint(f"by hand: {words}" if words else "by hand")
     finally:
         repl.doing("")
@@ -140,9 +140,10 @@ async def _plan(
     agent: "Agent", point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
     """Find out what going back to a point would do."""
-    turns = sum(not other.path and other.seq >= point.seq for other in found)
-    went_on = turns or await asyncio.to_thread(_has_replied, agent.log.entries(), point.seq)
-    no_talk = "" if went_on else "the conversation has not gone on since"
+    later = [other for other in found if not other.path and other.seq >= point.seq]
+    turns = sum(not other.mid_turn for other in later)
+    went_on = bool(later) or await asyncio.to_thread(_has_replied, agent.log.entries(), point.seq)
+    no_talk = "" if went_on else "the conversation has not moved on since"
     if not point.changed:
         no_files = "nothing that was done here has changed files since"
         return _RewindPlan(point, turns, no_talk, no_files)
@@ -179,10 +180,10 @@ def _show(repl: CommandContext, plan: _RewindPlan) -> None:
     if not plan.no_conversation:
         what = "the rest of its turn"
         if plan.turns:
-            what = f"{plan.turns} turn{'s' * (plan.turns > 1)}"
-        repl.say(f"conversation: {what} would go; this session stays, for /resume")
+            what = count_of(plan.turns, "turn")
+        repl.say(f"conversation: {what} would be left out; this session stays, for /resume")
     if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
-        text = f"{', '.join(running)} still runs: it may write to files that are taken back, and "
+        text = f"{', '.join(running)} is still running: it may write to files that go back, and "
         repl.notify("warning", f"{text}is ended when the conversation goes back")
 
 
@@ -192,10 +193,10 @@ async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
     if not possible:
         return ""
     if choice:
-        answer = await repl.questions.choose(f"[y]es, {choice} · [n]o", "yn")
+        answer = await repl.questions.choose(f"[y]es, {choice} · [n]o · Enter: no", "yn")
         return choice if _letter(answer) == "y" else ""
     names = [*possible, "no"]
-    prompt = " · ".join(f"[{name[0]}]{name[1:]}" for name in names)
+    prompt = " · ".join(f"[{name[0]}]{name[1:]}" for name in names) + " · Enter: no"
     letter = _letter(await repl.questions.choose(prompt, "".join(name[0] for name in names)))
     return next((name for name in possible if name[0] == letter), "")
 
@@ -286,7 +287,8 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
         what = "The user has taken the conversation back to here, but not the files."
         text = _warn_model(agent, what, difference.changes)
         agent.record(User(content=text, source="notice"))
-    where = "before that turn" if point.trigger == TURN_TRIGGER else "at that checkpoint"
+    before = "before those words" if point.mid_turn else "before that turn"
+    where = before if point.trigger == TURN_TRIGGER else "at that checkpoint"
     note = f"this is a copy that ends {where}; what came later: /resume {left}"
     repl.notify("info", note)
     if point.trigger == TURN_TRIGGER:
@@ -330,7 +332,7 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
     options = []
     for point in found:
         files = "with files" if point.snapshot else "without files"
-        facts = (_when(point.at), files if point.changed else "unchanged since")
+        facts = (f"{point.number}", _when(point.at), files if point.changed else "unchanged since")
         options.append(Option(str(point.number), _title(point), facts))
     return Menu(
         title="Go back to",
@@ -341,9 +343,13 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
 
 
 def _title(point: "RewindPoint") -> str:
-    """Return the words of a turn, or why a checkpoint was taken and after which words."""
+    """Return the words that a point is before, or why a checkpoint was taken and after which
+    words."""
     words = one_line(point.words, MAX_WORDS_CHARS)
-    return f"checkpoint {point.trigger}, after: {words}" if point.path else words
+    if not point.path:
+        return f"while it worked: {words}" if point.mid_turn else words
+    after = f"after: {words}" if words else "before the first turn"
+    return f"checkpoint {point.trigger}, {after}"
 
 
 def _when(at: str) -> str:

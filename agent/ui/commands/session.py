@@ -6,12 +6,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
+from . import completions
 from .command_context import CommandContext
 from .registry import COMMANDS, command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...export import ExportFormat
+    from ...loop.agent import Agent
 
 MAX_DIFF_FILES = 20
 _DIFF = (
@@ -21,21 +26,27 @@ _DIFF = (
 )  # fmt: skip
 _FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
 KEYS = (
-    ("Enter", "send; while the agent works, the words wait for its answer"),
-    ("Alt-Enter  Ctrl-J  \\ Enter", "a new line"),
-    ("Up  Down", "in the text, in the words that wait (to change them), in what you typed"),
+    ("Enter", "send; while the agent works, the words go to it after the running call"),
+    ("Alt-Enter", "a new line; while the agent works, send the words after the turn"),
+    ("Ctrl-J  \\ Enter", "a new line, also while the agent works"),
+    ("Up  Down", "in the text, in waiting words (to change them), in what you typed"),
     ("Esc  Ctrl-C", "stop what runs; Esc in a question goes back"),
     ("Shift-Tab", "next permission mode"),
     ("Ctrl-O", "show the last folded result in full; again: the one before"),
     ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
-    ("Ctrl-X Ctrl-E", "go on in your editor; with vi keys: v"),
+    ("Ctrl-X Ctrl-E", "continue in your editor; with vi keys: v"),
     ("Ctrl-_", "undo"),
     ("Tab", "complete; the menu comes by itself"),
     ("!command", "run a shell command yourself; the agent sees it with your next words"),
-    ("#words", "note what is to be kept in mind, through every summary"),
-    ("@path  #ref", "name a file, or an entry of the log, with completion"),
+    ("#words", "write a note that is kept through every summary"),
+    ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
     ("Ctrl-Z", "to the shell; fg comes back"),
+    ("Ctrl-B", "send the running command to the background; /jobs lists them"),
     ("Ctrl-D", "leave; so does Ctrl-C twice"),
+)
+LINE_KEYS = (  # what works where lines are read
+    ("Ctrl-C", "stop what runs"),
+    *(row for row in KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
 )
 
 
@@ -44,33 +55,85 @@ async def _help(repl: CommandContext, argument: str) -> None:
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
     repl.show_table(rows)
     repl.put("")
-    repl.show_table(KEYS)
+    repl.show_table(KEYS if repl.screen.paints else LINE_KEYS)
 
 
-@command("a fresh session that is told where this one stood")
+@command("a fresh session; this one can be resumed")
+async def _new(repl: CommandContext, argument: str) -> None:
+    await _open_fresh(repl, "")
+
+
+@command(
+    "a fresh session, told where this one stood; all: nothing",
+    argument="[all]",
+    complete=completions.fixed(("all",)),
+)
 async def _clear(repl: CommandContext, argument: str) -> None:
     """Open a fresh session that is told the first level of recovery."""
     from ...compaction.recovery import recovery_text
 
-    left, prior, more = repl.session, repl.handed_over, ""
-    if left:
-        agent = repl.agent
-        prior = recovery_text(agent.ledger, agent.view.summary, 1) or prior
-        if agent.log.path.exists():  # the log may be gone
-            more = f"\nall of it: /resume {left}"
-    await repl.reopen(prior=prior)
-    if prior:
-        repl.say(f"handed over:\n{prior}{more}")
+    if argument not in ("", "all"):
+        raise UsageError(
+            f"/clear does not take {argument!r}",
+            hint="/clear hands over where this session stood, /clear all hands over nothing.",
+        )
+    told = repl.handed_over
+    if repl.session:
+        told = recovery_text(repl.agent.ledger, repl.agent.view.summary, 1) or told
+    await _open_fresh(repl, "" if argument else told)
 
 
-@command("the agent's list of things to do", anytime=True)
+async def _open_fresh(repl: CommandContext, told: str) -> None:
+    """Open a fresh session that is told this text, and say what it has of the one before."""
+    if not await repl.may_end_jobs():
+        return
+    left_behind = _left_behind(repl.agent) if repl.session else []
+    left = repl.session
+    await repl.reopen(prior=told)
+    agent = repl.agent
+    effort = f" · effort {agent.effort}" if agent.effort else ""
+    same = f"permission mode {agent.approval.mode} · model {agent.model.id}{effort}"
+    rows = [("carried over", f"where the old session stood (below) · {same}" if told else same)]
+    if left_behind:
+        rows += [
+            ("left behind", " · ".join(left_behind)),
+            ("to go back", f"/resume {left}"),
+            ("to look up", "the agent searches the old session with Recall, you with /recover"),
+        ]
+    repl.say("fresh session")
+    repl.show_table(rows)
+    if told:
+        repl.say(f"handed over:\n{told}")
+
+
+def _more(names: "Sequence[str]", noun: str) -> list[str]:
+    """Return a line that counts the names that are not listed, if there are any."""
+    left = len(names) - MAX_DIFF_FILES
+    return [f"… +{count_of(left, noun)}"] if left > 0 else []
+
+
+def _left_behind(agent: "Agent") -> list[str]:
+    """Return what a fresh session does not have of this one; nothing if this one is not kept."""
+    if not agent.log.path.exists():  # nothing was said, or the log is gone
+        return []
+    counts = (
+        (agent.totals.turns, "turn"),
+        (len(agent.context.todos), "todo"),
+        (sum(job.process.running for job in agent.context.jobs.values()), "ended job"),
+        (len(agent.ledger.pins), "pin"),
+        (len(agent.approval.rules()["session"]), "session rule"),
+    )
+    return [count_of(count, what) for count, what in counts if count]
+
+
+@command("the agent's todo list", anytime=True)
 async def _todo(repl: CommandContext, argument: str) -> None:
     from ..render import tool_calls
 
     if todos := repl.agent.context.todos:
         repl.put(tool_calls.todos(todos))
     else:
-        repl.say("nothing on the list")
+        repl.say("the todo list is empty")
 
 
 @command("write this session to a file: Markdown, .html or .json", argument="[FILE]")
@@ -92,25 +155,20 @@ async def _export(repl: CommandContext, argument: str) -> None:
     repl.say(f"written to {path}")
 
 
-@command("what has changed in the work tree, or in one file", argument="[PATH]", anytime=True)
+@command(
+    "uncommitted changes, of the project or of one file or folder", argument="[PATH]", anytime=True
+)
 async def _diff(repl: CommandContext, argument: str) -> None:
     from ..render import diffs
 
-    if argument:
-        code, changes, problem = await _git(repl, *_DIFF, "HEAD", "--", argument)
-        if code:
-            raise CtxagentError(f"git diff: {problem}")
-        if changes:
-            repl.put(diffs.diff(changes))
-        else:
-            repl.say(f"{argument}: nothing has changed")
-        return
     code, _, problem = await _git(repl, "rev-parse", "--verify", "--quiet", "HEAD")
+    if argument and code in (0, 1):
+        await _diff_path(repl, argument, has_commits=not code)
+        return
     if code == 1:
         _, listed, _ = await _git(repl, "ls-files", "-co", "--exclude-standard")
         names = listed.splitlines()
-        more = [f"… +{len(names) - MAX_DIFF_FILES:,} files"] if len(names) > MAX_DIFF_FILES else []
-        lines = ["no commits yet; the files:", *names[:MAX_DIFF_FILES], *more]
+        lines = ["no commits yet; the files are:", *names[:MAX_DIFF_FILES], *_more(names, "file")]
         repl.say("\n".join(lines))
         return
     if not code:
@@ -121,15 +179,56 @@ async def _diff(repl: CommandContext, argument: str) -> None:
     new = listed.splitlines()
     stat, *files = re.split(r"^(?=diff --git )", changes, flags=re.MULTILINE)
     lines = [stat.rstrip("\n"), *(f" {name} (new)" for name in new[:MAX_DIFF_FILES])]
-    lines += [f"… +{len(new) - MAX_DIFF_FILES:,} new files"] if len(new) > MAX_DIFF_FILES else []
+    lines += _more(new, "new file")
     repl.say("\n".join(filter(None, lines)) or "nothing has changed")
     for file in files[:MAX_DIFF_FILES]:
         repl.put(diffs.diff(file, fold=True, unfold_hint=" (/diff PATH)"))
 
 
+async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> None:
+    """Show in full what has changed in a file or below a folder, new files as added."""
+    from ..render import diffs
+
+    code, changes, problem, others = 0, "", "", "-o"
+    if has_commits:
+        code, changes, problem = await _git(repl, *_DIFF, "HEAD", "--", path)
+    else:
+        others = "-co"
+    if code:
+        raise CtxagentError(f"git diff: {problem}")
+    _, listed, _ = await _git(repl, "ls-files", "-z", others, "--exclude-standard", "--", path)
+    new = list(filter(None, listed.split("\0")))
+    if changes:
+        repl.put(diffs.diff(changes))
+    for name in new[:MAX_DIFF_FILES]:
+        added = ""
+        if not name.endswith("/"):  # a repository inside
+            _, added, _ = await _git(repl, *_DIFF, "--no-index", "--", os.devnull, name)
+        if added:
+            repl.put(diffs.diff(added))
+        else:
+            repl.say(f"{name} (new)")
+    if len(new) > MAX_DIFF_FILES:
+        repl.say(f"… +{len(new) - MAX_DIFF_FILES:,} new files")
+    if changes or new:
+        return
+    _, tracked, _ = await _git(repl, "ls-files", "--", path)
+    if tracked:
+        repl.say(f"{path}: nothing has changed")
+    elif await asyncio.to_thread(os.path.lexists, repl.services.cwd / path):
+        repl.say(f"{path}: git ignores it, or there is no file in it")
+    else:
+        raise UsageError(f"there is no {path}", hint="/diff alone lists what has changed.")
+
+
+@command("leave; exit or quit without the slash does too", anytime=True)
+async def _exit(repl: CommandContext, argument: str) -> None:
+    await repl.leave()
+
+
 @command("leave", anytime=True)
 async def _quit(repl: CommandContext, argument: str) -> None:
-    repl.screen.exit()
+    await repl.leave()
 
 
 async def _git(repl: CommandContext, *arguments: str) -> tuple[int, str, str]:
@@ -142,11 +241,12 @@ async def _git(repl: CommandContext, *arguments: str) -> tuple[int, str, str]:
 
     # The settings of a repository can name programs to run; these options turn them off.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+    names = ("-c", "core.quotePath=false")
     tool_env = repl.agent.context.env
     try:
         env = await asyncio.to_thread(safe_git_environment, repl.services.cwd, tool_env)
         process = await asyncio.create_subprocess_exec(
-            *(program("git", tool_env.get("PATH")), *safe, *arguments),
+            *(program("git", tool_env.get("PATH")), *safe, *names, *arguments),
             cwd=repl.services.cwd,
             env=env,
             stdin=asyncio.subprocess.DEVNULL,
@@ -172,7 +272,7 @@ def _write_new(cwd: Path, name: Path, text: str) -> Path:
             path.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise UsageError(f"{path} exists", hint="Give another name: /export FILE") from None
+        raise UsageError(f"{path} already exists", hint="Give another name: /export FILE") from None
     except OSError as error:
         raise CtxagentError(f"cannot write {path}: {error.strerror}") from error
     return path

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from ...errors import UsageError
 from .. import status
 from ..menu import Menu, Option, Styled
@@ -20,20 +21,21 @@ if TYPE_CHECKING:
 MAX_LISTED_SESSIONS = 10
 FIRST_PAGE_ROWS, PAGE_ROWS = 30, 1_000  # rows of the menu that are read at a time
 MAX_BRANCH_CHARS = 18
+MAX_PREVIEW_CHARS = 4_000  # of an answer, more than a preview has room for
 
 
-@command("go on with another session", argument="[ID]", complete=completions.sessions)
+@command("resume another session", argument="[ID]", complete=completions.sessions)
 async def _resume(repl: CommandContext, argument: str) -> None:
     if not argument:
-        chosen = await repl.screen.pick(_menu(repl))
-        if chosen is None:
-            return
-        argument = chosen.key
-    elif argument.isdecimal() and int(argument) <= MAX_LISTED_SESSIONS:
+        await pick_session(repl)
+        return
+    if argument.isdecimal() and int(argument) <= MAX_LISTED_SESSIONS:
         listed = await asyncio.to_thread(_listed, repl)
         argument = next(islice((row.id for row in listed), int(argument) - 1, None), argument)
     if repl.session == argument and not repl.agent.log.refusal:
-        raise UsageError("this is the session you are in")
+        raise UsageError("you are already in this session")
+    if not await repl.may_end_jobs():
+        return
     await repl.reopen(resume=argument)
 
 
@@ -56,14 +58,37 @@ async def _sessions(repl: CommandContext, argument: str) -> None:
     repl.show_table(rows, wrap=False)
     older = len(repl.services.sessions()) - len(listed)
     more = f"{older:,} older ones · " if older > 0 else ""
-    repl.say(f"  {more}go on with one: /resume NUMBER or ID, or /resume to choose")
+    repl.say(f"  {more}resume one: /resume NUMBER or ID, or /resume to choose")
 
 
-@command("go on in a copy of this session")
+@command(
+    "give this session a title, which lists show",
+    argument="NAME",
+    complete=completions.titles,
+)
+async def _rename(repl: CommandContext, argument: str) -> None:
+    from ...loop.user_commands import rename
+
+    title = rename(repl.agent, argument)
+    repl.show_title()
+    repl.say(f"this session is now called: {title}")
+
+
+@command("continue in a copy of this session")
 async def _fork(repl: CommandContext, argument: str) -> None:
     if not repl.agent.log.last_seq:
         raise UsageError("there is nothing to copy yet: this session is empty")
+    if not await repl.may_end_jobs():
+        return
     await repl.reopen(resume=repl.session, fork=True)
+
+
+async def pick_session(repl: CommandContext, *, fork: bool = False) -> bool:
+    """Go on with a session that the person picks, or in a copy of it; return whether they did."""
+    picked = await repl.screen.pick(_menu(repl))
+    if picked is not None:
+        await repl.reopen(resume=picked.key, fork=fork)
+    return picked is not None
 
 
 def _listed(repl: CommandContext) -> "list[SessionRow]":
@@ -89,22 +114,24 @@ def _menu(repl: CommandContext) -> Menu:
             size = PAGE_ROWS
 
     return Menu(
-        title="Go on with",
+        title="Resume",
         load=load,
         action="open",
-        empty_text="there is no other session",
+        empty_text="there is no other session" if here else "there is no session",
         scopes=("this project", "all projects"),
         preview=lambda id: _preview(logs[id], repl.services.cwd),
     )
 
 
 def _option(row: "SessionRow", *, with_project: bool) -> Option:
+    from ..render.markdown import bare_words
+
     facts = (_when(row), _size(row.size), row.branch)
     return Option(
         key=row.id,
         title=row.title,
         facts=(*facts, Path(row.cwd).name) if with_project else facts,
-        detail=row.last,
+        detail=bare_words(row.last),
         words=f"{row.branch} {row.cwd if with_project else ''}",
     )
 
@@ -112,19 +139,23 @@ def _option(row: "SessionRow", *, with_project: bool) -> Option:
 def _preview(log: Path, cwd: Path) -> list[Styled]:
     """Return what a session is and its last exchange, as styled lines."""
     from ...session.listing import last_exchange, newest_entries, session_rows
+    from ..render.markdown import bare_words
 
     for row in session_rows([log]):
-        facts = [row.id, _when(row), f"{row.entries:,} entries", _size(row.size), row.branch]
+        entries = count_of(row.entries, "entry", "entries")
+        facts = [row.id, _when(row), entries, _size(row.size), row.branch]
         said, answer = last_exchange(newest_entries(log))
         moved = row.cwd and Path(row.cwd) != cwd
         where = (
-            [("warning", f"from {status.short_path(Path(row.cwd))}; goes on here")] if moved else []
+            [("warning", f"from {status.short_path(Path(row.cwd))}; continues here")]
+            if moved
+            else []
         )
         return [
             ("dim", " · ".join(filter(None, facts))),
             *where,
             ("words", f"❯ {said}" if said else ""),
-            ("", answer or row.last),
+            ("", bare_words(answer[:MAX_PREVIEW_CHARS] or row.last)),
         ]
     return [("warning", "its log cannot be read any more")]
 

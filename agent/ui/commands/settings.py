@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ..conversation.open_session import MODES
+from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -17,8 +18,10 @@ _DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-@command("show or change the model", argument="[ID]", complete=completions.models)
+@command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
 async def _model(repl: CommandContext, argument: str) -> None:
+    if not argument and (chosen := await repl.screen.pick(_models(repl))):
+        argument = chosen.key
     if argument:
         repl.conversation.set_model(argument)
     window = await repl.agent.window()
@@ -30,6 +33,21 @@ async def _model(repl: CommandContext, argument: str) -> None:
         repl.notify("warning", warning)
 
 
+def _models(repl: CommandContext) -> Menu:
+    """Return a menu of the known models and the one in use, which is marked."""
+    now, rows = repl.agent.model.id, [*repl.services.models()]
+    if now not in [row[0] for row in rows]:
+        rows.insert(0, (now, "", ""))
+    options = [Option(id, id, ("now" if id == now else "", *facts)) for id, *facts in rows]
+    return Menu(
+        title="Continue with the model",
+        load=lambda scope: iter([options]),
+        action="use this model",
+        empty_text="there is no list of models",
+        takes_other=True,
+    )
+
+
 def _unknown_model(repl: CommandContext, id: str) -> str:
     """Return a warning about a model that is not in our table, which a server may have; or ""."""
     from difflib import get_close_matches
@@ -39,7 +57,7 @@ def _unknown_model(repl: CommandContext, id: str) -> str:
         return ""
     near = get_close_matches(id, known, 1)
     meant = f": did you mean {near[0]}?" if near else "."
-    return f"{id} is not a model that is known here{meant} It is used all the same."
+    return f"{id} is not a known model{meant} It will be used anyway."
 
 
 @command(
@@ -50,7 +68,7 @@ async def _effort(repl: CommandContext, argument: str) -> None:
         raise UsageError(f"there is no effort {argument!r}", hint=f"One of {', '.join(EFFORTS)}.")
     if argument:
         repl.agent.effort = argument
-    repl.say(f"effort: {repl.agent.effort or 'as the model has it'}")
+    repl.say(f"effort: {repl.agent.effort or 'model default'}")
 
 
 @command(
@@ -69,10 +87,14 @@ async def _permissions(repl: CommandContext, argument: str) -> None:
         mode = next((mode for mode in MODES if mode == argument), None)
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
-        approval.mode = mode
+        repl.conversation.set_mode(mode)
     sandbox = repl.agent.context.sandbox
     confined = ("sandbox", sandbox.describe() if sandbox else "off", "")
-    repl.show_table([("mode", approval.mode, ""), confined, *_rules(repl)])
+    rows = [("mode", approval.mode, ""), confined]
+    if approval.sandboxed:
+        why = f"asked about anyway: {approval.unconfined}" if approval.unconfined else ""
+        rows.append(("confined", why or "commands need no question", ""))
+    repl.show_table([*rows, *_rules(repl)])
 
 
 def _rules(repl: CommandContext) -> list[tuple[str, str, str]]:
@@ -99,7 +121,7 @@ async def _forget(repl: CommandContext, text: str) -> None:
     if not text:
         found = [(rule, origin) for kind, rule, origin in _rules(repl) if kind == "allow"]
         if not found:
-            raise UsageError("there is no rule to forget", hint="None allows anything.")
+            raise UsageError("there is no rule to forget", hint="No rule allows anything.")
         repl.say("/permissions forget RULE, one of these:")
         repl.show_table(found)
         return
@@ -107,11 +129,11 @@ async def _forget(repl: CommandContext, text: str) -> None:
     known = repl.agent.approval.revoke(rule)
     files = await asyncio.to_thread(repl.services.rules.remove, rule) if repl.services.rules else []
     if not (known or files):
-        raise UsageError(f"no rule {rule} allows anything", hint="/permissions lists the rules.")
+        raise UsageError(f"there is no rule {rule}", hint="/permissions lists the rules.")
     if repl.agent.log.last_seq:
         data = {"answer": "forgotten", "rule": rule, "where": ", ".join(files)}
         repl.agent.record(Note(topic="permission", text=f"forgotten: {rule}", data=data))
-    where = f" · taken out of {', '.join(files)}" if files else ""
+    where = f" · removed from {', '.join(files)}" if files else ""
     repl.say(f"forgotten: {rule}{where}")
 
 
@@ -122,7 +144,7 @@ async def _tools(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "all settings and their origins; NAME filters them",
+    "all settings and where they come from; NAME filters them",
     argument="[NAME]",
     anytime=True,
     complete=completions.settings,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -17,10 +17,11 @@ from .. import status
 from .services import ReplServices
 
 if TYPE_CHECKING:
+    from ....tools.job import BackgroundJob
     from ...config.settings import PermissionMode
     from ...loop.agent import Agent
 
-MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "plan", "bypass")
+MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "sandboxed", "plan", "bypass")
 RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Conversation:
         self._agent: Agent | None = None
         self._model = ""  # chosen by the person, for this session and later ones
         self._last_mode: str = ""  # the permission mode of the newest turn
+        self._began_in: str = ""  # the permission mode that the program was started with
         self.is_opening, self._since = True, time.monotonic()
         self._branch = current_branch(services.cwd)
         self._closing_unwanted: asyncio.Task[None] | None = None
@@ -95,6 +97,7 @@ class Conversation:
             raise
         left, self._agent = self._agent, opened
         self._last_mode = opened.approval.mode
+        self._began_in = self._began_in or opened.approval.mode
         if left is not None:
             opened.approval.mode, opened.effort = left.approval.mode, left.effort
             with suppress(asyncio.CancelledError):
@@ -117,11 +120,23 @@ class Conversation:
         self._services.set_model(self.agent, id)
         self._model = id
 
-    def cycle_mode(self) -> None:
-        """Go on to the next permission mode."""
-        if self._agent is not None:
-            approval = self._agent.approval
-            approval.mode = MODES[(MODES.index(approval.mode) + 1) % len(MODES)]
+    def next_mode(self, after: "PermissionMode | None" = None) -> "PermissionMode | None":
+        """Return the permission mode that comes after one, or after that of now; None while no
+        session is open. `bypass` is among them only if the session began with it, `sandboxed` only
+        where commands can be confined."""
+        if self._agent is None:
+            return None
+        approval = self._agent.approval
+        now = after or approval.mode
+        left_out = set() if self._began_in == "bypass" else {"bypass"}
+        if approval.unconfined:
+            left_out.add("sandboxed")
+        modes = [mode for mode in MODES if mode == now or mode not in left_out]
+        return modes[(modes.index(now) + 1) % len(modes)]
+
+    def set_mode(self, mode: "PermissionMode") -> None:
+        """Go over to a mode, and to nothing more than it says."""
+        self.agent.approval.mode, self.agent.approval.sandboxed = mode, False
 
     def begin_turn(self) -> None:
         """Tell the model if the permission mode has changed. Raises RecordError."""
@@ -146,39 +161,70 @@ class Conversation:
         window, sandbox = self._agent.current_window(), self._agent.context.sandbox
         now = status.StatusLine(
             model=self._agent.model.id,
-            mode="read-only" if self._agent.log.refusal else self._agent.approval.mode,
+            mode=self._shown_mode(self._agent),
             branch=self._branch,
             share=window.share,
             level=window.level,
             cost_usd=self._agent.totals.all.cost_usd,
             agents=len(self._agent.context.agents),
-            jobs=self._jobs,
+            jobs=len(self.running_jobs),
             effort=self._agent.effort or "",
             preparing=self._agent.engine.is_preparing,
             unconfined=bool(sandbox and sandbox.absent),
         )
         return status.fit_line(now, width)
 
+    @staticmethod
+    def _shown_mode(agent: "Agent") -> str:
+        if agent.log.refusal:
+            return "read-only"
+        approval = agent.approval
+        more = "+sandboxed" if approval.sandboxed and approval.mode != "sandboxed" else ""
+        return f"{approval.mode}{more}"
+
     @property
     def works_in_background(self) -> bool:
         """Whether anything on the status line goes on without a turn: a summary, jobs."""
-        return self._agent is not None and (self._agent.engine.is_preparing or self._jobs > 0)
+        return self._agent is not None and (
+            self._agent.engine.is_preparing or bool(self.running_jobs)
+        )
 
     @property
-    def _jobs(self) -> int:
+    def running_jobs(self) -> "list[BackgroundJob]":
+        """The background jobs that run."""
         jobs = self._agent.context.jobs.values() if self._agent is not None else ()
-        return sum(job.process.running for job in jobs)
+        return [job for job in jobs if job.process.running]
+
+    def ended_jobs(self, jobs: "Sequence[BackgroundJob]") -> "list[BackgroundJob]":
+        """Return those of these jobs of the session that have ended by themselves."""
+        own = [*self._agent.context.jobs.values()] if self._agent is not None else []
+        ended = (job for job in jobs if not (job.process.running or job.interrupted))
+        return [job for job in ended if job in own]
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether a command runs that can be sent to the background."""
+        return self._agent is not None and bool(self._agent.context.foreground)
+
+    def send_to_background(self) -> int:
+        """Let the commands that run go on in the background; return how many. Raises ToolError."""
+        sending = [*self._agent.context.foreground] if self._agent is not None else []
+        for send in sending:
+            send()
+        return len(sending)
 
     def record_fault(self, error: Exception) -> CtxagentError:
         """Record where a fault of the program came from, and return the error to show."""
-        text = f"a fault of ctxagent's own: {type(error).__name__}: {error}"
+        text = f"internal error: {type(error).__name__}: {error}"
         if self._agent is not None and self._agent.log.last_seq:
             from ...session.entries import Note
 
             data = {"traceback": traceback.format_exception(error)}
             with suppress(CtxagentError):
                 self._agent.record(Note(topic="warning", text=text, data=data))
-        return CtxagentError(text, hint="Nothing else has ended; /log shows where it came from.")
+        return CtxagentError(
+            text, hint="The session is still open; /log shows where this came from."
+        )
 
     async def close(self) -> None:
         if self._closing_unwanted is not None:

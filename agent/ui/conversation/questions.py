@@ -1,7 +1,8 @@
 """Questions to the person, one at a time: for permission, and those of commands."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,20 @@ from ..question import BACK
 from ..screen import Screen
 
 if TYPE_CHECKING:
+    from ....tools.job import BackgroundJob
+    from ...config.settings import PermissionMode
     from ...permissions.rule_files import RuleFiles, RulesFile
+    from ..transcript import Transcript
 
 SESSION = "session"  # where a rule is kept that ends with the session
 MIN_REPEATED_LINES = 12  # lines from which on a question may have left the screen
-MAX_TITLE_CHARS = 60
-PERMISSION_KEYS = "ya"  # keys that answer a question of permission at once
-BUSY_CHOICES = "[r]ead only · [f]ork: go on in a copy · [w]ait · [l]eave it"
+MAX_TITLE_CHARS = 60  # in a line, to tell how many lines a question has
+PERSON_MARKS = ("!", "#")  # which a command of the person's or a note begins with
+MAX_REMINDER_CHARS = 200  # of what is asked, beside the choices
+MAX_ONE_KEY_CHARS = 48  # of a rule in words that one key takes
+BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
+JOBS_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
+MAX_LISTED_JOBS = 5
 BUSY_WORDS = ("read", "fork", "wait", "leave")  # each may be answered by its first letter
 
 
@@ -51,19 +59,44 @@ async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None"
 
 
 async def _is_sure(screen: Screen, rule: str, objection: str) -> bool:
-    text = f"{rule} is a wide rule: {objection}.\nKeep it all the same? [y]es · [n]o, change it"
+    text = f"{rule} is a broad rule: {objection}.\nSave this rule anyway? [y]es · [n]o, change it"
     answer = await screen.answer(lambda typed: text, f"yn{BACK}")
     return answer.strip().lower() in ("y", "yes")
 
 
+async def ask_sandboxed(screen: Screen, files: "RuleFiles | None") -> Answer | None:
+    """Ask for how long what the sandbox confines needs no question, and return the answer that says
+    so; None when the person went back."""
+    if files is None:
+        return Answer(True, sandboxed=True, where=SESSION)
+    user = f"for you, in every project: {files.describe_file('user')}"
+    where = await _choose_place(
+        screen,
+        "Commands that the sandbox confines run without a question. For how long?",
+        {SESSION: "for this session only", "user": user},
+        lambda file: files.allow_sandboxed(),
+    )
+    return Answer(True, sandboxed=True, where=where) if where else None
+
+
 async def _keep(screen: Screen, rule: str, files: "RuleFiles") -> str:
     """Ask where to keep a rule, write it there, and return the place; "" to go back."""
-    places: dict[str, str] = {SESSION: "until you leave it"}
+    from ...permissions.suggestions import describe_rule
+
+    places: dict[str, str] = {SESSION: "for this session only"}
     places |= {where: _describe(where, files.describe_file(where), rule) for where in files.paths}
+    title = f"{rule}: always allow {describe_rule(rule)}. Save this rule where?"
+    return await _choose_place(screen, title, places, lambda file: files.add(rule, file))
+
+
+async def _choose_place(
+    screen: Screen, title: str, places: dict[str, str], write: "Callable[[RulesFile], str]"
+) -> str:
+    """Ask for a place, write there, and return it; "" to go back."""
     problem = ""
     while True:
         keys = "".join(place[0] for place in places)
-        prompt = partial(_place_prompt, rule, problem, places)
+        prompt = partial(_place_prompt, title, problem, places)
         answer = (await screen.answer(prompt, keys + BACK)).lower()
         if answer == BACK:
             return ""
@@ -74,7 +107,7 @@ async def _keep(screen: Screen, rule: str, files: "RuleFiles") -> str:
             continue
         file: RulesFile = "project" if place == "project" else "user"
         try:
-            return await asyncio.to_thread(files.add, rule, file)
+            return await asyncio.to_thread(write, file)
         except CtxagentError as error:
             problem = _error_lines(error)
             del places[place]
@@ -86,15 +119,13 @@ def _rule_prompt(problem: str, typed: str) -> str:
     meaning = describe_rule(typed)
     lines = [problem] if problem else []
     if meaning or not problem:
-        lines.append(f"Always allow {meaning}?" if meaning else "This is not a rule yet")
+        lines.append(f"Always allow {meaning}?" if meaning else "Not a complete rule yet")
     return "\n".join(lines)
 
 
-def _place_prompt(rule: str, problem: str, places: dict[str, str], typed: str) -> str:
-    from ...permissions.suggestions import describe_rule
-
+def _place_prompt(title: str, problem: str, places: dict[str, str], typed: str) -> str:
     lines = [problem] if problem else []
-    lines.append(f"{rule}: always allow {describe_rule(rule)}. Where is that kept?")
+    lines.append(title)
     lines += [f"[{place[0]}]{place[1:]:<7} {what}" for place, what in places.items()]
     return "\n".join(lines)
 
@@ -102,10 +133,10 @@ def _place_prompt(rule: str, problem: str, places: dict[str, str], typed: str) -
 def _describe(where: str, path: str, rule: str) -> str:
     """Describe a settings file as a place for a rule."""
     if where == "project":
-        return f"for all who work here: {path}"
+        return f"for everyone who works on this project: {path}"
     from ...permissions.rules import parse_rule
 
-    paths = ", its paths counted from each" if parse_rule(rule).relative else ""
+    paths = ", paths relative to each project" if parse_rule(rule).relative else ""
     return f"for you, in every project{paths}: {path}"
 
 
@@ -122,14 +153,22 @@ class Questions:
     def __init__(
         self,
         screen: Screen,
-        show: Callable[[Question], None],  # prints what permission is asked for
+        transcript: "Callable[[], Transcript]",
+        set_mode: "Callable[[PermissionMode], None]",
         at_once: Callable[[str], bool],  # starts a command that need not wait; False if it is none
+        submit: Callable[[str], None],  # takes words that are for us
         files: "RuleFiles | None" = None,  # where rules can be kept besides the session
     ) -> None:
         self.always_yes = False  # whether every answer is yes, without asking
+        # The mode that the person may take while a permission is asked for.
+        self.offered_mode: PermissionMode | None = None
+        self.asks_permission = False
+        self._told_of_sandbox = False
         self._screen = screen
-        self._show = show
+        self._transcript = transcript
+        self._set_mode = set_mode
         self._at_once = at_once
+        self._submit = submit
         self._files = files
         self._turn = asyncio.Lock()
 
@@ -139,6 +178,20 @@ class Questions:
             if self.always_yes:
                 return "y"
             return await self._screen.answer(lambda typed: choices, keys)
+
+    async def end_jobs(self, jobs: "Sequence[BackgroundJob]") -> bool:
+        """Ask whether to go although that ends these jobs."""
+        them = "this job" if len(jobs) == 1 else f"these {len(jobs)} jobs"
+        lines = [_job_line(job) for job in jobs[:MAX_LISTED_JOBS]]
+        if more := len(jobs) - MAX_LISTED_JOBS:
+            lines += [f"… +{more} more"] if more > 0 else []
+        prompt = "\n".join([JOBS_CHOICES.format(them=them), *lines])
+        return (await self.choose(prompt, f"yn{BACK}")).strip().lower() in ("y", "yes")
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question stands."""
+        return self._turn.locked()
 
     async def busy_session(self) -> str:
         """Ask what to do with a session that another process has, and return one of BUSY_WORDS."""
@@ -155,59 +208,118 @@ class Questions:
         """Ask whether a tool may run."""
         from ..render import tool_calls
 
-        async with self._turn:
-            answer = question.settled()
-            if answer is None:
-                self._show(question)
-                answer = Answer(True) if self.always_yes else await self._put(question)
-                self._screen.put(tool_calls.answer(answer))
-            return answer
+        transcript = self._transcript()
+        transcript.waits_for_answer(question, True)
+        try:
+            async with self._turn:
+                answer = question.settled()
+                if answer is None:
+                    transcript.ask(question, explains=not self._told_of_sandbox)
+                    answer = Answer(True) if self.always_yes else await self._put(question)
+                    self._screen.put(tool_calls.answer(answer))
+                return answer
+        finally:
+            transcript.waits_for_answer(question, False)
 
     async def _put(self, question: Question) -> Answer:
-        shown = partial(permission_choices, question, reminder=reminder_of(question))
-        while True:
-            line = await self._screen.answer(shown, permission_keys(question))
-            answer: Answer | None = None
-            if line.strip().startswith("/") and self._at_once(line):
-                await asyncio.sleep(0)  # what it prints stands above the question
-                answer = question.settled()
-            elif _only_word(line) in ("a", "always") and question.offers:
-                answer = await ask_rule(self._screen, question, self._files)
-            else:
-                answer = parse_answer(line)
-            if answer is not None:
-                return answer
+        shown_at = self._screen.printed
+        keys, self.asks_permission = permission_keys(question), True
+        try:
+            while True:
+                line = await self._screen.answer(partial(self._choices, question, shown_at), keys)
+                answer = await self._answer(question, line)
+                if answer is not None:
+                    return answer
+        finally:
+            self.asks_permission, self.offered_mode = False, None
+            self._told_of_sandbox = self._told_of_sandbox or question.may_be_sandboxed
+
+    async def _answer(self, question: Question, line: str) -> Answer | None:
+        """Return the answer that a line gives; None when it must be asked again."""
+        word = _only_word(line)
+        if line.strip()[:1] in PERSON_MARKS:  # never a refusal
+            self._submit(line.strip())
+            return None
+        if line.strip().startswith("/") and self._at_once(line):
+            await asyncio.sleep(0)  # what it prints stands above the question
+            return question.settled()
+        if not word and self.offered_mode is not None:
+            self._set_mode(self.offered_mode)
+            self.offered_mode = None
+            return question.settled()
+        if word in ("s", "sandbox", "sandboxed") and question.may_be_sandboxed:
+            return await ask_sandboxed(self._screen, self._files)
+        if word in ("a", "always") and _one_key_rule(question):
+            return Answer(True, rule=question.offers[0], where=SESSION)
+        if word in ("a", "always", "r", "rule", "rules") and question.offers:
+            return await ask_rule(self._screen, question, self._files)
+        return parse_answer(line)
+
+    def _choices(self, question: Question, shown_at: int, typed: str) -> str:
+        """Return what may be answered, below what is asked where that may have left its place."""
+        lines = [permission_choices(question, typed)]
+        moved = self._screen.printed > shown_at or self._screen.unfinished
+        if reminder := reminder_of(question, always=moved):
+            lines.insert(0, reminder)
+        if self.offered_mode is not None:
+            lines.append(
+                f"mode {self.offered_mode}? Enter: use it, here too · Shift-Tab: next mode"
+            )
+        return "\n".join(lines)
+
+
+def _job_line(job: "BackgroundJob") -> str:
+    title = clean(reveal_invisible(" ".join(job.command.split())))
+    return f"{job.id} has been running for {job.seconds:.0f} s: {cut_after(title, MAX_TITLE_CHARS)}"
 
 
 def permission_keys(question: Question) -> str:
     """Return the keys that answer this question at once."""
-    return PERMISSION_KEYS if question.offers else "y"
+    return "y" + "ar" * bool(question.offers) + "s" * question.may_be_sandboxed
 
 
-def permission_choices(question: Question, typed: str = "", *, reminder: str = "") -> str:
-    """Return the choices in one line, or, while a refusal is typed, what becomes of it. Below it
-    stands the `reminder` of what is asked."""
-    answer = None if typed.strip().startswith("/") else parse_answer(typed)
-    if answer is None or answer.allow:
-        always = " · [a]lways …" if question.offers else ""
-        line = f"[y]es{always} · [n]o, or n and why"
-    else:
-        line = "no, with these words to the model" if answer.reason else "no · why? or enter alone"
-    return f"{line}\n{reminder}" if reminder else line
+def _one_key_rule(question: Question) -> str:
+    """Return in words the first rule that is offered, if one key may take it: one that is short to
+    say, and not wide."""
+    from ...permissions.suggestions import describe_rule
 
-
-def reminder_of(question: Question) -> str:
-    """Return a long question, which may have left the screen, in one line; "" for a short one."""
-    lines = (question.diff or "\n".join(map(str, question.input.values()))).split("\n")
-    if sum(1 + len(line) // MAX_TITLE_CHARS for line in lines) < MIN_REPEATED_LINES:
+    if not question.offers:
         return ""
-    title = clean(reveal_invisible(" ".join(question.title.split())))
-    title = cut_after(title, MAX_TITLE_CHARS)
+    with suppress(UsageError):
+        if not question.check(question.offers[0]):
+            meaning = describe_rule(question.offers[0])
+            return meaning if len(meaning) <= MAX_ONE_KEY_CHARS else ""
+    return ""
+
+
+def permission_choices(question: Question, typed: str = "") -> str:
+    """Return the choices in one line, or, while a refusal is typed, what becomes of it."""
+    answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
+    if answer is not None and not answer.allow:
+        return "no; the model gets these words" if answer.reason else "no · say why, or press Enter"
+    choices = ["[y]es"]
+    if always := _one_key_rule(question):
+        choices += [f"[a]lways {always}", "[r]ules …"]
+    elif question.offers:
+        choices.append("[a]lways …")
+    if question.may_be_sandboxed:
+        choices.append("[s]andboxed")
+    return " · ".join([*choices, "[n]o, or n and why"])
+
+
+def reminder_of(question: Question, *, always: bool = False) -> str:
+    """Return what is asked in a line or a few, if the question is long and may have left the screen
+    (or `always`); "" for a short one."""
+    lines = (question.diff or "\n".join(map(str, question.input.values()))).split("\n")
+    if not always and sum(1 + len(line) // MAX_TITLE_CHARS for line in lines) < MIN_REPEATED_LINES:
+        return ""
+    text = question.title if question.diff else str(question.input.get("command", question.title))
+    subject = cut_after(clean(reveal_invisible(" ".join(text.split()))), MAX_REMINDER_CHARS)
     if not question.diff:
-        return f"{question.tool} {title}"
+        return f"{question.tool} {subject}"
     body = lines[2:]  # below the names of the two files
     added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
-    return f"{question.tool} {title} (+{added:,} −{removed:,})"
+    return f"{question.tool} {subject} (+{added:,} −{removed:,})"
 
 
 def parse_answer(text: str) -> Answer | None:
@@ -217,7 +329,7 @@ def parse_answer(text: str) -> Answer | None:
     """
     first, _, rest = text.strip().partition(" ")
     word = first.lower().rstrip(",.:;")
-    if not word or _only_word(text) in ("a", "always"):
+    if not word or _only_word(text) in ("a", "always", "r", "s"):
         return None
     if word in ("n", "no"):
         return Answer(False, reason=rest.strip())

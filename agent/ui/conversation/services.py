@@ -1,12 +1,13 @@
 """The services that the command line gives the REPL: the project, its sessions and settings."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import UsageError
 from ...events import Ask, Emit
+from ...launch import SessionChoice
 
 if TYPE_CHECKING:
     from ...loop.agent import Agent
@@ -49,13 +50,15 @@ class ReplServices:
     cwd: Path
     version: str
     history: Path | None = None  # the file of what was typed before
+    check_key: Callable[[], None] = lambda: None  # raises NoCredentials
     warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
     everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
-    checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok or FAIL, what, finding
-    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, description
+    checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
+    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices
     set_model: Callable[["Agent", str], None] = _no_model_change
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
+    choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
     wait: bool = False  # whether to wait for the session asked for, if another process has it

@@ -17,20 +17,20 @@ class EditorKilled(CtxagentError):
     """The editor was killed, and could not restore the terminal."""
 
 
-async def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the text as the editor leaves it; the terminal must be free for it. Raises
-    CtxagentError if there is no editor, or it fails: the text is as before."""
+async def edit(text: str, name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the text as the editor leaves it, in a file of this name; the terminal must be free
+    for it. Raises CtxagentError if there is no editor, or it fails: the text is unchanged."""
     try:
-        return await _edited(text, _command(environ))
+        return await _edited(text, name, _command(environ))
     except OSError as error:
         raise CtxagentError(
-            f"the text could not be edited: {error.strerror}", hint="It is as before."
+            f"the text could not be edited: {error.strerror}", hint="The text is unchanged."
         ) from error
 
 
-async def _edited(text: str, command: Sequence[str]) -> str:
+async def _edited(text: str, name: str, command: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="ctxagent-") as folder:
-        path = Path(folder) / "summary.md"
+        path = Path(folder) / name
         path.touch(mode=0o600)
         path.write_text(text, "utf-8", errors="replace")
         try:
@@ -38,7 +38,7 @@ async def _edited(text: str, command: Sequence[str]) -> str:
         except OSError as error:
             raise CtxagentError(
                 f"the editor {command[0]} could not be run: {error.strerror}",
-                hint="Set VISUAL or EDITOR to one that is there.",
+                hint="Set VISUAL or EDITOR to an installed editor.",
             ) from error
         try:
             code = await process.wait()
@@ -47,9 +47,9 @@ async def _edited(text: str, command: Sequence[str]) -> str:
                 process.kill()
                 await process.wait()
         if code < 0:
-            raise EditorKilled(f"{command[0]} was killed; the text is as before")
+            raise EditorKilled(f"{command[0]} was killed; the text is unchanged")
         if code:
-            raise CtxagentError(f"{command[0]} ended with code {code}; the text is as before")
+            raise CtxagentError(f"{command[0]} ended with code {code}; the text is unchanged")
         return path.read_text("utf-8", errors="replace")
 
 
@@ -64,4 +64,4 @@ def _command(environ: Mapping[str, str]) -> list[str]:
     for name in FALLBACK_EDITORS:
         if found := program(name, environ.get("PATH")):
             return [found]
-    raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to yours.")
+    raise CtxagentError("there is no editor", hint="Set VISUAL or EDITOR to your editor.")

@@ -55,7 +55,7 @@ class ProjectHistory(FileHistory):
             self._store(entry)
         except OSError as error:
             if self._tell:
-                message = f"what is typed is not kept for later: {self._path}: {error.strerror}"
+                message = f"typed lines cannot be saved: {self._path}: {error.strerror}"
                 self._tell(CtxagentError(message))
             self._tell = None
 

@@ -1,8 +1,10 @@
 """The keys of the input and of an open question.
 
-Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter makes a new line. Esc and Ctrl-C stop
-what runs; at rest Ctrl-C clears the input, and twice in an empty one it leaves, as Ctrl-D does.
-Up in an empty input takes out waiting words for editing, the newest first; Down puts them back.
+Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter makes a new line. While something runs
+Alt-Enter sends too, for another time than Enter does. Esc and Ctrl-C stop what runs; at rest Ctrl-C
+clears the input, and twice in an empty one it leaves, as Ctrl-D does. Ctrl-B lets a command that
+runs go on in the background; where none runs it moves to the left. Up in an empty input takes out
+waiting words for editing, the newest first; Down puts them back.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, merge_key_bindings
+from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -64,8 +67,10 @@ class KeyTarget(Protocol):
     def give(self, text: str) -> None:
         """Answer the open question."""
 
-    async def edit(self, text: str) -> str:
-        """Return the text as the person leaves it in their editor. Raises CtxagentError."""
+    async def edit(self, text: str, name: str) -> str:
+        """Return a text as the person leaves it in their editor, which sees a file of this name.
+
+        Raises CtxagentError."""
 
     def hint(self, text: str) -> None: ...
 
@@ -84,9 +89,9 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     words = target.words
     typing = has_focus(words)
     waiting = Condition(lambda: not words.text)
+    working = Condition(lambda: target.host.working)
 
-    @keys.add("enter", filter=typing)
-    def _(event: KeyPressEvent) -> None:
+    def send(*, alt: bool) -> None:
         state = words.complete_state
         if state and state.current_completion:
             words.apply_completion(state.current_completion)
@@ -94,11 +99,19 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
             words.delete_before_cursor()
             words.insert_text("\n")
         elif words.text.strip():
-            target.host.submit(target.pasted.unfold(words.text))
+            target.host.submit(target.pasted.unfold(words.text), alt=alt)
             words.reset(append_to_history=not words.text[0].isspace())
             words.load_history_if_not_yet_loaded()  # or only the next paint would
 
-    @keys.add("escape", "enter", filter=typing)
+    @keys.add("enter", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        send(alt=False)
+
+    @keys.add("escape", "enter", filter=typing & working)
+    def _(event: KeyPressEvent) -> None:
+        send(alt=True)
+
+    @keys.add("escape", "enter", filter=typing & ~working)
     @keys.add("c-j", filter=typing)
     def _(event: KeyPressEvent) -> None:
         words.insert_text("\n")
@@ -174,7 +187,7 @@ async def _compose(target: KeyTarget) -> None:
     """Open the input in the person's own target. It comes back, and is not sent."""
     typed = target.words.text
     try:
-        text = await target.edit(target.pasted.unfold(typed))
+        text = await target.edit(target.pasted.unfold(typed), "message.md")
     except CtxagentError as error:
         target.host.tell(error)
         return
@@ -197,7 +210,12 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     for key in INSTANT_KEYS:
         add(key)
 
+    @keys.add("escape", "enter", filter=replying)
+    def _(event: KeyPressEvent) -> None:
+        target.reply.validate_and_handle()
+
     empty = Condition(lambda: not target.reply.text)
+    leaving = Condition(lambda: target.host.is_leaving)
     has_others = Condition(lambda: target.asked.has_other_texts)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
 
@@ -208,6 +226,10 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
             target.give(BACK)
         else:
             target.reply.reset()
+
+    @keys.add("c-d", filter=replying & empty & leaving)
+    def _(event: KeyPressEvent) -> None:
+        target.host.leave()
 
     @keys.add("up", filter=replying & has_others)
     def _(event: KeyPressEvent) -> None:
@@ -269,6 +291,7 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
     keys = KeyBindings()
     words = target.words
     working = Condition(lambda: target.host.working)
+    commands = Condition(lambda: target.host.runs_command)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
     empty = Condition(lambda: not (target.reply if target.asking else words).text)
     back = _can_go_back(target)
@@ -277,7 +300,8 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
     @keys.add("escape", filter=working & ~back & empty & ~is_searching)
     @keys.add("escape", filter=working & ~back & (~vi | vi_navigation_mode) & ~is_searching)
     def _(event: KeyPressEvent) -> None:
-        target.host.interrupt()
+        if not target.host.withdraw():
+            target.host.interrupt()
 
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>", filter=Condition(lambda: not target.away))
@@ -307,6 +331,13 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
         target.suspend()
+
+    left = get_by_name("backward-char").handler
+    keys.add("c-b", filter=has_focus(words) & vi & ~commands)(left)
+
+    @keys.add("c-b", filter=commands & ~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        target.host.send_to_background()
 
     @keys.add("c-o", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:

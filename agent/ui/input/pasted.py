@@ -4,6 +4,8 @@ whole again in what is sent, edited elsewhere or kept in the history."""
 import re
 from itertools import count
 
+from ....tools.system.plural import count_of
+
 MAX_PASTED_LINES, MAX_PASTED_CHARS = 20, 2_000  # a longer paste is shown as a mark
 MAX_TEXT_CHARS, MAX_LINE_CHARS = 100_000, 5_000  # any longer text is shown as a mark
 MARK_TEXT_CHARS = 24  # of the text's beginning
@@ -47,7 +49,7 @@ class PastedTexts:
 
     def _add_mark(self, text: str) -> str:
         lines = text.count("\n") + 1
-        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        size = f"{lines:,} lines" if lines > 1 else count_of(len(text), "character")
         begins = " ".join(text[: 4 * MARK_TEXT_CHARS].replace("]", " ").split())[:MARK_TEXT_CHARS]
         number = str(next(self._numbers))
         mark = f"[text {number}, {size}: {begins}…]"

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean
 from .code import Code, fold_line, lexer_for
 
@@ -105,7 +106,7 @@ def diff(text: str, *, fold: bool = False, path: str = "", unfold_hint: str = ""
     _colour(kept, named[1] if named else path)
     _emphasise(kept)
     left = len(lines) - len(kept)
-    return DiffView(kept, f"… +{left:,} lines{unfold_hint}" if left else "")
+    return DiffView(kept, f"… +{count_of(left, 'line')}{unfold_hint}" if left else "")
 
 
 def _parsed(text: str, path: str) -> Iterator[_Line]:

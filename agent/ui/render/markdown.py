@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ....tools.system.unicode import clean
 from .code import Code, fold_line, lexer_named
-from .markdown_stream import TABLE_SAMPLE_ROWS, Blocks, Piece, cells
+from .markdown_stream import COLUMNS, TABLE_SAMPLE_ROWS, Blocks, Piece, cells
 from .render import indented
 
 MIN_COLUMN_CELLS = 10  # of a column that was made narrower
@@ -177,10 +177,34 @@ class Prose:
         return TableRows(self._layout, found, first=False)
 
 
+def document(text: str) -> RenderableType:
+    """Return a whole text as a renderable, as it looks once it has streamed in."""
+    return Prose().preview(_pieces(text))
+
+
 def report(text: str) -> RenderableType:
     """Return a whole report as a renderable; a line that begins with a label stays a line."""
+    return document(_LABEL.sub("  \n", clean(text)))
+
+
+def bare_words(text: str) -> str:
+    """Return a text on one line without the marks of Markdown."""
+    return " ".join(" ".join(map(_bare, _pieces(text))).split())
+
+
+def _bare(piece: Piece) -> str:
+    if piece.kind == "table":
+        rows = [line for line in piece.text.split("\n") if not COLUMNS.match(line)]
+        return " · ".join(inline(cell).plain for row in rows for cell in cells(row) if cell)
+    if piece.kind in ("code", "verbatim"):
+        return piece.text
+    lead = piece.lead.replace("▌", "")
+    return f"{lead} {inline(piece.text).plain}" if piece.kind != "rule" else ""
+
+
+def _pieces(text: str) -> list[Piece]:
     cutter = Blocks()
-    return Prose().preview([*cutter.feed(_LABEL.sub("  \n", clean(text))), *cutter.finish()])
+    return [*cutter.feed(clean(text)), *cutter.finish()]
 
 
 def inline(text: str) -> Text:

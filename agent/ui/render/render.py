@@ -4,7 +4,7 @@ of theirs reaches the terminal."""
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +15,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean
 from ...events import Compacted
-from .. import compaction_report
+from .. import compaction_report, status
+from ..cells import hang_lines
 from . import theme
 
 
@@ -50,11 +52,32 @@ class LastRows:
             yield Segment.line()
 
 
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The first rows of a renderable; one more counts the others, with `more` that it lacks."""
+
+    renderable: RenderableType
+    rows: int
+    more: int = 0
+    unfold_hint: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = console.render_lines(self.renderable, options, pad=False)
+        for row in rows[: self.rows]:
+            yield from row
+            yield Segment.line()
+        if (left := len(rows) - self.rows + self.more) > 0:
+            yield Text(f"… +{count_of(left, 'line')}{self.unfold_hint}", style="dim")
+
+
 Depth = Literal["color", "mono", "plain", "spoken"]
 
+COLUMN_GAP = 2
+MIN_CELL_COLUMNS = 24  # for a long text in the last column of a table
 MIN_TABLE_COLUMNS = 80  # of the terminal, for a table of many columns
 MAX_LINE_CHARS = 1_000  # more than a few lines of a terminal hold
-RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 7  # of the last turn, when a session is resumed
+RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # of the last turn, when a session is resumed
+MAX_RECAP_CHARS = 10_000  # of each, that are looked at for these lines
 MAX_WORDS_LINES, MAX_WAITING_LINES = 30, 5  # of what the person says, and of what waits
 MAX_SHOWN_WAITING = 8  # the newest of the words that wait
 
@@ -96,27 +119,26 @@ def words(text: str) -> RenderableType:
     return _hanging("❯ ", Text(_first_lines(text, MAX_WORDS_LINES), style="words"), "prompt", "> ")
 
 
-def waiting(text: str) -> RenderableType:
-    """Show the beginning of words that wait to be sent: they are painted again and again."""
-    return _hanging("❯ ", Text(_first_lines(text, MAX_WAITING_LINES), style="dim"), "dim")
+def waiting(text: str, when: str = "") -> RenderableType:
+    """Show the beginning of words that wait to be sent, and `when` they will be: they are painted
+    again and again."""
+    mark = f"{when} ❯ " if when else "❯ "
+    return _hanging(mark, Text(_first_lines(text, MAX_WAITING_LINES), style="dim"), "dim")
 
 
-def queue(words: Sequence[str]) -> list[RenderableType]:
-    """Show what waits to be sent: the newest words, and how many wait before them."""
+def queue(words: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    """Show what waits to be sent: the newest words, each with when it will be ("" for next), and
+    how many wait before them."""
     before = len(words) - MAX_SHOWN_WAITING
-    more = f"  {before:,} more wait before these"
+    more = f"  {before:,} more waiting before these"
     head: list[RenderableType] = [Text(more, style="dim")] if before > 0 else []
-    return [*head, *map(waiting, words[-MAX_SHOWN_WAITING:])]
+    return [*head, *(waiting(text, when) for text, when in words[-MAX_SHOWN_WAITING:])]
 
 
-def recap(said: str, answer: str) -> RenderableType:
-    """Show where a session was left: the person's last words and the answer, cut short."""
-    words = _Beginning(Text(clean(said.strip()), style="dim"), RECAP_WORDS_LINES)
-    parts = [_hanging("❯ ", words, "dim", "You said: ")]
-    if answer.strip():
-        text = _Beginning(Text(clean(answer.strip()), style="dim"), RECAP_ANSWER_LINES)
-        parts.append(indented(text))
-    return Group(*parts)
+def last_words(text: str) -> RenderableType:
+    """Show the beginning of what the person said last, before the session was resumed."""
+    words = FirstRows(Text(clean(text.strip()[:MAX_RECAP_CHARS]), style="words"), RECAP_WORDS_LINES)
+    return _hanging("❯ ", words, "prompt", "You said: ")
 
 
 def thought(text: str, seconds: float, unfold_hint: str = "") -> RenderableType:
@@ -156,16 +178,19 @@ def receipt(
     seconds: float,
     *,
     share: float | None = None,
+    spends: bool = True,
 ) -> RenderableType:
-    """Show in one quiet line what a turn has used, and how full the context is after it."""
+    """Show in one quiet line what a turn has used, and how full the context is after it. Where a
+    scripted model only has prices, nothing `spends`."""
     cached = usage.get("cache_read", 0)
     prompt = usage.get("input", 0) + usage.get("cache_creation", 0) + cached
     parts = [f"{token_count(prompt)} in" + (f" ({token_count(cached)} cached)" if cached else "")]
     parts.append(f"{token_count(usage.get('output', 0))} out")
     if tools:
-        parts.append(f"{tools} tool call{'s' * (tools > 1)}")
+        parts.append(count_of(tools, "tool call"))
     parts.append(duration(seconds))
-    parts.append("price not known" if cost_usd is None else dollars(cost_usd))
+    price = "price not known" if cost_usd is None else dollars(cost_usd)
+    parts.append(price if spends or cost_usd is None else f"{status.WOULD_COST} {price}")
     if share is not None:
         parts.append(f"context {share:.0%}")
     shown = indented(Text(" · ".join(parts), style="dim"))
@@ -176,23 +201,8 @@ def table(
     rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), wrap: bool = True
 ) -> RenderableType:
     """Show rows in columns without lines: the first column bold, figures to the right. The last
-    column wraps, or is cut."""
-    listed = [[clean(cell) for cell in row] for row in rows]
-    grid = Table(box=None, show_header=bool(head), header_style="dim", padding=(0, 2, 0, 0))
-    columns = max((len(row) for row in listed), default=len(head))
-    for place in range(columns):
-        cells = [row[place] for row in listed if place < len(row) and row[place]]
-        figures = place > 0 and bool(cells) and all(map(_FIGURE.fullmatch, cells))
-        grid.add_column(
-            head[place] if place < len(head) else "",
-            style="bold" if place == 0 else "",
-            justify="right" if figures else "left",
-            no_wrap=place < columns - 1,
-            overflow="fold",
-        )
-    for *cells, last in listed:
-        grid.add_row(*cells, Text(last) if wrap else one_line(Text(last)))
-    return indented(grid)
+    column wraps, or is cut; where it has no room the cells stand one below the other."""
+    return indented(_Columns([[clean(cell) for cell in row] for row in rows], head, wrap))
 
 
 def listing(
@@ -212,16 +222,26 @@ def verbatim(text: str) -> RenderableType:
     return indented(Text(clean(text)))
 
 
+@dataclass(frozen=True, slots=True)
+class HangingLines:
+    """Lines of which each is wrapped under what stands beside its label."""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(hang_lines(clean(self.text), options.max_width), overflow="fold")
+
+
 def indented(what: RenderableType) -> RenderableType:
     return Padding(what, (0, 0, 0, 2), expand=False)
 
 
-def compaction_receipt(event: Compacted, agent: str = "") -> RenderableType:
+def compaction_receipt(event: Compacted, agent: str = "", *, spends: bool = True) -> RenderableType:
     """Show the receipt of a compaction: one quiet line for frequent layers and for subagents."""
-    line = clean(f"{agent}: " * bool(agent) + compaction_report.receipt(event))
+    line = clean(f"{agent}: " * bool(agent) + compaction_report.receipt(event, spends=spends))
     if agent or event.layer != "summary":
         return one_line(Text(f"  {line}", style="dim"))
-    ways = "/log shows it · /uncompact takes it back · /compact --show asks first"
+    ways = "/log shows what happened · /uncompact takes it back · /compact --show asks first"
     return Group(_hanging("↧ ", Text(line), "compaction"), indented(Text(ways, style="dim")))
 
 
@@ -241,6 +261,89 @@ def dollars(amount: float) -> str:
 def price(amount: float | None) -> str:
     """Return an amount as `dollars` does, for a cell of a table."""
     return "not known" if amount is None else dollars(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Rows whose columns are never narrower than their cells, but for the last. A text after which
+    nothing follows in its row takes the room of the columns that it has beside it."""
+
+    rows: Sequence[Sequence[str]]
+    head: Sequence[str]
+    wrap: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        count = max(map(len, self.rows), default=len(self.head))
+        figures = [place > 0 and self._has_figures(place) for place in range(count)]
+        rows = [_without_blank_end(row, figures) for row in self.rows]
+        named = [self.head, *rows] if self.head else rows
+        widths = [
+            max((_columns_of(row[place]) for row in named if len(row) > place + 1), default=0)
+            for place in range(count - 1)
+        ]
+        last = max((_columns_of(row[-1]) for row in named if len(row) == count), default=0)
+        room = options.max_width - sum(width + COLUMN_GAP for width in widths)
+        if room < min(last, MIN_CELL_COLUMNS):
+            yield from self._stacked(rows, figures, options.max_width)
+            return
+        for row in named:
+            grid = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
+            for place, width in enumerate(widths[: len(row) - 1]):
+                grid.add_column(width=width, justify="right" if figures[place] else "left")
+            right = len(row) == count and bool(figures) and figures[-1]
+            justify: Literal["left", "right"] = "right" if right else "left"
+            grid.add_column(width=last if right else None, justify=justify, overflow="fold")
+            style = "dim" if row is self.head else ""
+            grid.add_row(*(self._cell(row, place, style) for place in range(len(row))))
+            yield grid
+
+    def _stacked(
+        self, rows: Sequence[Sequence[str]], figures: Sequence[bool], room: int
+    ) -> Iterator[RenderableType]:
+        """Yield each row with its cells one below the other, beside the first where that leaves
+        room."""
+        label = max((_columns_of(row[0]) for row in rows if row), default=0)
+        beside = room - label - COLUMN_GAP >= MIN_CELL_COLUMNS
+        for row in rows:
+            cells = [self._cell(row, place, "") for place in range(len(row))]
+            for place in range(1, len(row)):
+                if figures[place] and place < len(self.head):
+                    cells[place] = Text(f"{self.head[place]} {row[place]}".strip())
+            below = [
+                Padding(cells[place], (0, 0, 0, COLUMN_GAP * (place > 1 or not beside)))
+                for place in range(1, len(row))
+                if row[place]
+            ]
+            if not beside:
+                yield from cells[:1]
+                yield from below
+                continue
+            grid = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
+            grid.add_column(width=label)
+            grid.add_column(overflow="fold")
+            grid.add_row(*cells[:1], Group(*below))
+            yield grid
+
+    def _cell(self, row: Sequence[str], place: int, style: str) -> Text:
+        text = Text(row[place], style=style or ("bold" if place == 0 else ""), overflow="fold")
+        return text if self.wrap or place == 0 or place < len(row) - 1 else one_line(text)
+
+    def _has_figures(self, place: int) -> bool:
+        cells = [row[place] for row in self.rows if place < len(row) and row[place]]
+        return bool(cells) and all(map(_FIGURE.fullmatch, cells))
+
+
+def _without_blank_end(row: Sequence[str], figures: Sequence[bool]) -> Sequence[str]:
+    """Return a row without the blank cells at its end, but for one after a figure, which keeps its
+    place in its column."""
+    end = len(row)
+    while end > 1 and not row[end - 1] and not figures[end - 2]:
+        end -= 1
+    return row[:end]
+
+
+def _columns_of(cell: str) -> int:
+    return max(map(cell_len, cell.split("\n")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,22 +370,9 @@ def _first_lines(text: str, limit: int) -> str:
         clean(line) if len(line) <= MAX_LINE_CHARS else f"{clean(line[:MAX_LINE_CHARS])}…"
         for line in lines[:limit]
     ]
-    more = f"\n… +{lines[limit].count(chr(10)) + 1:,} lines" if len(lines) > limit else ""
-    return "\n".join(shown) + more
-
-
-@dataclass(frozen=True, slots=True)
-class _Beginning:
-    """The first lines of a text as it is wrapped; one more counts the others."""
-
-    text: Text
-    limit: int
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = list(self.text.wrap(console, options.max_width))
-        yield from lines[: self.limit]
-        if len(lines) > self.limit:
-            yield Text(f"… +{len(lines) - self.limit:,} lines", style="dim")
+    if len(lines) > limit:
+        shown.append(f"… +{count_of(lines[limit].count(chr(10)) + 1, 'line')}")
+    return "\n".join(shown)
 
 
 @dataclass(frozen=True, slots=True)

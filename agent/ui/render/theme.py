@@ -58,6 +58,7 @@ ROLES = {
     "match": "cyan bold",
     "mode.plan": "cyan",
     "mode.accept-edits": "yellow",
+    "mode.sandboxed": "green",
     "mode.bypass": "red bold",
     "level.green": "green",
     "level.yellow": "yellow",

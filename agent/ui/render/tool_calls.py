@@ -10,19 +10,32 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean, reveal_invisible
 from ...events import Answer, Question, ToolFinished
 from ..status import short_path
 from ..subagent_progress import Subagent
 from .diffs import diff
+from .markdown import document
 from .render import Either, Headline, duration, indented, one_line
 
 HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
 MAX_UNCUT_CHARS = 76  # a longer line may be cut on a usual terminal
+COMMAND_TOOLS = ("Bash", "Shell")  # as they are called where they run
+BACKGROUND_HINT_S = 10  # seconds from which on a command is said to be able to go there
 QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of their results
 
 _OFFLOADED = re.compile(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
+_VERBS = {
+    "Bash": "run", "Write": "write", "Edit": "change", "Read": "open", "Grep": "search",
+    "Glob": "list files in", "Task": "start a subagent",
+}  # fmt: skip
 _SPOKEN = {"running": "starts", "done": "is done", "error": "failed"}
+SANDBOXED_MEANS = (
+    "sandboxed: from now on such commands run without a question; they write to this project and "
+    "temporary files only, and have no network"
+)
+_BLOCKED = {"network": "the sandbox has no network", "files": "the sandbox may forbid it"}
 _MARKS = {"completed": ("✔", "done:"), "in_progress": ("▸", "now:"), "pending": ("○", "to do:")}
 
 
@@ -33,7 +46,9 @@ def started(name: str, title: str) -> RenderableType:
 
 def running(name: str, title: str, seconds: float, output: Sequence[str]) -> RenderableType:
     """Show a running tool: its headline and the last lines of its output."""
-    facts = f"{duration(seconds)} · esc to stop" if seconds >= 1 else ""
+    facts = f"{duration(seconds)} · Esc to stop" if seconds >= 1 else ""
+    if name in COMMAND_TOOLS and seconds >= BACKGROUND_HINT_S:
+        facts += " · Ctrl-B: to the background"
     head = _headline(name, title, "running", facts)
     return Group(head, *(one_line(Text(f"  {clean(line)}", style="dim")) for line in output))
 
@@ -41,7 +56,7 @@ def running(name: str, title: str, seconds: float, output: Sequence[str]) -> Ren
 def tasks(titles: Sequence[str], agents: Sequence[Subagent], seconds: float) -> RenderableType:
     """Show running calls of Task: one headline for all, and a line for each subagent."""
     waiting = len(titles) - len(agents) if agents else 0
-    several = f"{len(titles)} subagents" + (f", {waiting} of them waiting" if waiting else "")
+    several = f"{len(titles)} subagents" + (f", {waiting} waiting to start" if waiting else "")
     head = running("Task", titles[0] if len(titles) == 1 else several, seconds, ())
     return Group(head, *map(_progress, agents))
 
@@ -65,6 +80,8 @@ def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
     """Show a finished call: its headline and, where there is more to see, its folded result."""
     head = _headline(event.name, event.title, "error" if event.is_error else "done", _facts(event))
     details = event.details
+    if details.get("declined"):  # what the person said stands above
+        return ShownResult([head])
     if not event.is_error and isinstance(details.get("diff"), str):
         change = diff(details["diff"], fold=True, path=event.title, unfold_hint=unfold_hint)
         return ShownResult([head, change] if change.lines else [head], bool(change.hidden))
@@ -99,7 +116,7 @@ def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
     if total <= HEAD_LINES + TAIL_LINES + 1 and total == len(lines):
         return list(lines)
     head, tail = lines[:HEAD_LINES], lines[HEAD_LINES:][-TAIL_LINES:]
-    return [*head, f"… +{total - len(head) - len(tail):,} lines{unfold_hint}", *tail]
+    return [*head, f"… +{count_of(total - len(head) - len(tail), 'line')}{unfold_hint}", *tail]
 
 
 def unfolded(title: str, lines: Sequence[str], style: str = "") -> RenderableType:
@@ -110,6 +127,10 @@ def unfolded(title: str, lines: Sequence[str], style: str = "") -> RenderableTyp
 
 def unfolded_diff(title: str, difference: str, path: str) -> RenderableType:
     return Group(_unfolding(title), diff(difference, path=path))
+
+
+def unfolded_answer(title: str, text: str) -> RenderableType:
+    return Group(_unfolding(title), "", document(text))
 
 
 def _unfolding(title: str) -> RenderableType:
@@ -130,10 +151,11 @@ def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*out)
 
 
-def question(asked: Question, agent: str = "") -> RenderableType:
-    """Show exactly what would run or change, never cut. `agent` names the subagent that asks."""
+def question(asked: Question, agent: str = "", *, explains: bool = False) -> RenderableType:
+    """Show exactly what would run or change, never cut. `agent` names the subagent that asks;
+    `explains` tells what the sandbox would spare, where it confines the call."""
     who = f"{agent}: {asked.tool}" if agent else asked.tool
-    verb = {"Bash": "run", "Write": "write", "Edit": "change"}.get(asked.tool, "be used with")
+    verb = _VERBS.get(asked.tool, "run with")
     head = Text.assemble(("? ", "question"), (f"{_whole(who)} wants to ", "bold"), verb)
     parts: list[RenderableType] = [head]
     if asked.diff:
@@ -143,6 +165,8 @@ def question(asked: Question, agent: str = "") -> RenderableType:
         parts += [indented(line) for line in _arguments(asked)]
     if asked.reason:
         parts.append(indented(Text(f"why: {_whole(asked.reason)}", style="dim")))
+    if explains and asked.may_be_sandboxed:
+        parts.append(indented(Text(SANDBOXED_MEANS, style="dim")))
     return Group(*parts)
 
 
@@ -154,7 +178,8 @@ def answer(given: Answer) -> RenderableType:
     if given.where:
         session = given.where == "session"
         where = "for this session" if session else f"kept in {short_path(Path(given.where))}"
-        why = f", from now on {clean(given.rule)} · {clean(where)}"
+        what = "everything that the sandbox confines" if given.sandboxed else clean(given.rule)
+        why = f", from now on {what} · {clean(where)}"
     return indented(Text(f"✓ allowed{why}", style="allowed"))
 
 
@@ -164,15 +189,20 @@ def _arguments(asked: Question) -> Iterator[Text]:
     if asked.tool == "Bash":
         yield Text(_whole(given.pop("command", "")), style="bold")
         if given.get("run_in_background") is True:
-            yield Text("in the background, where it goes on by itself")
+            yield Text("in the background: the agent goes on meanwhile")
             del given["run_in_background"]
+        if given.pop("unsandboxed", False):
+            yield Text("runs OUTSIDE the sandbox", style="warning")
+        if given.pop("network", False):
+            yield Text("reaches the network", style="warning")
         if timeout := given.pop("timeout", None):
             yield Text(f"for at most {_whole(timeout)} s")
         if about := given.pop("description", None):
-            yield Text(f"said to be for: {_whole(about)}", style="dim")
+            yield Text(f"the model says: {_whole(about)}", style="dim")
     for name, value in given.items():
         label = "" if len(asked.input) == 1 else f"{_whole(name)}: "
-        yield Text.assemble((label, "dim"), _whole(value))
+        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else _whole(value)
+        yield Text.assemble((label, "dim"), shown)
 
 
 def _whole(value: object) -> str:
@@ -182,17 +212,19 @@ def _whole(value: object) -> str:
 def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
     first, *more = clean(title).split("\n")
     title = first + (" …" if more else "")
-    shown = Text.assemble(("● ", style), (clean(name), "bold"), f"  {title}")
-    spoken = Text(f"{clean(name)} {_SPOKEN[style]}: {title}")
+    shown = Text.assemble(("● ", style), (clean(name), "bold"), f"  {title}" if title else "")
+    spoken = Text(f"{clean(name)} {_SPOKEN[style]}" + (f": {title}" if title else ""))
     facts = f"  {facts}" if facts else ""
     return Either(Headline(shown, facts), Headline(spoken, facts))
 
 
 def _progress(agent: Subagent) -> RenderableType:
     now, line = agent.progress, Text(f"  {clean(agent.name)} · ", style="dim")
+    if agent.questions:
+        return one_line(line.append("waits for your answer", style="question"))
     if now is None:
         return one_line(line.append("starting"))
-    line.append(f"{now.calls:,} call{'s' * (now.calls != 1)} · {now.tokens:,} tokens ")
+    line.append(f"{count_of(now.calls, 'call')} · {now.tokens:,} tokens ")
     line.append(now.level, style=f"level.{now.level.lower()}")
     return one_line(line.append(f" · {' '.join(clean(now.doing).split())}" if now.doing else ""))
 
@@ -202,13 +234,16 @@ def _facts(event: ToolFinished) -> str:
     if details.get("added") is not None and details.get("removed") is not None:
         parts.append(f"+{details['added']} −{details['removed']}")
     elif event.name == "Read" and not event.is_error:
-        lines = event.text.count("\n") + 1
-        parts.append(f"{lines:,} line{'s' * (lines > 1)}")
-    if details.get("interrupted"):
+        parts.append(count_of(event.text.count("\n") + 1, "line"))
+    if details.get("backgrounded"):
+        parts.append(f"goes on in the background as {details.get('job')}")
+    elif details.get("interrupted") and not details.get("not_run"):
         parts.append("interrupted")
     elif details.get("exit_code"):
         parts.append(f"exit {details['exit_code']}")
-    if details.get("denied") is True:  # a list: calls of a subagent
+    if blocked := details.get("blocked"):
+        parts.append(_BLOCKED.get(blocked, "in the sandbox"))
+    if details.get("denied") is True or details.get("not_run"):  # a list: calls of a subagent
         parts.append("not run")
     elif event.is_error and not parts:
         parts.append("failed")

@@ -6,28 +6,46 @@ not served before it is back or dropped.
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingWords:
+    """Words that wait."""
+
+    text: str
+    mid_turn: bool = False  # they need not wait for the end of the turn that runs
 
 
 class InputQueue:
-    """The queue of words, with one consumer."""
+    """The queue of words, with one consumer; a turn takes those that need not wait for its end."""
 
     def __init__(self) -> None:
-        self._words: list[str] = []
+        self._words: list[WaitingWords] = []
         self._out: int | None = None  # the place of the words taken out
+        self._taken = WaitingWords("")  # what was taken out
         self._changed = asyncio.Event()
         self._served = asyncio.Event()
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[WaitingWords]:
         return iter(self._words)
 
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    def add(self, words: str) -> None:
+    def add(self, text: str, *, mid_turn: bool = False) -> None:
         """Add words: in the place of those taken out, else at the end."""
         place = len(self._words) if self._out is None else self._out
-        self._words.insert(place, words)
+        self._words.insert(place, WaitingWords(text, mid_turn))
         self._out = None
+        self._served.clear()
+        self._changed.set()
+
+    def add_first(self, words: str) -> None:
+        """Add words that are served before all that wait."""
+        self._words.insert(0, WaitingWords(words))
+        if self._out is not None:
+            self._out += 1
         self._served.clear()
         self._changed.set()
 
@@ -54,7 +72,7 @@ class InputQueue:
         """Empty the queue, and return what was in it."""
         words, self._words = self._words, []
         self.drop()
-        return words
+        return [each.text for each in words]
 
     async def next(self) -> str:
         """Wait for the next words, and remove them."""
@@ -63,9 +81,14 @@ class InputQueue:
                 self._served.set()
             self._changed.clear()
             await self._changed.wait()
-        if self._out is not None:
-            self._out -= 1
-        return self._words.pop(0)
+        return self._remove(0)
+
+    def next_mid_turn(self) -> str | None:
+        """Remove the next words that need not wait for the end of the turn; None for none."""
+        for place, words in enumerate(self._words[: self._out]):
+            if words.mid_turn:
+                return self._remove(place)
+        return None
 
     async def idle(self) -> None:
         """Wait until the consumer has taken everything and asks for more."""
@@ -79,12 +102,18 @@ class InputQueue:
         place = self._out or 0
         target = place + by
         if edited.strip():
-            self.add(edited)
+            self.add(edited, mid_turn=self._taken.mid_turn)
         elif by > 0:
             target -= 1  # those after it have moved up
         self.drop()
         return self._take(target) if target < len(self._words) else ""
 
     def _take(self, place: int) -> str:
-        self._out = place
-        return self._words.pop(place)
+        self._out, self._taken = place, self._words.pop(place)
+        return self._taken.text
+
+    def _remove(self, place: int) -> str:
+        """Remove words that stand before those taken out."""
+        if self._out is not None:
+            self._out -= 1
+        return self._words.pop(place).text

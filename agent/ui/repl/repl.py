@@ -2,20 +2,22 @@
 
 The prompt is painted first; only then is the session opened, in the background, and whatever is
 typed meanwhile waits for it. Words and commands are served one after another, so that a person can
-type ahead while the agent works. The screen and the transcript decide how things look.
+type ahead while the agent works; words that need not wait for the end of a turn are taken by it
+before its next call. The screen and the transcript decide how things look.
 """
 
 import asyncio
 import threading
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from prompt_toolkit.input import Input
 
-from ...errors import CtxagentError, UsageError
+from ...errors import CtxagentError, NoCredentials, UsageError
 from ...events import Event, Notice, UserSaid, Waiting
 from .. import signals, status
-from ..commands import Command, CommandContext, completions_for, parse
+from ..commands import Command, CommandContext, completions_for, parse, pick_session
 from ..conversation.open_session import Conversation
 from ..conversation.questions import Questions
 from ..conversation.running import REDRAW_INTERVAL_S, BackgroundTasks, RunningTask
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from ...loop.agent import Agent
     from ..transcript import Transcript
 
+LEAVE_COMMANDS = ("exit", "quit")  # which wait for nothing
+AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
+SPOKEN_TIMES = {
+    AFTER_CALL: "goes to the agent after the running call",
+    AFTER_TURN: "waits for the end of the turn",
+}
 FINISH_TIMEOUT_S = 60.0  # for the summary at the end of a session
 INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the person leaves
 
@@ -60,23 +68,39 @@ class Repl:
         self._shown: Transcript | None = None
         self._waiting = InputQueue()
         self._sending = ""  # words that waited and are not yet recorded
+        self._in_turn = False
+        self._enter_waits = ui.enter_while_working == "after-turn"
         self._task = RunningTask(self.screen.touch)
         questions = Questions(
-            self.screen, lambda q: self._transcript().ask(q), self._at_once, services.rules
+            self.screen,
+            self._transcript,
+            lambda mode: self.conversation.set_mode(mode),
+            self._at_once,
+            self.submit,
+            services.rules,
         )
         self._questions = questions
         self.conversation = Conversation(services, self.emit, questions.permission)
         self._context = CommandContext(
-            services, self.conversation, self.screen, questions, self._transcript, self._task
+            services,
+            self.conversation,
+            self.screen,
+            questions,
+            self._transcript,
+            self._task,
+            self._waiting.add_first,
         )
         self._background = BackgroundTasks(self.screen.exit)  # `run` raises a fault in it
+        self.conversation.is_opening = not services.choice.pick
         self._watching = False
         self._scripted = False
         self._ended = False  # nothing is drawn any more
         self._exit_code = 0
 
-    async def run(self, script: Sequence[str] = (), *, pace: float = 0.0) -> int:
-        """Serve until the person leaves, and return the exit code.
+    async def run(
+        self, script: Sequence[str] = (), *, pace: float = 0.0, first: str | None = None
+    ) -> int:
+        """Serve until the person leaves, and return the exit code. `first` is submitted at once.
 
         With a `script`, its words are typed, `pace` seconds a character, each once the answer to
         the one before is there, and permission is always given; it ends with the exit code of the
@@ -87,9 +111,19 @@ class Repl:
         where = status.short_path(self._services.cwd)
         self.screen.greet(f"ctxagent {self._services.version} · {where} · /help")
 
+        try:
+            self._services.check_key()
+        except NoCredentials as error:  # words can be typed all the same: commands need no key
+            for line in str(error).split("\n"):
+                self.screen.greet(line)
+
         def begin() -> None:
             threading.Thread(target=self._services.warm, daemon=True).start()
             self._background.start(self._serve())
+            if first is not None:
+                if self.screen.echoes:  # what is typed, and this was not
+                    self.screen.greet(first)
+                self.submit(first)
             if script:
                 self._background.start(self._play(script, pace))
 
@@ -107,12 +141,21 @@ class Repl:
         waits = self.conversation.is_opening and bool(self._waiting)
         return self._task.running or self._scripted or waits
 
-    def submit(self, words: str) -> None:
+    def submit(self, words: str, *, alt: bool = False) -> None:
         if self._at_once(words):
             self._waiting.drop()
         else:
-            self._waiting.add(words)
+            mid_turn = self._is_for_turn(words) and alt == self._enter_waits
+            self._waiting.add(words, mid_turn=mid_turn)
+            if self._in_turn and self.screen.echoes:  # nothing is painted there
+                self._transcript().show(Notice("info", SPOKEN_TIMES[self._when(mid_turn)]))
         self.screen.touch()
+
+    def send_keys(self, words: str) -> str:
+        if not self._is_for_turn(words):
+            return ""
+        enter, alt = self._when(not self._enter_waits), self._when(self._enter_waits)
+        return f"Enter: {enter} · Alt-Enter: {alt} · Ctrl-J: new line"
 
     def interrupt(self) -> None:
         """Stop what runs, and give words that wait back: they were meant for its end."""
@@ -137,13 +180,34 @@ class Repl:
     async def offers(self, place: str) -> Sequence[Offer]:
         return await completions_for(self._context, place)
 
+    @property
+    def runs_command(self) -> bool:
+        return self.conversation.runs_command
+
+    def send_to_background(self) -> None:
+        try:
+            self.conversation.send_to_background()
+        except CtxagentError as error:
+            self.tell(error)
+
+    @property
+    def asks_to_leave(self) -> bool:
+        return bool(self.conversation.running_jobs) and not self.is_leaving
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._context.is_leaving
+
     def leave(self) -> None:
-        self.screen.exit()
+        if self.asks_to_leave:
+            self._background.start(self._finish_work(self._context.leave()))
+        else:
+            self.screen.exit()
 
     def finish(self) -> None:
         async def leave_when_done() -> None:
             await self._waiting.idle()
-            self.leave()
+            self.screen.exit()
 
         if not self._scripted:
             self._background.start(leave_when_done())
@@ -151,12 +215,23 @@ class Repl:
     def unfold(self) -> None:
         self._background.start(self._finish_work(self._context.unfold()))
 
+    def withdraw(self) -> bool:
+        offered, self._questions.offered_mode = self._questions.offered_mode, None
+        self.screen.touch()
+        return offered is not None
+
     def cycle_mode(self) -> None:
-        self.conversation.cycle_mode()
+        asked = self._questions
+        mode = self.conversation.next_mode(asked.offered_mode)
+        if mode is not None and asked.asks_permission:
+            asked.offered_mode = None if mode == self.conversation.agent.approval.mode else mode
+        elif mode is not None:
+            self.conversation.set_mode(mode)
         self.screen.touch()
 
     def live(self) -> "list[RenderableType]":
-        words = [*filter(None, [self._sending]), *self._waiting]
+        words = [(self._sending, "")] if self._sending else []
+        words += [(each.text, self._when(each.mid_turn)) for each in self._waiting]
         if not words and self._shown is None:
             return []
         from ..render import render
@@ -190,8 +265,9 @@ class Repl:
         """Open the session, then serve what is submitted until cancelled."""
         await asyncio.to_thread(_load_transcript)
         try:
-            async with self._task.redrawing():
-                await self._context.reopen()
+            if not await self._open_first():
+                self.leave()
+                return
         except CtxagentError as error:
             self.tell(error)
         while True:
@@ -199,6 +275,15 @@ class Repl:
             await self._serve_one(await self._waiting.next())
             if not self._waiting:
                 self.screen.rest()
+
+    async def _open_first(self) -> bool:
+        """Open the session asked for; return False if the person was to pick one and did not."""
+        choice = self._services.choice
+        if choice.pick:
+            return bool(await self._task.run(pick_session(self._context, fork=choice.fork)))
+        async with self._task.redrawing():
+            await self._context.reopen()
+        return True
 
     async def _serve_one(self, words: str) -> None:
         try:
@@ -216,31 +301,64 @@ class Repl:
             if self._sending:
                 self.screen.restore(self._sending)
                 self._sending = ""
+        if not self._watching:
+            self._background.start(self._watch())
 
     async def _take_turn(self, words: str) -> None:
         """Run one turn until it has ended by itself or by an interrupt."""
-        from ...loop.turn import run_turn  # loaded with the session, after the first paint
+        from ...loop.attachments import find_mentions  # loaded with the session, after
+        from ...loop.turn import run_turn  # the first paint
 
+        self._in_turn = True
         try:
             if not self.conversation.is_open:
                 async with self._task.redrawing():
                     await self._context.reopen()
             self.conversation.begin_turn()
-            finished = await self._task.run(run_turn(self.conversation.agent, words))
+            turn = run_turn(
+                self.conversation.agent,
+                words,
+                self._next_mid_turn,
+                partial(find_mentions, cwd=self._services.cwd),
+            )
+            finished = await self._task.run(turn)
             if finished is not None:
                 self._set_exit_code(EXIT_CODES[finished.status])
         except CtxagentError as error:
             self._transcript().abandon()
             self.tell(error)
+        self._in_turn = False
         self.conversation.end_turn()
-        if not self._watching:
-            self._background.start(self._watch())
+
+    def _next_mid_turn(self) -> str | None:
+        """Take the next words that go to the model while the turn goes on; None for none."""
+        words = self._waiting.next_mid_turn()
+        self._sending = words or ""
+        return words
+
+    def _is_for_turn(self, words: str) -> bool:
+        """Return whether words can go to the model while the turn that runs goes on: no commands,
+        and no lines of a pipe, which are a turn each."""
+        try:
+            is_command = parse(words) is not None
+        except UsageError:
+            return False
+        return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
+
+    def _when(self, mid_turn: bool) -> str:
+        """Return when words that wait will go; "" for next."""
+        return (AFTER_CALL if mid_turn else AFTER_TURN) if self._in_turn else ""
 
     async def _watch(self) -> None:
-        """Redraw the status line as long as something goes on after a turn."""
+        """Redraw the status line as long as something goes on after a turn or command, and tell of
+        jobs that end by themselves."""
         self._watching = True
         while self.conversation.works_in_background:
+            running = self.conversation.running_jobs
             await asyncio.sleep(REDRAW_INTERVAL_S)
+            for ended in self.conversation.ended_jobs(running):
+                seen = f"/jobs {ended.id} shows what it said"
+                self.emit(Notice("info", f"{ended.id} has ended: {ended.status} · {seen}"))
             self.screen.touch()
         self._watching = False
 
@@ -250,7 +368,9 @@ class Repl:
             found = parse(words)
         except UsageError:
             return False
-        if not found or not found[0].anytime or not (self._task.running or found[0].name == "quit"):
+        if not found or not found[0].anytime:
+            return False
+        if not (self._task.running or found[0].name in LEAVE_COMMANDS):
             return False
         self._background.start(self._command(words, *found))
         return True
@@ -296,11 +416,11 @@ class Repl:
             await self.screen.type(words, pace)
             self.submit(words)
         await self._waiting.idle()
-        self.leave()
+        self.screen.exit()
 
     def _stop(self) -> None:
         self._exit_code = EXIT_CODES["interrupted"]
-        self.leave()
+        self.screen.exit()
 
     async def _end(self) -> None:
         """End everything that runs, and close the session."""
@@ -329,7 +449,7 @@ class Repl:
             await asyncio.wait_for(agent.finish(), FINISH_TIMEOUT_S)
         except (CtxagentError, TimeoutError) as error:
             self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
-        self.screen.greet(f"Go on with: ctxagent --resume {self.conversation.session}")
+        self.screen.greet(f"Resume with: ctxagent --resume {self.conversation.session}")
 
     def tell(self, error: CtxagentError) -> None:
         from ..render import render

@@ -41,7 +41,7 @@ def screen_for(
         if can.plain:
             return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
         asks = can.safe_to_ask and ui.theme == "auto"
-        source = FilteredInput(source) if asks else create_input(source)
+        source = FilteredInput(source, asks=asks)
         target, background = output_for(target, can=can), can.background
     colours = _COLOURS.get(target.get_default_color_depth(), 256)
     return Terminal(

@@ -7,7 +7,8 @@ terminal answers: after that answer no other will come.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TextIO
 
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
@@ -16,6 +17,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 
 from ..capabilities import TerminalBackground
+from .tty_modes import bytes_waiting
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 
@@ -124,25 +126,43 @@ class AnswerFilter:
 
 
 class FilteredInput(Vt100Input):
-    """The keys of a terminal, without its answers."""
+    """The keys of a terminal, also those typed before it was in raw mode; without its answers, if
+    `asks` says that it is queried."""
 
-    def __init__(self, stdin: TextIO) -> None:
+    def __init__(self, stdin: TextIO, *, asks: bool) -> None:
         super().__init__(stdin)
-        self.answers = AnswerFilter()
-        self.stdin_reader = _Reader(stdin, self.answers)
+        self.answers = AnswerFilter() if asks else None
+        self.stdin_reader: _Reader = _Reader(stdin, self.answers)
+
+    @contextmanager
+    def _raw_mode(self) -> Iterator[None]:
+        with super().raw_mode():
+            self.stdin_reader.early = bytes_waiting(self.fileno())
+            yield
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        return self._raw_mode()
 
     def flush_keys(self) -> list[KeyPress]:
-        self.vt100_parser.feed(self.answers.flush())
+        if self.answers:
+            self.vt100_parser.feed(self.answers.flush())
         return super().flush_keys()
 
 
 class _Reader(PosixStdinReader):
-    def __init__(self, stdin: TextIO, sieve: AnswerFilter) -> None:
+    def __init__(self, stdin: TextIO, sieve: AnswerFilter | None) -> None:
         super().__init__(stdin.fileno(), encoding=stdin.encoding)
         self._sieve = sieve
+        self.early = 0  # bytes from before raw mode, in which the terminal made Enter a line feed
 
     def read(self, count: int = 1024) -> str:
-        return self._sieve.feed(super().read(count))
+        if self.early:
+            count = min(count, self.early)
+            self.early -= count
+            typed = super().read(count).replace("\n", "\r")
+        else:
+            typed = super().read(count)
+        return self._sieve.feed(typed) if self._sieve else typed
 
 
 def background_of(red: float, green: float, blue: float) -> TerminalBackground:

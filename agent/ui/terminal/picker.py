@@ -82,7 +82,7 @@ class Picker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def choose(self) -> None:
-        if chosen := self._options.chosen:
+        if chosen := self._options.chosen or self._other:
             self._close(chosen)
 
     def leave(self) -> None:
@@ -105,6 +105,12 @@ class Picker:
     def several(self) -> bool:
         """Whether there is another scope."""
         return self._menu is not None and len(self._menu.scopes) > 1
+
+    @property
+    def _other(self) -> Option | None:
+        """What is typed, where that is a choice of its own."""
+        complete = self._menu is not None and self._options.complete and not self._typed_before
+        return self._menu.other(self.search.text) if self._menu and complete else None
 
     @property
     def _options(self) -> OptionList:
@@ -194,8 +200,8 @@ class Picker:
         if self._menu is None:
             return []
         others = [scope for n, scope in enumerate(self._menu.scopes) if n != self._scope]
-        keys = [f"enter: {self._menu.action}", *(f"tab: {scope}" for scope in others[:1])]
-        keys.append("esc: back")
+        keys = [f"Enter: {self._menu.action}", *(f"Tab: {scope}" for scope in others[:1])]
+        keys.append("Esc: back")
         while len(keys) > 1 and get_cwidth(" · ".join(keys)) > width:
             keys.pop()
         return [("", cut_to_cells(" · ".join(keys), width))]
@@ -205,7 +211,8 @@ class Picker:
         left = max(1, size.rows - 4 - (size.rows >= 12))
         previewed = self._menu is not None and self._menu.preview is not None
         preview = min(10, left // 3) if size.rows >= MIN_ROWS_FOR_PREVIEW and previewed else 0
-        each = 1 if size.columns >= MIN_ONE_ROW_COLUMNS or left - preview < 10 else 2
+        narrow = size.columns < MIN_ONE_ROW_COLUMNS and left - preview >= 10
+        each = 2 if narrow and any(each.has_details for each in self._lists.values()) else 1
         total = max((options.total for options in self._lists.values()), default=0)
         rows = min(left - preview, MAX_OPTION_ROWS, total * each)
         return MenuSpace(size.columns - 1, max(1, rows - rows % each), preview, each)
@@ -230,7 +237,8 @@ class Picker:
         options, space = self._options, self._space()
         if not options.matches and self._menu:
             text = self._menu.empty_text if options.complete else "reading …"
-            text = "no option has these words" if options.total else text
+            text = "nothing in the list has these words" if options.total else text
+            text = "not in the list, but it can be used" if self._other else text
             return [("class:dim", cut_to_cells(text, 60))]
         fitting = max(1, space.rows // space.each)
         highest = min(self._top, options.index, len(options.matches) - fitting)

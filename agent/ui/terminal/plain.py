@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TextIO
 
 from ....tools.system.unicode import clean, to_ascii_marks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..render.render import Depth
     from ..screen import ScreenHost
 
-_CHOICE = re.compile(r"\[(\w)\](\w*)")
+_CHOICE = re.compile(r"^\[(\w)\](\w*) *")
 MAX_LISTED_OPTIONS = 20
 NOBODY_ANSWER = "n nobody is there to answer"
 
@@ -40,6 +41,7 @@ class PlainScreen:
 
     paints = False
     palette = ""
+    unfinished = False
 
     def __init__(
         self, host: "ScreenHost", *, source: int | None, stream: TextIO, unicode: bool = True
@@ -50,7 +52,10 @@ class PlainScreen:
         self.unicode = unicode
         self.speaks = stream.isatty()
         self.echoes = source is not None and os.isatty(source)
+        self.printed = 0
         self._question: asyncio.Future[str] | None = None
+        self._ask_again: Callable[[], None] = _do_nothing
+        self._asking_again: asyncio.Handle | None = None
         self._ended = asyncio.Event()
         self._input_ended = False
         self._error: BaseException | None = None
@@ -80,22 +85,33 @@ class PlainScreen:
 
         depth: Depth = "spoken" if self.speaks else "plain"
         self._write(render_text([renderable], width=_columns(), depth=depth))
+        self.printed += 1
+        if self._question is not None and self._asking_again is None:
+            self._asking_again = asyncio.get_running_loop().call_soon(self._ask_again)
 
     def touch(self) -> None:
         """Do nothing: nothing is painted live."""
 
     async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
         back = BACK in keys
-        asked = clean(as_lines(choices, texts, back=back))
-        self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
+
+        def ask() -> None:
+            self._asking_again = None
+            asked = clean(as_lines(choices, texts, back=back))
+            self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
+
+        ask()
         nobody = BACK if back else NOBODY_ANSWER
         if self._input_ended or self.source is None:
             return nobody
-        self._question = asyncio.get_running_loop().create_future()
+        self._question, self._ask_again = asyncio.get_running_loop().create_future(), ask
         try:
             line = await self._question
         finally:
             self._question = None
+            if self._asking_again is not None:
+                self._asking_again.cancel()
+                self._asking_again = None
         if line == NOBODY_ANSWER or (back and line.strip().lower() == "back"):
             return nobody
         return answer_from_line(line, texts)
@@ -116,11 +132,13 @@ class PlainScreen:
         line = "" if line == NOBODY_ANSWER else line.strip()
         if line in named:
             return named[line]
+        if other := menu.other(line):
+            return other
         if line:  # words that were not meant for the menu
             self.host.submit(line)
         return None
 
-    async def edit(self, text: str) -> str:
+    async def edit(self, text: str, name: str) -> str:
         # The thread that reads lines would take half of the keys from an editor.
         raise CtxagentError(
             "there is no editor on a plain terminal",
@@ -137,6 +155,9 @@ class PlainScreen:
         self._write(clean(text) + "\n")
         self.rest()
 
+    def title(self, text: str) -> None:
+        """Do nothing: that needs an escape sequence."""
+
     def rest(self) -> None:
         if self.echoes and not self.host.working:
             self._write("> ")
@@ -152,6 +173,15 @@ class PlainScreen:
             self.host.submit(line)
         else:
             self.rest()
+
+    def _may_go_on(self) -> bool:
+        """Take an end of the input; return whether more may come, as on a terminal where the
+        person is asked before leaving."""
+        if self.echoes and self.host.asks_to_leave:
+            self.host.leave()
+            return True
+        self._end()
+        return False
 
     def _end(self) -> None:
         self._input_ended = True
@@ -182,9 +212,16 @@ class PlainScreen:
     def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
         # The loop is closed once the REPL has ended.
         with contextlib.suppress(RuntimeError):
-            for line in _lines(source):
-                loop.call_soon_threadsafe(self._line, line)
-            loop.call_soon_threadsafe(self._end)
+            more = SimpleQueue[bool]()
+            more.put(True)
+            while more.get():
+                for line in _lines(source):
+                    loop.call_soon_threadsafe(self._line, line)
+                loop.call_soon_threadsafe(lambda: more.put(self._may_go_on()))
+
+
+def _do_nothing() -> None:
+    """Do nothing: there is no question to ask again."""
 
 
 def _columns() -> int:
@@ -192,12 +229,22 @@ def _columns() -> int:
 
 
 def _spoken(choices: str) -> str:
-    """Return choices such as `[y]es · [n]o` as a sentence."""
-    first, _, rest = choices.partition("\n")
-    said, found = _CHOICE.subn(r"\1 for \1\2", first)
-    if found:
-        first = f"Type {said.replace(' · ', ', ')}."
-    return f"{first}\n{rest}" if rest else first
+    """Return a question with its choices, such as `[y]es · [n]o`, as a sentence. A line that begins
+    otherwise quotes what is asked, and stays as it is."""
+    lines = map(_spoken_line, choices.split("\n"))
+    return "\n".join(wrap_words(line, _columns()) for line in lines)
+
+
+def _spoken_line(line: str) -> str:
+    if not _CHOICE.match(line):
+        return line
+    said = [_CHOICE.sub(_spoken_choice, choice).rstrip() for choice in line.split(" · ")]
+    return f"Type {', '.join(said)}." if len(said) > 1 else said[0]
+
+
+def _spoken_choice(found: re.Match[str]) -> str:
+    key, rest = found.groups()
+    return f"{key} for {key}{rest}{' ' * found[0].endswith(' ')}"
 
 
 def _lines(source: int) -> Iterator[str]:

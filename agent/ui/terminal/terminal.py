@@ -34,6 +34,7 @@ from prompt_toolkit.layout import (
     HSplit,
     Layout,
     Window,
+    WindowAlign,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
@@ -41,13 +42,14 @@ from prompt_toolkit.search import stop_search
 from prompt_toolkit.widgets import SearchToolbar
 
 from ....tools.system.unicode import clean
-from .. import signals
+from .. import signals, status
 from ..capabilities import TerminalBackground
 from ..input.completion import WordsCompleter
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
 from ..input.keys import key_bindings
 from ..input.pasted import PastedTexts
+from ..input.vi import mode_name, vi_keys
 from ..question import BACK, Choices, OpenQuestion
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
@@ -68,6 +70,7 @@ RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux
 MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
+SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # of the terminal's window
 ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
 
 
@@ -108,8 +111,10 @@ class Terminal:
         self._question: asyncio.Future[str] | None = None
         self._pending: list[RenderableType] = []
         self._scheduled: asyncio.TimerHandle | None = None
-        self.unfinished: StyleAndTextTuples = []
+        self.live: StyleAndTextTuples = []
+        self.printed = 0
         self._hint: str = ""
+        self._is_titled = False  # the terminal's window has a title of ours
         self.away = False  # whether another program has the terminal
         self._painted_for: Size | None = None
         self._size: Size | None = None
@@ -120,6 +125,10 @@ class Terminal:
         self.app = _make_application(self, input=input, vi=vi)
         self._ready = Readiness(lambda: output.busy, self.app.invalidate)
         self.app.key_processor.after_key_press += lambda _: self._ready.pressed()
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.live)
 
     @property
     def asking(self) -> bool:
@@ -151,7 +160,20 @@ class Terminal:
         if self._hint:
             return [("", self._hint)]
         columns = self.output.get_size().columns - 1
-        return self.picker.keys_line(columns) or list(self.host.status(columns))
+        if self.picker.is_open:
+            return self.picker.keys_line(columns)
+        mode = f"{name}{status.SEPARATOR}" if (name := mode_name(self.app)) else ""
+        return [("", mode), *self.host.status(columns - len(mode))]
+
+    def send_keys(self) -> StyleAndTextTuples:
+        """Return the line that says when the words that are typed would go."""
+        if self.asking or not self.words.text.strip():
+            return []
+        columns = self.output.get_size().columns - 1
+        line = self.host.send_keys(self.words.text)
+        while len(line) > columns:
+            line = line.rpartition(" · ")[0]
+        return [("class:dim", f"{line} ")]
 
     def greet(self, line: str) -> None:
         quiet = prompt_toolkit_style(self.palette).get_attrs_for_style_str("class:dim")
@@ -181,7 +203,7 @@ class Terminal:
             ):
                 await self.app.run_async(set_exception_handler=False)
         except EOFError:  # the terminal has gone away
-            self.host.leave()
+            pass
         finally:
             loop.set_exception_handler(None)
             if self.words.text.strip() and not self.words.text[0].isspace():
@@ -189,6 +211,7 @@ class Terminal:
             if self._scheduled:
                 self._scheduled.cancel()
             self._modes.release()
+            self.title("")
             self.output.reset_modes()
             self.output.drain()
 
@@ -236,6 +259,7 @@ class Terminal:
 
     def put(self, renderable: "RenderableType") -> None:
         self._pending.append(renderable)
+        self.printed += 1
         if self.app.is_running:
             self.touch()
         else:
@@ -289,12 +313,12 @@ class Terminal:
         self.app.vi_state.reset()
         self.app.layout.focus(buffer)
 
-    async def edit(self, text: str) -> str:
+    async def edit(self, text: str, name: str) -> str:
         async with in_terminal():
             self.away = True
             self.output.save_cursor()
             try:
-                return await edit(text)
+                return await edit(text, name)
             except EditorKilled:
                 self.output.restore_cursor()
                 raise
@@ -325,6 +349,14 @@ class Terminal:
     def hint(self, text: str) -> None:
         self._hint = text
         self.app.invalidate()
+
+    def title(self, text: str) -> None:
+        if bool(text) != self._is_titled:
+            self.output.write_raw(SAVE_TITLE if text else RESTORE_TITLE)
+        self._is_titled = bool(text)
+        if text:
+            self.output.set_title(text)
+        self.output.flush()
 
     def exit(self, error: BaseException | None = None) -> None:
         if not self.app.is_running or self.app.is_done:
@@ -375,7 +407,7 @@ class Terminal:
         self._modes.mend()
         if self.drafting and not self.words.text:
             self.take_keys()
-        self.unfinished = self._render_live()
+        self.live = self._render_live()
         size = self.output.get_size()
         if not self._pending and size == self._painted_for:
             self.app.invalidate()
@@ -415,7 +447,7 @@ class Terminal:
 def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
     app = _Application(
         layout=_layout(terminal),
-        key_bindings=key_bindings(terminal, picker_keys(terminal.picker)),
+        key_bindings=key_bindings(terminal, picker_keys(terminal.picker), vi_keys()),
         style=prompt_toolkit_style(terminal.palette),
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
         erase_when_done=True,
@@ -454,8 +486,10 @@ def _layout(terminal: Terminal) -> Layout:
     picking = Condition(lambda: terminal.picker.is_open)
     drafting = Condition(lambda: terminal.drafting)
     roomy = Condition(lambda: terminal.output.get_size().rows >= MIN_ROOMY_ROWS)
-    gap = ConditionalContainer(Window(height=1), roomy)
-    live = FormattedTextControl(lambda: terminal.unfinished)
+    gap = ConditionalContainer(
+        Window(FormattedTextControl(terminal.send_keys), height=1, align=WindowAlign.RIGHT), roomy
+    )
+    live = FormattedTextControl(lambda: terminal.live)
     search = SearchToolbar()
     control = BufferControl(
         terminal.words, search_buffer_control=search.control, preview_search=True
@@ -465,7 +499,7 @@ def _layout(terminal: Terminal) -> Layout:
         [
             ConditionalContainer(
                 Window(live, dont_extend_height=True),
-                Condition(lambda: bool(terminal.unfinished)) & ~picking,
+                Condition(lambda: terminal.unfinished) & ~picking,
             ),
             gap,
             ConditionalContainer(_question(terminal), asking),

@@ -1,7 +1,18 @@
 """The modes of the terminal's line discipline: remembered, mended and restored."""
 
+import fcntl
+import struct
 import termios
 from typing import Any
+
+
+def bytes_waiting(fd: int) -> int:
+    """Return how many bytes a terminal holds that nobody has read; 0 where it has gone."""
+    try:
+        (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
+    except OSError:
+        return 0
+    return int(count)
 
 
 class TtyModes:

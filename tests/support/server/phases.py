@@ -69,8 +69,8 @@ PHASES: dict[str, Phase] = {
     "thinking": Phase((Say(thinking="Let me see. Hm.", fault="silence", after=4),), "Let me"),
     "text": Phase((Say("Half a sentence that", fault="silence", after=4),), "Half a", kept="Half"),
     "writing a call": Phase(
-        (Say("I call.", tools=[("Bash", RAW)], fault="silence", after=9),), "a call of Bash",
-        kept="I call",
+        (Say("I call.", tools=[("Bash", RAW)], fault="silence", after=9),),
+        "writing a call to Bash", kept="I call",
     ),
     "tool": Phase(
         (Say("Now.", tools=[bash("echo $$ >> {pids}; echo at it; sleep 301")]),),
@@ -80,7 +80,10 @@ PHASES: dict[str, Phase] = {
     "question": Phase(
         (Say("I ask.", tools=[bash("touch made")]),), "[y]es", arguments=(), kept="I ask."
     ),
-    "retry": Phase((Fail(529, "Overloaded", headers={"retry-after": "50"}),), "again in"),
+    "retry": Phase(
+        (Fail(529, "Overloaded", headers={"retry-after": "50"}),), "again in",
+        said="gave up: the model is overloaded; your words are kept",
+    ),
     "subagents": Phase(
         (Say(tools=[task(n) for n in range(4)]), *[Say(tools=[bash(STUBBORN)])] * 4),
         "4 subagents", processes=4,

@@ -23,7 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 PROGRAM = shutil.which("chromium")
+needs_browser = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
 PATIENCE = 120  # seconds until a browser that says nothing is taken for broken
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -157,8 +160,10 @@ class View:
             )
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a piece of script in the page, as JSON has it."""
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of a piece of script in the page, as JSON has it; a promise is waited for."""
+        answer = self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 

@@ -38,6 +38,7 @@ class ScriptedScreen:
         self.edited = ""  # what the editor makes of any text
         self.given_back = ""  # words that were given back to the person
         self.left = False
+        self.window = ""  # the title of the terminal's window
 
     def greet(self, line: str) -> None:
         self.printed += f"{line}\n"
@@ -66,7 +67,7 @@ class ScriptedScreen:
         )
         return next((option for option in options if option.key == self.picked), None)
 
-    async def edit(self, text: str) -> str:
+    async def edit(self, text: str, name: str) -> str:
         if not self.edited:
             raise CtxagentError("there is no editor")
         return self.edited
@@ -79,6 +80,9 @@ class ScriptedScreen:
 
     def hint(self, text: str) -> None:
         pass
+
+    def title(self, text: str) -> None:
+        self.window = text
 
     def rest(self) -> None:
         pass
@@ -108,13 +112,22 @@ class CommandLine:
         self.screen = ScriptedScreen(width)
         transcript = _Transcript(self.screen)
         self.waited = transcript.waited
+        self.sent: list[str] = []  # words that commands sent as the person's
         self.context = CommandContext(
             services,
             Conversation(services, emit, _refuse),
             self.screen,
-            Questions(self.screen, transcript.ask, lambda words: False, services.rules),
+            Questions(
+                self.screen,
+                lambda: transcript,
+                lambda mode: None,
+                lambda words: False,
+                lambda words: None,
+                services.rules,
+            ),
             lambda: transcript,
             RunningTask(self.screen.touch),
+            self.sent.append,
         )
 
     async def run(self, words: str) -> str:
@@ -153,7 +166,8 @@ class CommandDesk:
         self.opened.clear()
 
     async def _open(self, emit: Emit, ask: Ask, **which: object) -> Agent:
-        self.opened.append({name: value for name, value in which.items() if value})
+        given = {name: value for name, value in which.items() if value not in (None, False)}
+        self.opened.append(given)
         return self.agent
 
     def _set_model(self, agent: Agent, id: str) -> None:

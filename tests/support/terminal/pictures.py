@@ -52,10 +52,15 @@ import sys, pathlib
 from ctxagent.agent.cli.demo import play
 sys.exit(play(pathlib.Path(sys.argv[1]), fast=True))
 """
+# A viewer may have none but its own: what a system calls its fonts, then what most systems have.
+FONTS = (
+    'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", '
+    '"Liberation Sans", "DejaVu Sans", Arial, sans-serif'
+)
 PAGE = """
+.chart { font: 13px FONTS; }
 .whole { overflow: visible; }
 .paper { fill: var(--paper); }
-.chart text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 .chart svg text { font-size: 12px; }
 .chart text.title { fill: var(--ink); font-weight: 600; font-size: 14px; }
 .chart text.said { fill: var(--ink); }
@@ -64,7 +69,7 @@ PAGE = """
   .chart text, .chart svg text { font-size: 16px; }
   .chart text.title { font-size: 17px; }
 }
-"""
+""".replace("FONTS", FONTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +255,7 @@ def of_each_layer() -> Iterator[tuple[str, str]]:
     }
     titles = {
         "demote": "Large results go to files",
-        "clear": "Old results give way to stubs",
+        "clear": "Old results are cleared",
         "cut": "Inputs that are on disk are cut short",
         "summarise": "A summary takes the place of the oldest part",
     }

@@ -38,7 +38,7 @@ _TIME = r"(?:\d+ min )?\d+(?:\.\d)? s"
 SAME = (
     (r"(?<=^ctxagent )\d+\.\d+\.\d+", "0.1.0"),
     (rf"(?<=thought for ){_TIME}", "1.8 s"),
-    (rf"{_TIME}(?= · esc to stop)", "4.2 s"),
+    (rf"{_TIME}(?= · Esc to stop)", "4.2 s"),
     (rf"(?<= · ){_TIME}(?= · \$)", "6.3 s"),  # of a turn
     (rf"(?<=\d · ){_TIME}(?= *$)|(?<=^  · ){_TIME}(?= *$)", "9.4 s"),  # of a compaction
     (rf"  {_TIME}(?= *$)", ""),  # of a tool, told from a second on
@@ -242,9 +242,7 @@ def permission(it: Stage, take: Take) -> None:
         terminal.type("y\r")
         terminal.see("npm test -- --watch=false")
         terminal.see(lambda text: text.rstrip().count("[y]es") == 1)
-        terminal.type("a\r")
-        terminal.see("? Bash(npm test -- --watch=false)")
-        terminal.type("\x1b[B")
+        terminal.type("r\r")
         terminal.see("? Bash(npm test:*)")
         take("always", terminal, DARK)
 
@@ -258,10 +256,10 @@ def queue(it: Stage, take: Take) -> None:
         terminal.type("Build it all.\r")
         terminal.see("building shop")
         terminal.type("Then write down in docs/prices.md how half() rounds.\r")
-        terminal.type("And commit it, please.\r")
+        terminal.type("And commit it, please.\x1b\r")
         terminal.see("❯ And commit it")
         terminal.type("!git status --sh")
-        terminal.see("s · esc to stop")
+        terminal.see("s · Esc to stop")
         take("queue", terminal, DARK)
 
 
@@ -377,15 +375,16 @@ def _fill(log: Log) -> None:
     for number, ((name, given), size) in enumerate(results):
         use = {"type": "tool_use", "id": f"c{number}", "name": name, "input": given}
         log.append(_reply({"type": "text", "text": _words(120)}, use))
-        log.append(ToolResult(tool_use_id=f"c{number}", content=_words(size)))
+        result = log.append(ToolResult(tool_use_id=f"c{number}", content=_words(size)))
+        if number == 2:
+            run = result.seq
         if number == 5:
-            stub = (
-                '[Bash "python3 check.py" · done, exit 1 · 9,400 tokens compacted · full text: #9]'
-            )
+            outcome = "done, exit 1 · 13,625 tokens compacted"
+            stub = f'[Bash "python3 check.py" · {outcome} · full text: #{run}]'
             log.append(
-                Mask(layer="microcompact", trigger="turn", tokens_before=63_000,
-                     tokens_after=53_700,
-                     targets=[{"seq": 9, "tool_use_id": "c2", "stub": stub}])
+                Mask(layer="microcompact", trigger="turn", tokens_before=70_000,
+                     tokens_after=56_417,
+                     targets=[{"seq": run, "tool_use_id": "c2", "stub": stub}])
             )  # fmt: skip
     usage = {"input": 0, "cache_read": 84_100, "cache_creation": 7_900, "output": 310}
     text = "Every price in `prices.py` and `cart.py` is rounded now; `report.py` is next."

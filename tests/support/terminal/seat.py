@@ -99,6 +99,7 @@ class Desk:
         self.fails = list(fails)
         self.loops: list[Agent] = []
         self.gate: asyncio.Event | None = None
+        self.models: list[tuple[str, ...]] = []  # that are known
         self.chosen: list[tuple[Agent, str]] = []  # models, as they were asked for
 
     async def __call__(
@@ -156,6 +157,7 @@ class Desk:
             everywhere=lambda: all_logs(self.project.state),
             copy=self.project.fork,
             set_model=self.set_model,
+            models=lambda: self.models,
         )
 
     def set_model(self, loop: Agent, id: str) -> None:
@@ -165,7 +167,11 @@ class Desk:
         """What the person said in a session, as its log has it."""
         log = self.loops[place].log.path
         return (
-            [str(e.content) for e in read_log(log).entries if isinstance(e, User)]
+            [
+                str(entry.content)
+                for entry in read_log(log).entries
+                if isinstance(entry, User) and entry.source != "attachment"
+            ]
             if log.exists()
             else []
         )

@@ -1,0 +1,190 @@
+"""Standard input: the task itself, or what is given beside it.
+
+Beside a task there may be nobody who writes: cron, CI, editors and remote shells leave a pipe or a
+socket open that never says anything. A slow program in front of a pipe looks the same, but it runs
+in our session and did not start us. As long as such a program holds the other end, silence is
+waited out; otherwise only for a moment.
+"""
+
+import math
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...tools import text as texts
+from ..errors import UsageError
+from ..launch import PipedInput
+
+MAX_STDIN_BYTES = 16 * 1024 * 1024
+READ_BYTES = 1 << 20  # at a time
+LIMIT = f"{MAX_STDIN_BYTES >> 20} MiB"
+NOBODY = (
+    "nothing arrives on standard input, and no program writes to it: going on without it "
+    "(`< /dev/null` saves the wait)"
+)
+BESIDE = 'Give the task by itself: … | ctxagent -p "what to do with it".'
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long standard input is waited for, in seconds."""
+
+    first: float = 3.0  # for the first byte, where no program is seen that writes
+    silence: float = 600.0  # for the next byte, once there was one or while such a program runs
+    whole: float = 3_600.0  # for the end
+
+
+def read_beside_task(
+    say: Callable[[str], None], patience: Patience | None = None
+) -> PipedInput | None:
+    """Return what standard input has beside a task; None when there is nothing.
+
+    A terminal is not read. `say` is told what is waited for, and what is given up.
+    """
+    number = _descriptor()
+    if number is None or os.isatty(number):
+        return None
+    found = _Reading(number, say, patience or Patience()).read()
+    if found is None:
+        return None
+    _let_go(number)
+    return found if found.data else None
+
+
+def read_task(say: Callable[[str], None], patience: Patience | None = None) -> str:
+    """Return the task from standard input, however long it takes; "" when there is none.
+
+    Raises UsageError for what is no text, or too much.
+    """
+    number = _descriptor()
+    if number is None:
+        return ""
+    if not os.isatty(number) and not _is_ready(number, (patience or Patience()).first):
+        say("reading the task from standard input")
+    data = bytearray()
+    while (part := _read(number)) and len(data) <= MAX_STDIN_BYTES:
+        data += part
+    if len(data) > MAX_STDIN_BYTES:
+        raise UsageError(f"the task on standard input has more than {LIMIT}", hint=BESIDE)
+    try:
+        form = texts.recognise(bytes(data))
+    except texts.NotText:
+        kind = texts.kind(bytes(data)) or "data"
+        raise UsageError(
+            f"the task on standard input is binary, not text: {kind}", hint=BESIDE
+        ) from None
+    encoding = form.encoding if form.encoding.startswith("utf-") else sys.stdin.encoding
+    return texts.unix(data[len(form.bom) :].decode(encoding, "replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The reading of what is given beside a task."""
+
+    number: int
+    say: Callable[[str], None]
+    patience: Patience
+
+    def read(self) -> PipedInput | None:
+        """Return what there is until the end, or until no more is waited for; None for nothing."""
+        data, end = bytearray(), time.monotonic() + self.patience.whole
+        silence, program = self.patience.first, ""
+        while len(data) <= MAX_STDIN_BYTES:
+            if not _is_ready(self.number, min(silence, end - time.monotonic())):
+                if data or program:
+                    return self._give_up(data)
+                if not (program := _writing_program(self.number)):
+                    self.say(NOBODY)
+                    return None
+                self.say(f"waiting for standard input from {program}")
+            elif part := _read(self.number):
+                data += part
+            else:
+                return PipedInput(bytes(data))
+            silence = self.patience.silence
+        self.say(f"standard input has more than {LIMIT}: the rest is not read")
+        return PipedInput(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
+
+    def _give_up(self, data: bytearray) -> PipedInput:
+        said = "what it said so far" if data else "nothing from it"
+        self.say(f"standard input did not end: going on with {said}")
+        return PipedInput(bytes(data), "it had not ended, and was not waited for any longer")
+
+
+def _is_ready(number: int, seconds: float) -> bool:
+    """Wait until there is something to read, or the end; return whether that came in time."""
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1_000))
+
+
+def _read(number: int) -> bytes:
+    """Return the next bytes; b"" at the end, which an unreadable input has come to."""
+    while True:
+        try:
+            return os.read(number, READ_BYTES)
+        except BlockingIOError:
+            _is_ready(number, math.inf)
+        except OSError:
+            return b""
+
+
+def _writing_program(number: int) -> str:
+    """Return the name of a program of our session that writes into a pipe and did not start us; ""
+    when none is seen."""
+    pipe = os.fstat(number)
+    if not stat.S_ISFIFO(pipe.st_mode):
+        return ""
+    known = {*_ancestors()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        process = int(folder.name)
+        with suppress(OSError):
+            same_session = process not in known and os.getsid(process) == os.getsid(0)
+            if same_session and _may_write(folder, pipe):
+                return (folder / "comm").read_text(errors="replace").strip() or "a program"
+    return ""
+
+
+def _ancestors() -> Iterator[int]:
+    """Yield this process and those that started it."""
+    process = os.getpid()
+    while process > 0:
+        yield process
+        try:
+            fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return
+        process = int(fields[1])
+
+
+def _may_write(folder: Path, pipe: os.stat_result) -> bool:
+    """Return whether a process can write into a pipe, or runs beside us as another user, so that
+    nobody can tell. Raises OSError for one that has ended."""
+    try:
+        descriptors = list((folder / "fd").iterdir())
+    except PermissionError:
+        return os.getpgid(int(folder.name)) == os.getpgid(0)
+    for each in descriptors:
+        with suppress(OSError):
+            if each.lstat().st_mode & stat.S_IWUSR and os.path.samestat(each.stat(), pipe):
+                return True
+    return False
+
+
+def _descriptor() -> int | None:
+    """Return the descriptor of standard input; None where it is closed."""
+    return sys.stdin.fileno() if sys.stdin else None
+
+
+def _let_go(number: int) -> None:
+    """Close our end, so that a program that goes on writing ends and is not kept waiting."""
+    with suppress(OSError):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, number)
+        os.close(null)

@@ -1,0 +1,225 @@
+"""What a person brings in beside their words: files and directories that the words name with `@`,
+and what was piped in.
+
+Each becomes an entry of its own, right after the words. A file is read as the Read tool reads it
+and a directory is listed as Glob lists it, but nobody is asked: to name it is to allow it. Deny
+rules hold all the same.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...tools import image as images
+from ...tools import text as texts
+from ...tools.base import Output, Params, Tool
+from ...tools.glob import GlobParams, GlobTool
+from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
+from ...tools.system.plural import count_of
+from ..compaction.layers import demote
+from ..compaction.policy import Policy
+from ..context.tokens import estimate
+from ..errors import RecordError, ToolError
+from ..events import Notice
+from ..launch import PipedInput
+from ..session.entries import ATTACHMENT, Content, User
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+MAX_MENTIONS = 20  # of one turn that are brought in
+MAX_PATH_CHARS = 1_000  # of a mention
+MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
+STDIN = "Stdin"  # what piped input is called where tool calls are shown
+
+_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
+_BEHIND = ".,;:!?'`)]}>*…"  # what may stand behind a path and not belong to it
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A file or directory that the words name."""
+
+    path: str  # as the words have it
+    first: int = 1  # line
+    last: int | None = None  # line; None for all there are
+    typed: bool = True  # by the person; otherwise it must be what may be read without a question
+
+    @property
+    def given(self) -> str:
+        """The mention as the words have it, without quotes."""
+        if self.last is None and self.first == 1:
+            return self.path
+        return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
+
+
+Attached = Mention | PipedInput
+AttachedTo = Callable[[Content], Sequence[Attached]]  # what is brought in beside words; blocking
+
+
+def find_mentions(words: Content, cwd: Path, *, typed: bool = True) -> list[Mention]:
+    """Return the files and directories that words name with `@`, each once; blocking.
+
+    What names nothing that exists is no mention: an address, a decorator, a package.
+    """
+    text = words if isinstance(words, str) else ""
+    names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
+    found = [_existing(quoted, bare, cwd) for quoted, bare in names]
+    return [replace(mention, typed=typed) for mention in dict.fromkeys(filter(None, found))]
+
+
+def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
+    named = re.sub(r"\\(.)", r"\1", quoted) or bare
+    while named and len(named) <= MAX_PATH_CHARS:
+        if _exists(named, cwd):
+            return Mention(named)
+        lines = _LINES.fullmatch(named)
+        if lines and _exists(lines[1], cwd):
+            first = max(1, int(lines[2]))
+            return Mention(lines[1], first, max(first, int(lines[3] or first)))
+        if quoted or named[-1] not in _BEHIND:
+            return None
+        named = named[:-1]
+    return None
+
+
+def _exists(named: str, cwd: Path) -> bool:
+    try:
+        return (cwd / Path(named).expanduser()).exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, the home of an unknown user
+        return False
+
+
+async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
+    """Record what the person brings in, and tell them what came of it. Raises RecordError."""
+    mentions = [each for each in attached if isinstance(each, Mention)]
+    for each in attached:
+        if isinstance(each, PipedInput):
+            await _attach_piped(agent, each)
+    for mention in mentions[:MAX_MENTIONS]:
+        await _attach_mention(agent, mention)
+    if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
+        named = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
+        _warn(agent, f"{named}: not attached; one message takes {MAX_MENTIONS}")
+
+
+async def _attach_mention(agent: "Agent", mention: Mention) -> None:
+    tool, params = _call(agent.context.cwd, mention)
+    verdict = agent.approval.judge(tool, params)
+    if not mention.typed and verdict.action != "allow":
+        _warn(agent, f"@{mention.given}: not attached; {verdict.reason}")
+        return
+    if verdict.action == "deny":
+        output = Output(f"Not allowed: {verdict.reason}.", is_error=True)
+    else:
+        id = f"{ATTACHMENT}-{agent.log.last_seq + 1}"
+        output = agent.context.redact(await agent.tool_runner().watched(tool, params, id))
+    details = {**output.details, "call": {"name": tool.name, "input": params.model_dump()}}
+    told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
+    blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
+    if output.is_error:
+        content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
+    elif not blocks and estimate(output.text) > _most(agent):
+        content, details["lines"] = _beginning(agent.policy, mention, output)
+        told += ", by reference: it is large"
+    agent.record(
+        User(
+            content=[_text(content), *blocks] if blocks else content,
+            source=ATTACHMENT,
+            details=details,
+        )
+    )
+    if output.is_error:
+        _warn(agent, f"@{mention.given}: not attached; {output.text}")
+    else:
+        agent.emit(Notice("info", told))
+
+
+def _heading(mention: Mention, tool: Tool[Any]) -> str:
+    what = "file" if tool.name == ReadTool.name else "directory"
+    return f"[The user attached the {what} {mention.given}"
+
+
+def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
+    """Return the call that shows what a mention names."""
+    if (cwd / Path(mention.path).expanduser()).is_dir():
+        return GlobTool(), GlobParams(pattern="*", path=mention.path)
+    count = MAX_LINES if mention.last is None else mention.last - mention.first + 1
+    limit = min(count, MAX_LINES)
+    return ReadTool(), ReadParams(path=mention.path, offset=mention.first, limit=limit)
+
+
+def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, list[int]]:
+    """Return a reference to a file that is too large to be given whole, with its first lines, and
+    the numbers of the first and the last of these."""
+    lines, size = list[str](), 0
+    for line in output.text.split("\n"):
+        size += len(line) + 1
+        if size > policy.preview_chars and lines:
+            break
+        lines.append(line[: policy.preview_chars])
+    total, size = output.details.get("total"), Path(output.details["path"]).stat().st_size
+    facts = f"{size:,} bytes" + (f", {total:,} lines" if total else "")
+    head = (
+        f"[The user attached the file {mention.given}: {facts}, too large to be given whole. "
+        "It begins with the lines below; Read it with offset and limit, or Grep it.]"
+    )
+    return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
+
+
+async def _attach_piped(agent: "Agent", piped: PipedInput) -> None:
+    """Record what was piped in: as text, large text as a reference to a file of the session."""
+    details = {"call": {"name": STDIN, "input": {}}, "bytes": len(piped.data)}
+    size, offloaded = f"{len(piped.data):,} bytes", None
+    content: Content
+    try:
+        if found := images.recognise(piped.data):
+            shown = image_output("standard input", found, piped.data, len(piped.data))
+            content = shown.blocks or shown.text
+        else:
+            text = (await asyncio.to_thread(texts.decode, piped.data))[0]
+            count = texts.count_lines(text)
+            size = f"{count_of(count, 'line')}, {size}"
+            text, offloaded = await asyncio.to_thread(_demoted, agent, texts.printable(text))
+            cut = f", cut: {piped.cut}" if piped.cut else ""
+            content = f"[The user attached standard input, {size}{cut}:]\n{text}"
+        agent.emit(Notice("info", f"attached standard input, {size}"))
+    except (texts.NotText, ToolError) as error:
+        why = f"standard input is binary, not text: {texts.kind(piped.data) or 'data'}, {size}"
+        why = str(error) if isinstance(error, ToolError) else why
+        content = f"[The user attached standard input, but it can't be shown. {why}]"
+        _warn(agent, f"standard input is not attached; {why}")
+    agent.record(User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded))
+
+
+def _demoted(agent: "Agent", text: str) -> tuple[str, str | None]:
+    """Return the text without secrets, or a reference to the file of the session that now holds
+    it, and that file. Blocking. Raises RecordError."""
+    text = agent.context.redact(Output(text)).text
+    policy = replace(agent.policy, demote_above=_most(agent))
+    try:
+        found = demote.demote_to_file(
+            text, tool=STDIN, seq=agent.log.last_seq + 1, folder=agent.folder, policy=policy
+        )
+    except OSError as error:
+        raise RecordError(f"cannot keep the input in {agent.folder}: {error.strerror}") from error
+    return (text, None) if found is None else (found[0].reference, found[1])
+
+
+def _most(agent: "Agent") -> int:
+    """Return how many tokens of one text are given whole."""
+    share = int(demote.MAX_WORDS_SHARE * agent.current_window().size)
+    return min(share, agent.policy.demote_above or share)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _warn(agent: "Agent", text: str) -> None:
+    agent.emit(Notice("warning", text))

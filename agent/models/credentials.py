@@ -1,0 +1,79 @@
+"""What the SDK would authenticate with. Nothing is imported for it, so that a missing key is told
+before the prompt is painted."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import NoCredentials
+
+KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
+BASE_URL_VAR = "ANTHROPIC_BASE_URL"
+_PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
+_HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
+_FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
+_IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
+WAYS_WITHOUT_KEY = f"""\
+Three ways on:
+- export {KEY_VAR}=… (or {TOKEN_VAR}=…)
+- a server of your own that speaks the Messages API: {BASE_URL_VAR} or model.base_url names it, \
+{TOKEN_VAR} has its token, any word where it wants none
+- `ctxagent demo` shows everything without a key"""
+
+
+def find_credentials(environ: Mapping[str, str]) -> str:
+    """Return the name of what the SDK would authenticate with, which it looks for in this order.
+    Raises NoCredentials when there is nothing, or a key that cannot be sent."""
+    if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
+        _check_key(name, environ[name])
+        return name
+    if found := _other_source(environ):
+        return found
+    states = [
+        f"{name} is {'set but empty' if name in environ else 'not set'}"
+        for name in (KEY_VAR, TOKEN_VAR)
+    ]
+    raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
+
+
+def _check_key(name: str, value: str) -> None:
+    """Raise NoCredentials for a key that cannot be sent as it is."""
+    if not value.strip():
+        raise NoCredentials(
+            f"No key for the model: {name} is set but blank.", hint=WAYS_WITHOUT_KEY
+        )
+    if value != value.strip():
+        what = "a line break" if set("\r\n") & {value[0], value[-1]} else "a blank"
+        raise NoCredentials(
+            f"{name} begins or ends with {what}, which is no part of a key.",
+            hint=f"Set it again without: export {name}=…",
+        )
+    if not (value.isascii() and value.isprintable()):
+        raise NoCredentials(
+            f"{name} holds a line break or a character that no key has.",
+            hint=f"Set it again: export {name}=…",
+        )
+
+
+def _other_source(environ: Mapping[str, str]) -> str:
+    """Return the name of the source that the SDK has besides keys, "" where there is none."""
+    lines = [line.partition(":") for line in environ.get(_HEADERS_VAR, "").split("\n")]
+    headers = {name.strip().lower() for name, _, value in lines if value.strip()}
+    if headers & {"authorization", "x-api-key"}:
+        return _HEADERS_VAR
+    if environ.get(_PROFILE_VAR):
+        return _PROFILE_VAR
+    if all(map(environ.get, _FEDERATION_VARS)) and any(map(environ.get, _IDENTITY_VARS)):
+        return _FEDERATION_VARS[0]
+    if environ.get(_FOLDER_VAR):
+        return _FOLDER_VAR
+    if not environ.get("HOME"):
+        return ""
+    folder = Path(environ["HOME"]) / ".config" / "anthropic"
+    pointer = folder / "active_config"
+    try:
+        if pointer.read_text(encoding="utf-8").strip():
+            return str(pointer)
+    except OSError:
+        pass
+    default = folder / "configs" / "default.json"
+    return str(default) if default.is_file() else ""

@@ -1,0 +1,124 @@
+"""The programs that sed and awk are given: whether they only print.
+
+Both languages can write files and start commands from within their program text. What is not
+recognised as printing is taken to do more.
+"""
+
+import re
+from collections.abc import Sequence
+
+_SED_OPTION = re.compile(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
+_SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
+_SED_COMMAND = re.compile(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
+_SED_FLAGS = re.compile(r"[gpiI\d]*")
+_AWK_DANGER = re.compile(r"system|getline|extension|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)")
+_AWK_OPTION = re.compile(r"-F.*|-v[A-Za-z_]\w*=.*", re.DOTALL)
+_AWK_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+
+
+def sed_only_prints(arguments: Sequence[str]) -> bool:
+    """Tell whether sed with these arguments prints, and writes and runs nothing."""
+    scripts: list[str] = []
+    operands: list[str] = []
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        if word in ("-e", "--expression") and place + 1 < len(arguments):
+            scripts.append(arguments[place + 1])
+            place += 1
+        elif _SED_OPTION.fullmatch(word):
+            pass
+        elif word.startswith("-") and word != "-":
+            return False
+        else:
+            operands.append(word)
+        place += 1
+    if not scripts:
+        scripts = operands[:1]
+    return bool(scripts) and all(map(_sed_script_prints, scripts))
+
+
+def _sed_script_prints(script: str) -> bool:
+    rest = script
+    while rest := rest.lstrip(" \t\n;"):
+        found = _after_sed_command(rest)
+        if found is None:
+            return False
+        rest = found
+    return True
+
+
+def _after_sed_command(text: str) -> str | None:
+    """Return what stands behind the first command, None if that may do more than print."""
+    rest = text
+    for _ in range(2):  # addresses
+        after = _after_sed_address(rest)
+        if after is None:
+            return None
+        if after == rest:
+            break
+        rest = after.lstrip(" \t")
+        if not rest.startswith(","):
+            break
+        rest = rest[1:].lstrip(" \t")
+    rest = rest.removeprefix("!").lstrip(" \t")
+    if rest[:1] in ("s", "y") and len(rest) > 1:
+        parts = _delimited(rest[1:], 2)
+        if parts is None:
+            return None
+        if rest[0] == "y":
+            return parts
+        flags = _SED_FLAGS.match(parts)
+        return parts[flags.end() :] if flags else parts
+    command = _SED_COMMAND.match(rest)
+    return rest[command.end() :] if command else None
+
+
+def _after_sed_address(text: str) -> str | None:
+    """Return what stands behind an address, the text itself if there is none."""
+    if text.startswith("/"):
+        after = _delimited(text, 1)
+        return None if after is None else re.sub(r"^[IM]+", "", after)
+    found = _SED_ADDRESS.match(text)
+    return text[found.end() :] if found else text
+
+
+def _delimited(text: str, count: int) -> str | None:
+    """Return what stands behind `count` texts between delimiters, of which `text` begins with the
+    first; None where that is not certain: versions differ about delimiters within brackets."""
+    delimiter, rest = text[0], text[1:]
+    if delimiter in "\\\n" or delimiter.isalnum() or delimiter.isspace():
+        return None
+    for _ in range(count):
+        found = re.match(rf"((?:\\.|[^\\{re.escape(delimiter)}\n])*){re.escape(delimiter)}", rest)
+        if found is None:
+            return None
+        plain = re.sub(r"\\.", "", found[1])
+        if plain.count("[") != plain.count("]"):
+            return None
+        rest = rest[found.end() :]
+    return rest
+
+
+def awk_only_prints(arguments: Sequence[str]) -> bool:
+    """Tell whether awk with these arguments prints, and writes, runs and reads nothing that its
+    operands do not name."""
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        word = arguments[place]
+        if word == "-F":
+            place += 1
+        elif word == "-v":
+            place += 1
+            if place >= len(arguments) or not _AWK_VARIABLE.fullmatch(arguments[place]):
+                return False
+        elif not _AWK_OPTION.fullmatch(word):
+            return False
+        place += 1
+    if place >= len(arguments) or any(re.match("-.", w) for w in arguments[place + 1 :]):
+        return False
+    program = arguments[place]
+    if _AWK_DANGER.search(program):
+        return False
+    _, printing, rest = program.partition("print")
+    return not printing or not re.search(r">(?!=)", rest)

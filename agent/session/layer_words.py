@@ -1,0 +1,24 @@
+"""What the layers of compaction do, in the words that people see: the log and the settings call a
+layer by its own name."""
+
+from ...tools.system.plural import count_of
+
+LAYER_NAMES = {
+    "demote": "moved to files",
+    "microcompact": "cleared",
+    "truncate": "cut short",
+    "summary": "summary",
+}
+_DONE = {  # what a layer acts on, in the singular and the plural, and what becomes of it
+    "demote": ("result", "results", "moved to a file", "moved to files"),
+    "microcompact": ("old result", "old results", "cleared", "cleared"),
+    "truncate": ("old input", "old inputs", "cut short", "cut short"),
+}
+
+
+def done_by(layer: str, count: int) -> str:
+    """Return what one act of a layer did: "3 old results cleared"."""
+    if layer not in _DONE:  # of a later version
+        return f"{layer} of {count:,}"
+    noun, nouns, one, several = _DONE[layer]
+    return f"{count_of(count, noun, nouns)} {one if count == 1 else several}"

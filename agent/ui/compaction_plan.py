@@ -1,0 +1,109 @@
+"""What the next compaction would do, and when it comes: in the same figures for `/context`,
+`/compact --dry-run` and `ctxagent compact --dry-run`."""
+
+from typing import TYPE_CHECKING
+
+from ..errors import CompactionFailed
+
+if TYPE_CHECKING:
+    from ..compaction.engine import SummaryPreview
+    from ..context.window import Window
+    from ..loop.agent import Agent
+
+
+def usage_line(window: "Window") -> str:
+    """Describe in one line how full the window is."""
+    return (
+        f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
+        f"{window.free:,} free"
+    )
+
+
+def next_lines(agent: "Agent", planned: "SummaryPreview | None" = None) -> list[str]:
+    """Return lines on what the next compaction would do, and when it comes by itself. `planned` is
+    the engine's preview of a summary, if the caller has it."""
+    try:
+        would = summary_line(planned or agent.engine.preview())
+    except CompactionFailed as error:
+        would = error.message
+    window, freed = agent.current_window(), agent.engine.tokens_freed_instead_of_summary()
+    when = _when(agent, window, is_clearing=freed is not None)
+    if freed is None:
+        return [f"next compaction: {would}", when]
+    cleared = f"{window.tokens:,} → about {window.tokens - freed:,} tokens"
+    first = f"next compaction: {cleared} · old results and inputs cleared, no summary"
+    return [first, when, f"/compact: {would}"]
+
+
+def dry_run(agent: "Agent", *, limit: int | None = None) -> str:
+    """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
+    Raises CompactionFailed when it would do nothing."""
+    planned = agent.engine.preview()
+    head = [usage_line(agent.current_window()), *next_lines(agent, planned)]
+    return "\n".join([*head, *item_lines(planned, limit=limit)])
+
+
+def item_lines(planned: "SummaryPreview", *, limit: int | None = None) -> list[str]:
+    """Return a line for each item of the plan, or for the `limit` largest of each kind."""
+    lines = ["", f"the system prompt and the tools stay: {planned.fixed:,} tokens"]
+    for title, items in (
+        ("kept as they are", planned.kept),
+        ("cleared", planned.masked),
+        ("replaced by the summary", planned.dropped),
+    ):
+        lines += ["", f"{title}: {len(items):,} · {sum(size for _, _, size in items):,} tokens"]
+        chosen = set(sorted(items, key=lambda item: -item[2])[:limit])
+        lines += [
+            f"  {f'#{seq}':<6} {size:>9,}  {what}"
+            for seq, what, size in items
+            if (seq, what, size) in chosen
+        ]
+        if len(items) > len(chosen):
+            lines.append(f"  … and {len(items) - len(chosen):,} smaller ones")
+    return lines
+
+
+def summary_line(planned: "SummaryPreview") -> str:
+    """Describe in one line what a summary would do."""
+    if not planned.dropped and not planned.masked:
+        return "nothing to compact yet"
+    return (
+        f"{planned.tokens_before:,} → about {planned.tokens_after_estimate:,} tokens · "
+        f"{len(planned.kept):,} kept, {len(planned.masked):,} cleared, "
+        f"{len(planned.dropped):,} summarised · {_call(planned)}"
+    )
+
+
+def _call(planned: "SummaryPreview") -> str:
+    if not planned.call_tokens:
+        return "no call to the model"
+    price = planned.call_cost_usd
+    money = "price not known" if price is None else f"about ${price:.4f}"
+    return f"a call of {planned.call_tokens:,} tokens, {money}"
+
+
+def _when(agent: "Agent", window: "Window", *, is_clearing: bool) -> str:
+    """Return at which size the next compaction, or a reminder of it, comes. If `is_clearing`, old
+    results are cleared then and no summary is begun."""
+    from ..compaction.policy import summary_due_at, threshold_tokens
+
+    policy = agent.policy
+    at, start = summary_due_at(policy, window), threshold_tokens(policy.prepare_at, window)
+    if policy.mode == "off" or at is None:
+        return "only when you say /compact"
+    far = f"{at - window.tokens:,} from here" if at > window.tokens else "which has been reached"
+    text = f"at {at:,} tokens ({at / window.size:.0%}), {far}"
+    if at == window.full_at:
+        text += (
+            f", or earlier if much is new: {window.size - at:,} stay free for the reply and for "
+            "estimation errors"
+        )
+    if policy.mode == "remind":
+        return f"you will be reminded {text}"
+    if is_clearing:
+        text += ", or earlier when it pays"
+    if agent.engine.is_preparing:
+        text += "; the summary is being prepared"
+    elif not is_clearing and start is not None and start < at and policy.summarizer == "model":
+        text += f"; the summary is prepared from {start:,.0f} ({start / window.size:.0%}) on"
+    return f"it comes {text}"

@@ -1,0 +1,313 @@
+"""Pipes and words on the command line: what stands on standard input beside a task, words without
+`-p`, files that words name, `--resume` without an id, `--system-prompt`."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.cli import stdin
+from ctxagent.agent.cli.stdin import Patience, read_beside_task
+from ctxagent.agent.loop.prompt import system_prompt
+from ctxagent.agent.loop.subagent_types import built_in_types
+
+from ..support.command import COMMAND, PATIENCE, Place
+from ..support.server.loopback import Say, Server
+from .test_images import png
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(lambda body: Say("Yes.")) as running:
+        yield running
+    assert running.rejected == []
+
+
+def texts(server: Server) -> list[str]:
+    """What the last request says to the model, before the environment."""
+    blocks = [b for m in server.requests[-1]["messages"] for b in m["content"]]
+    shown = [str(block.get("text", f"[{block['type']}]")) for block in blocks]
+    return [text for text in shown if not text.startswith("The environment")]
+
+
+def shell(place: Place, server: Server, line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of shell with `ctxagent` in it."""
+    return subprocess.run(
+        ["bash", "-c", line.replace("ctxagent", shlex.quote(COMMAND))], cwd=place.project,
+        env=place.server(server.url), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def test_what_is_piped_stands_beside_the_task(place: Place, server: Server) -> None:
+    (place.project / "a.txt").write_text("alpha\n")
+    for line in (
+        "printf 'one\\ntwo\\n' | ctxagent -p review",
+        "printf 'one\\ntwo\\n' | ctxagent review",
+        "printf 'one\\ntwo\\n' | ctxagent -p - review",
+        "printf 'one\\ntwo\\n' > in; ctxagent -p review < in",
+        "ctxagent -p review < <(printf 'one\\ntwo\\n')",
+    ):
+        done = shell(place, server, line)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "Yes.\n", ""), line
+        piped = "[The user attached standard input, 2 lines, 8 bytes:]\none\ntwo\n"
+        assert texts(server) == ["review", piped], line
+
+
+@pytest.mark.parametrize("source", ["< /dev/null", "<&-", "< empty"])
+def test_where_nothing_is_piped_nothing_is_said(place: Place, server: Server, source: str) -> None:
+    (place.project / "empty").write_text("")
+    done = shell(place, server, f"ctxagent -p review {source}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert texts(server) == ["review"]
+
+
+def test_a_slow_program_is_waited_for(place: Place, server: Server) -> None:
+    os.mkfifo(place.project / "go")
+    line = "{ read x < go; echo late; } | ctxagent -p review"
+    with subprocess.Popen(
+        ["bash", "-c", line.replace("ctxagent", shlex.quote(COMMAND))], cwd=place.project,
+        env=place.server(server.url), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        assert run.stderr is not None
+        assert run.stderr.readline() == "ctxagent: waiting for standard input from bash\n"
+        (place.project / "go").write_text("now\n")
+        out, _ = run.communicate(timeout=PATIENCE)
+    assert out == "Yes.\n"
+    assert texts(server)[1].endswith(":]\nlate\n")
+
+
+def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Server) -> None:
+    reading, writing = os.pipe()
+    done = subprocess.run(
+        [COMMAND, "-p", "hello"], stdin=reading, cwd=place.project,
+        env=place.server(server.url), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    os.close(reading)
+    os.close(writing)
+    assert done.stdout == "Yes.\n"
+    assert done.stderr == f"ctxagent: {stdin.NOBODY}\n"
+    assert texts(server) == ["hello"]
+
+
+class Source:
+    """Standard input as `read_beside_task` finds it, and what it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        self.file = os.fdopen(number)
+        self.said: list[str] = []
+        monkeypatch.setattr(sys, "stdin", self.file)
+
+    def read(self, **patience: float) -> Any:
+        with self.file:
+            return read_beside_task(self.said.append, Patience(**patience))
+
+
+def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    source = Source(monkeypatch, reading)
+    with subprocess.Popen(
+        ["sh", "-c", "read x; echo late"], stdin=subprocess.PIPE, stdout=writing
+    ) as slow:
+        os.close(writing)
+        stdin_of_slow = slow.stdin
+        assert stdin_of_slow is not None
+
+        def release(text: str) -> None:
+            source.said.append(text)
+            stdin_of_slow.close()
+
+        with source.file:
+            found = read_beside_task(release, Patience(first=0))
+    assert found is not None
+    assert (found.data, found.cut) == (b"late\n", "")
+    assert source.said == ["waiting for standard input from sh"]
+    ours = os.pipe()  # that we hold the other end of
+    source = Source(monkeypatch, ours[0])
+    assert source.read(first=0) is None
+    os.close(ours[1])
+    assert source.said == [stdin.NOBODY]
+
+
+def test_what_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"some\n")
+    source = Source(monkeypatch, reading)
+    found = source.read(silence=0)
+    os.close(writing)
+    assert found.data == b"some\n"
+    assert "had not ended" in found.cut
+    reading, writing = os.pipe()
+    source = Source(monkeypatch, reading)
+    with subprocess.Popen(["yes"], stdout=writing) as endless:
+        os.close(writing)
+        found = source.read()
+        assert endless.wait(PATIENCE) == -signal.SIGPIPE  # nobody reads on
+    assert len(found.data) == stdin.MAX_STDIN_BYTES
+    assert "only the first 16 MiB" in found.cut
+
+
+def test_a_socket_and_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"by socket")
+        ours.shutdown(socket.SHUT_WR)
+        assert Source(monkeypatch, os.dup(theirs.fileno())).read().data == b"by socket"
+        assert Source(monkeypatch, os.dup(ours.fileno())).read(first=0) is None
+    main, side = os.openpty()
+    os.write(main, b"typed\n")
+    assert Source(monkeypatch, side).read() is None
+    os.close(main)
+
+
+def test_what_is_large_or_binary(place: Place, server: Server) -> None:
+    (place.project / "shot.png").write_bytes(png(8, 8))
+    done = shell(place, server, "seq 1 100000 | ctxagent -p review")
+    text = texts(server)[1]
+    assert "[The user attached standard input, 100,000 lines, 588,895 bytes:]" in text
+    assert "\n> 1\n" in text
+    assert "\n> 100000\n" in text
+    (log,) = place.logs()
+    (kept,) = (log.parent / "offloaded").iterdir()
+    assert kept.read_text().splitlines()[-1] == "100000"
+    done = shell(place, server, "ctxagent -p 'what is it' < shot.png")
+    assert texts(server)[2] == "[image]"
+    done = shell(place, server, "head -c 100 /bin/sh | ctxagent -p 'what is it'")
+    assert "binary, not text: ELF" in texts(server)[1]
+    assert "binary, not text: ELF" in done.stderr
+    done = shell(place, server, "head -c 100 /bin/sh | ctxagent -p")
+    assert done.returncode == 2
+    assert "the task on standard input is binary" in done.stderr
+
+
+def test_keys_are_taken_out_of_what_is_brought_in(place: Place, server: Server) -> None:
+    (place.project / "a.txt").write_text("the key is test-key-1\n")
+    line = "{ cat a.txt; seq 1 100000; } | ctxagent -p 'see @a.txt'"
+    assert shell(place, server, line).returncode == 0
+    assert "test-key-1" not in str(server.requests[-1])
+    assert texts(server)[2].endswith("1\tthe key is [redacted: ANTHROPIC_API_KEY]")
+    for path in place.state.rglob("*"):
+        assert not path.is_file() or b"test-key-1" not in path.read_bytes(), path
+
+
+def test_files_that_a_task_names(place: Place, server: Server) -> None:
+    (place.project / "a.txt").write_text("alpha\n")
+    (place.root / "b.txt").write_text("beta\n")
+    env = place.server(server.url)
+    done = place.run("-p", "read @a.txt and @../b.txt for me@x.org", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert texts(server)[1:] == [
+        "[The user attached the file a.txt:]\n1\talpha",
+        "[The user attached the file ../b.txt:]\n1\tbeta",
+    ]
+    done = place.run("-p", env=env, stdin="read @a.txt and @../b.txt")  # nobody typed that
+    assert texts(server)[1:] == ["[The user attached the file a.txt:]\n1\talpha"]
+    assert "@../b.txt: not attached" in done.stderr
+    place.run("-p", "read @a.txt", "--deny", "Read(a.txt)", env=env)
+    assert "alpha" not in str(server.requests[-1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sesions"], "Did you mean `ctxagent sessions`?"),
+        (["sesions", "list"], "Did you mean `ctxagent sessions`?"),
+        (["resume"], "Did you mean `ctxagent --resume`?"),
+        (["help"], "Did you mean `ctxagent --help`?"),
+        ([" "], "no words given"),
+        (["-p", "explain", "this"], 'Quote it as one: ctxagent -p "explain this"'),
+        (["explain", "--nosuch"], "No such option"),
+        (["--modle", "x"], "Did you mean '--model'?"),
+        (["doctor", "--repiar"], "Did you mean '--repair'?"),
+        (["--resume"], "a headless run can't pick the session"),
+        (["-r", "-p", "go on"], "`ctxagent sessions list`"),
+        (["-r", "--continue", "-p", "go on"], "name two sessions"),
+    ],
+)
+def test_what_is_rather_a_mistake(place: Place, arguments: list[str], told: str) -> None:
+    done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert place.logs() == []
+
+
+def test_words_among_the_options_are_a_task(place: Place, server: Server) -> None:
+    env = place.server(server.url)
+    for arguments in (
+        ["replay the steps", "--output-format", "json"],
+        ["--output-format", "json", "replay the steps"],
+        ["-p", "--output-format", "json", "replay the steps"],
+        ["--output-format", "json", "--", "replay the steps"],
+    ):
+        done = place.run(*arguments, env=env)
+        assert json.loads(done.stdout)["result"] == "Yes."
+        assert texts(server) == ["replay the steps"]
+
+
+def test_a_system_prompt_of_ones_own(place: Place) -> None:
+    (place.project / "poet.md").write_text("\ufeffYou are a poet.\n")
+    (place.project / "other.md").write_text("You are a judge.\n")
+    task = ("Task", {"description": "look", "prompt": "Look at @poet.md.", "type": "explore"})
+    steps = [Say(tools=[task]), Say("Nothing."), *[Say("Yes.")] * 6]
+    with Server(steps) as server:
+        env = place.server(server.url)
+
+        def run(*arguments: str) -> tuple[str, str]:
+            done = place.run(*arguments, env=env)
+            assert done.returncode == 0, done.stderr
+            return server.requests[-1]["system"][0]["text"], done.stderr
+
+        own = system_prompt("Rhyme.", own="You are a poet.")
+        assert own.startswith("You are a poet.\n\n# Limits you will meet\n")
+        assert own.endswith("\n\nRhyme.")
+        given = ("--system-prompt", "poet.md", "--append-system-prompt", "Rhyme.")
+        assert run(*given, "-p", "sing")[0] == own
+        explore = next(kind for kind in built_in_types() if kind.name == "explore")
+        below = system_prompt("Rhyme.", explore.prompt, own="You are a poet.")
+        assert [body["system"][0]["text"] for body in server.requests[:3]] == [own, below, own]
+        told = str(server.requests[1]["messages"])  # what the model names brings nothing in
+        assert "Look at @poet.md." in told
+        assert "attached" not in told
+        kept = system_prompt(own="You are a poet.")
+        assert run("--continue", "-p", "on") == (kept, "")
+        assert run("--continue", "-p", "on", "--system-prompt", "poet.md") == (kept, "")
+        system, told = run("--continue", "-p", "on", "--system-prompt", "other.md")
+        assert system == kept
+        assert "this session began with another system prompt and keeps it" in told
+        assert run("--continue", "--fork", "-p", "on")[0] == kept
+        assert run("-p", "fresh")[0] == system_prompt()
+    assert server.rejected == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "No such file"),
+        (b" \n", "the file is empty"),
+        (b"\0\1\2", "the file is binary"),
+        (b"\xff\xfe\xfd", "the file is binary"),
+        (b"x" * 100_001, "the file is too large"),
+    ],
+)
+def test_a_system_prompt_that_cannot_be_one(place: Place, content: bytes | None, told: str) -> None:
+    if content is not None:
+        (place.project / "own.md").write_bytes(content)
+    done = place.run("--system-prompt", "own.md", "-p", "x", env=place.server("http://127.0.0.1:9"))
+    assert done.returncode == 2
+    assert "--system-prompt own.md" in done.stderr
+    assert told in done.stderr
+    assert place.logs() == []

@@ -1,0 +1,84 @@
+"""What people read uses one word for one thing: those of the table in docs/guide/context.md."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.session.layer_words import LAYER_NAMES
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("agent/ui", "agent/cli", "agent/doctor", "agent/export", "agent/replay/report")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+TEMPLATES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.j2"))
+GUIDE = (ROOT / "docs" / "guide" / "context.md").read_text()
+# Words of the code, the log and the settings, for which people have plain ones.
+BANNED = re.compile(
+    r"\b(?:(?:un)?mask\w*|stub\w*|microcompact\w*|demot\w+|truncat\w+|offload\w*|(?:un)?compress\w*|summed)\b",
+    re.IGNORECASE,
+)
+# The status report and the event log have the form that a source document gives them.
+FORMS = {
+    "agent/ui/compaction_report.py": (
+        "Monitor, prepare compression (/compact --dry-run shows what it would do)",
+        "Tool results offloaded",
+        "Tool inputs truncated",
+        "### Compression History",
+        "## Compression Event Log · #",
+        "## Compression Metrics · ",
+    ),
+    "agent/ui/commands/registry.py": ("compression log",),
+    "agent/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
+    # Settings, by their keys.
+    "agent/cli/replay_columns.py": ("As in --against microcompact.keep=5,demote.above=20000.",),
+}
+LOWER_KEY = re.compile(r"\b(?:esc|enter|tab|ctrl-\w|shift-tab|alt-enter)(?::| to )")
+PLURAL_BY_HAND = re.compile(r"""\{["']s["'] (?:\*|if) """)
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Yield the texts of a module that are more than a name; no docstrings."""
+    tree = ast.parse(path.read_text())
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and " " in value.strip() and id(node) not in alone:
+            yield value
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_texts_have_the_words_that_people_see(path: Path) -> None:
+    known = FORMS.get(place(path), ())
+    odd = [text for text in texts(path) if BANNED.search(text) and text not in known]
+    assert not odd
+    assert not [text for text in texts(path) if LOWER_KEY.search(text)], "keys are written as Esc"
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=place)
+def test_pages_have_the_words_that_people_see(path: Path) -> None:
+    shown = re.sub(r"\{[{%#].*?[}%#]\}|<[^>]*>", "", path.read_text(), flags=re.DOTALL)
+    assert not BANNED.findall(shown)
+
+
+def test_every_word_that_is_let_through_is_there() -> None:
+    for name, known in FORMS.items():
+        assert set(known) <= set(texts(ROOT / name)), name
+
+
+@pytest.mark.parametrize("room", ["agent", "tools"])
+def test_the_plural_is_made_in_one_place(room: str) -> None:
+    found = [p for p in (ROOT / room).rglob("*.py") if PLURAL_BY_HAND.search(p.read_text())]
+    assert [place(path) for path in found] == []
+
+
+def test_the_guide_has_the_words_of_every_layer() -> None:
+    for layer, name in LAYER_NAMES.items():
+        assert re.search(
+            rf"^\| .* \| \*\*{re.escape(name)}\*\* .*\| `{layer}`", GUIDE, re.MULTILINE
+        )
