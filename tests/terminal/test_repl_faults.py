@@ -1,6 +1,7 @@
 """What goes wrong in front of a person: it is told, and everything else goes on."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.ui.conversation.services import ReplServices
 from ctxagent.agent.ui.input.editor import CtxagentError, edit
 
-from ..support.terminal.seat import CTRL_C, ESC, UP, Desk, Seat, drive
+from ..support.terminal.seat import CTRL_C, ENTER, ESC, UP, Desk, Seat, drive
 
 
 class Faulty(Desk):
@@ -42,18 +43,20 @@ def test_a_fault_in_a_command_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_words_that_are_out_are_dropped_by_ctrl_c(tmp_path: Path) -> None:
-    steps = [Step(text="One.", delay=2), Step(text="Two."), Step(text="Three.")]
-    desk = Desk(tmp_path, *steps)
+    call = Step(tools=[("Bash", {"command": "cat gate"})])
+    desk = Desk(tmp_path, call, Step(text="One."), Step(text="Two."), mode="bypass")
+    os.mkfifo(desk.cwd / "gate")
 
     async def act(seat: Seat) -> None:
         seat.say("go")
-        await seat.until(lambda: seat.repl._task.running)
-        seat.say("first")
-        seat.say("second")
+        await seat.until(lambda: seat.repl.runs_command)
+        for words in ("first", "second"):
+            seat.press(words + ESC + ENTER)  # for after the turn
         await seat.until("❯ second")
         seat.press(UP)
         seat.press(UP)
         await seat.until(lambda: [each.text for each in seat.repl._waiting] == ["second"])
+        (desk.cwd / "gate").write_text("open\n")
         await seat.until("One.")
         await seat.until(lambda: not seat.repl.working)
         seat.press(CTRL_C)
