@@ -253,10 +253,13 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         beside = read_beside_task(front.say) if is_given else None
         from ..app import open_agent
         from ..loop.attachments import find_mentions
+        from ..loop.command_words import is_of_command
         from ..security.sandbox import check_sandbox
+        from .command_files import expand_task
 
         def attached_to(words: "Content") -> "Sequence[Attached]":
-            named = find_mentions(words, launch.cwd, typed=is_given)
+            typed = is_given and not is_of_command(words)
+            named = find_mentions(words, launch.cwd, typed=typed)
             return [beside, *named] if beside else named
 
         check_sandbox(launch)
@@ -267,8 +270,11 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
             warm(launch)  # while git looks at the project
             return agent
 
+        async def words_of_task(agent: "Agent") -> str:
+            return await expand_task(agent, launch, task) if is_given else task
+
         try:
-            code = asyncio.run(front.run(opened, task, attached_to))
+            code = asyncio.run(front.run(opened, words_of_task, attached_to))
             signals.ignore_signals()
         except KeyboardInterrupt:
             signals.ignore_signals()
@@ -288,6 +294,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     from ..session.store import all_logs
     from ..ui.conversation.services import ReplServices
     from ..ui.repl.repl import Repl
+    from .command_files import command_files_of
 
     loaded = load(options)
     project = project_of(options, loaded)
@@ -313,6 +320,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
         sessions=project.logs,
         everywhere=lambda: all_logs(project.state),
         copy=project.fork,
+        command_files=lambda: command_files_of(launch),
         settings=lambda: [row[:3] for row in explain_settings(loaded)],
         checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
         models=_models,
@@ -371,13 +379,21 @@ def _models() -> list[tuple[str, str, str]]:
 def _trust(options: dict[str, Any]) -> None:
     """Trust the project's settings file and subagent types with the content they have now."""
     from ..config.trust import trust
-    from ..loop.subagent_types import project_files
+    from ..extensions import command_files
+    from ..loop import subagent_types
 
     loaded = load(options)
     home = Path(os.environ.get("HOME") or Path.home())
-    files = [*filter(None, [loaded.project]), *project_files(cwd_of(options), home)]
+    files = [
+        *filter(None, [loaded.project]),
+        *subagent_types.project_files(cwd_of(options), home),
+        *command_files.project_files(cwd_of(options), home),
+    ]
     if not files:
-        raise UsageError("there is no .agentrc and no .ctxagent/agents in this project to trust")
+        raise UsageError(
+            "there is no .agentrc, no .ctxagent/agents and no folder of commands in this project "
+            "to trust"
+        )
     for path in files:
         trust(path, loaded.trust_dir)
         say(f"trusted as it is now: {path}", err=True)

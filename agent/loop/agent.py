@@ -73,6 +73,8 @@ class Agent:
     limits: Limits | None = None  # of the model; None until it was asked
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)  # of the model, too
     denials: list[Denial] = field(default_factory=list)
+    denials_told: int = 0  # how many of them the ends of turns have told of
+    turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)

@@ -132,6 +132,17 @@ class ToolRunner:
             before = before_tool_event(tool.name, title, call["input"], self.context.cwd)
             await self.run_hook("after_tool", after_tool_event(before, output, seconds))
 
+    async def permitted(self, tool: Tool[Any], params: Params, id: str) -> Output:
+        """Run a call that is no model's, if it is permitted as one of the model's would be, and
+        return its output with what it changed, or why it may not run; nothing is recorded. Raises
+        as `watched` does."""
+        try:
+            given = params.model_dump()
+            confined = await self._allowed(tool, params, tool.title(params), given)
+            return await self.watched(tool, params, id, confined=confined)
+        except _Refused as refused:
+            return refused.output
+
     async def watched(
         self, tool: Tool[Any], params: Params, id: str, *, confined: bool = False
     ) -> Output:

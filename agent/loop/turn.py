@@ -62,9 +62,8 @@ async def run_turn(
         await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
-        denials_before = len(agent.denials)
         text = await _until_answered(agent, next_words, attached_to)
-        unasked = [d for d in agent.denials[denials_before:] if not d.asked]
+        unasked = [d for d in agent.denials[agent.denials_told :] if not d.asked]
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -75,6 +74,9 @@ async def run_turn(
         raise
     except Exception as error:  # also a fault of our own must leave the session usable
         finished = _failed(agent, error)
+    agent.denials_told = len(agent.denials)
+    while agent.turn_rules:
+        agent.approval.revoke(agent.turn_rules.pop())
     agent.record(End(status=finished.status, reason=(finished.error or {}).get("message", "")))
     agent.log.sync()
     agent.drift_monitor.turn_ended()

@@ -69,6 +69,11 @@ def known_model(model: str) -> KnownModel | None:
     return KNOWN_MODELS.get(base) if len(date) == 8 and date.isdigit() else None
 
 
+def model_of_family(name: str) -> str:
+    """Return the newest known model of a family (`haiku`), or the name as it is."""
+    return next((id for id in KNOWN_MODELS if f"-{name}-" in id), name)
+
+
 def scripted_id(priced_as: str) -> str:
     """Return an id for a scripted model that has the prices of another, which nobody pays."""
     return f"{_PRICED_AS}{priced_as}"

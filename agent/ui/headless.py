@@ -10,7 +10,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -24,6 +24,8 @@ from .subagent_progress import SubagentEvent, Subagents
 if TYPE_CHECKING:
     from ..loop.agent import Agent
     from ..loop.attachments import AttachedTo
+
+    TaskOf = Callable[["Agent"], Awaitable[str]]  # what an agent is told
 
 OutputFormat = Literal["text", "json", "stream-json"]
 
@@ -97,7 +99,9 @@ class Headless:
 
             self._say(self._prefix(event.agent) + compaction_report.receipt(event))
 
-    async def run(self, opener: Callable[[], "Agent"], task: str, attached_to: "AttachedTo") -> int:
+    async def run(
+        self, opener: Callable[[], "Agent"], task: "TaskOf", attached_to: "AttachedTo"
+    ) -> int:
         """Run one task, with what is attached to it, to its end, or to a SIGINT, SIGTERM or SIGHUP;
         return the exit code. Raises BrokenPipeError when nobody is there to read the result."""
         self._running = asyncio.ensure_future(self._run(opener, task, attached_to))
@@ -116,13 +120,14 @@ class Headless:
             self._closing.cancel()
 
     async def _run(
-        self, opener: Callable[[], "Agent"], task: str, attached_to: "AttachedTo"
+        self, opener: Callable[[], "Agent"], task: "TaskOf", attached_to: "AttachedTo"
     ) -> int:
         self._agent = await self._opened(opener)
         from ..loop.turn import run_turn  # loaded with the session
 
         try:
-            finished = await run_turn(self._agent, task, attached_to=attached_to)
+            words = await task(self._agent)
+            finished = await run_turn(self._agent, words, attached_to=attached_to)
             if finished.status == "ok":
                 await self._agent.finish()
             await self._agent.engine.close()  # what a summary in preparation cost counts too

@@ -5,7 +5,17 @@ from . import session, sessions, settings, context, cost, log  # noqa: F401, I00
 from . import intent, agents, jobs, pins, preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
+from .files import file_commands, read_command_files
 from .registry import COMMANDS, Command, parse
 from .sessions import pick_session
 
-__all__ = ["COMMANDS", "Command", "CommandContext", "completions_for", "parse", "pick_session"]
+__all__ = [
+    "COMMANDS",
+    "Command",
+    "CommandContext",
+    "completions_for",
+    "file_commands",
+    "parse",
+    "pick_session",
+    "read_command_files",
+]

@@ -1,7 +1,7 @@
 """The context of a slash command: the parts of the REPL that it may use."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import SessionBusy
@@ -14,6 +14,7 @@ from ..screen import Screen
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ...extensions.command_files import CommandFile
     from ...loop.agent import Agent
     from ..transcript import Transcript
 
@@ -36,6 +37,8 @@ class CommandContext:
     say_next: Callable[[str], None]  # sends words as the person's, before those that wait
     is_leaving: bool = False  # whether the person is asked if the jobs may end
     handed_over: str = ""  # what the open session was told of the one before it
+    command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
+    told_of_files: set[str] = field(default_factory=set)  # what was wrong with some, and told
 
     @property
     def agent(self) -> "Agent":

@@ -13,6 +13,7 @@ from ....tools.system.shorten import one_line
 from ...errors import CtxagentError
 from ..screen import Offer
 from .command_context import CommandContext
+from .files import file_commands, read_command_files
 from .registry import COMMANDS, Complete
 
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ MAX_DESCRIPTION_CHARS = 60
 
 
 async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
-    """Return what may be typed in a place: a ref after `#`, a path after `@`, else the argument of
-    the command `place` (with its slash; shortened if only one begins so). Empty while no session
-    is open."""
+    """Return what may be typed in a place: a command after `/`, a ref after `#`, a path after `@`,
+    else the argument of the command `place` (with its slash; shortened if only one begins so).
+    Of the session: empty while none is open."""
     try:
+        if place == "/":
+            await read_command_files(repl)
+            known = [*COMMANDS.values(), *file_commands(repl).values()]
+            return [(command.name, command.help) for command in known]
         if place == "#":
             return await refs(repl)
         if place == "@":

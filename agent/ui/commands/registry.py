@@ -7,7 +7,7 @@ look, so they run at once even while a turn runs.
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,22 +50,25 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
+NO_MORE: Mapping[str, Command] = {}
 
 
-def parse(words: str) -> tuple[Command, str] | None:
+def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
     """Return the command that the words call, and its argument; None when they are for the model.
+    `more` are commands beside our own.
 
     A command may be shortened as long as only one begins so. Raises UsageError for an unknown one.
     """
+    commands = {**more, **COMMANDS}
     words = _expand(words)
     name, _, argument = words.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
     wanted = name[1:]
-    found = [wanted] if wanted in COMMANDS else [n for n in COMMANDS if n.startswith(wanted)]
+    found = [wanted] if wanted in commands else [n for n in commands if n.startswith(wanted)]
     if len(found) == 1:
-        return COMMANDS[found[0]], argument.strip()
-    near = found or difflib.get_close_matches(wanted, COMMANDS, 1)
+        return commands[found[0]], argument.strip()
+    near = found or difflib.get_close_matches(wanted, commands, 1)
     hint = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""
     raise UsageError(f"there is no command {name}", hint=hint or "/help lists them all.")
 

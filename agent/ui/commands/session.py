@@ -10,6 +10,7 @@ from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
 from . import completions
 from .command_context import CommandContext
+from .files import file_commands, read_command_files
 from .registry import COMMANDS, command
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ LINE_KEYS = (  # what works where lines are read
 async def _help(repl: CommandContext, argument: str) -> None:
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
     repl.show_table(rows)
+    await read_command_files(repl)
+    if files := file_commands(repl).values():
+        repl.say("commands of your own and of the project:")
+        repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])
     repl.put("")
     repl.show_table(KEYS if repl.screen.paints else LINE_KEYS)
 

@@ -36,6 +36,7 @@ class Conversation:
         self._ask = ask
         self._agent: Agent | None = None
         self._model = ""  # chosen by the person, for this session and later ones
+        self._model_after = ""  # to go back to when the turn ends; "" for none
         self._last_mode: str = ""  # the permission mode of the newest turn
         self._began_in: str = ""  # the permission mode that the program was started with
         self.is_opening, self._since = True, time.monotonic()
@@ -120,6 +121,11 @@ class Conversation:
         self._services.set_model(self.agent, id)
         self._model = id
 
+    def use_model_for_turn(self, id: str) -> None:
+        """Change the model until the next turn has ended."""
+        self._model_after = self._model_after or self.agent.model.id
+        self._services.set_model(self.agent, id)
+
     def next_mode(self, after: "PermissionMode | None" = None) -> "PermissionMode | None":
         """Return the permission mode that comes after one, or after that of now; None while no
         session is open. `bypass` is among them only if the session began with it, `sandboxed` only
@@ -144,7 +150,11 @@ class Conversation:
         self._last_mode = self.agent.approval.mode
 
     def end_turn(self) -> None:
-        """Look again at the branch, which the turn may have changed."""
+        """Look again at the branch, which the turn may have changed, and go back to the model of
+        the session where the turn had one of its own."""
+        if self._model_after and self._agent is not None:
+            self._services.set_model(self._agent, self._model_after)
+        self._model_after = ""
         self._branch = current_branch(self._services.cwd)
 
     def share(self) -> float | None:

@@ -1,6 +1,6 @@
 """The services that the command line gives the REPL: the project, its sessions and settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -10,8 +10,13 @@ from ...events import Ask, Emit
 from ...launch import SessionChoice
 
 if TYPE_CHECKING:
+    from ...extensions.command_files import CommandFile
     from ...loop.agent import Agent
     from ...permissions.rule_files import RuleFiles
+
+
+# Returns the commands that files describe, by name, and what is wrong with files; blocking.
+CommandFilesReader = Callable[[], tuple[Mapping[str, "CommandFile"], Sequence[str]]]
 
 
 class Opener(Protocol):
@@ -55,6 +60,7 @@ class ReplServices:
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
     everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
+    command_files: "CommandFilesReader" = lambda: ({}, ())
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices

@@ -17,7 +17,6 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from ....tools.system.unicode import clean
-from ..commands import COMMANDS
 from ..screen import Offer, ScreenHost
 from .path_match import Paths, folder_entries, match_cost
 
@@ -54,8 +53,7 @@ class WordsCompleter(Completer):
         search = self._search = object()
         typed = document.text_before_cursor
         if found := _COMMAND.fullmatch(document.text):
-            commands = [(command.name, command.help) for command in COMMANDS.values()]
-            for name, help in _matching(commands, found[1]):
+            for name, help in _matching(await self._offered("/"), found[1]):
                 yield _completion(f"/{name}", typed, help)
         elif found := _ARGUMENT.fullmatch(typed):
             for text, what in _matching(await self._offered(f"/{found[1]}"), found[2]):

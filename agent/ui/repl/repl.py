@@ -9,7 +9,6 @@ before its next call. The screen and the transcript decide how things look.
 import asyncio
 import threading
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from prompt_toolkit.input import Input
@@ -17,7 +16,15 @@ from prompt_toolkit.input import Input
 from ...errors import CtxagentError, NoCredentials, UsageError
 from ...events import Event, Notice, UserSaid, Waiting
 from .. import signals, status
-from ..commands import Command, CommandContext, completions_for, parse, pick_session
+from ..commands import (
+    Command,
+    CommandContext,
+    completions_for,
+    file_commands,
+    parse,
+    pick_session,
+    read_command_files,
+)
 from ..conversation.open_session import Conversation
 from ..conversation.questions import Questions
 from ..conversation.running import REDRAW_INTERVAL_S, BackgroundTasks, RunningTask
@@ -286,8 +293,10 @@ class Repl:
         return True
 
     async def _serve_one(self, words: str) -> None:
+        if words.startswith("/"):
+            await read_command_files(self._context)
         try:
-            found = parse(words)
+            found = self._parse(words)
         except UsageError as error:
             self._echo(words)
             self.tell(error)
@@ -306,8 +315,10 @@ class Repl:
 
     async def _take_turn(self, words: str) -> None:
         """Run one turn until it has ended by itself or by an interrupt."""
-        from ...loop.attachments import find_mentions  # loaded with the session, after
-        from ...loop.turn import run_turn  # the first paint
+        # Loaded with the session, after the first paint.
+        from ...loop.attachments import find_mentions
+        from ...loop.command_words import is_of_command
+        from ...loop.turn import run_turn
 
         self._in_turn = True
         try:
@@ -319,7 +330,7 @@ class Repl:
                 self.conversation.agent,
                 words,
                 self._next_mid_turn,
-                partial(find_mentions, cwd=self._services.cwd),
+                lambda said: find_mentions(said, self._services.cwd, typed=not is_of_command(said)),
             )
             finished = await self._task.run(turn)
             if finished is not None:
@@ -340,10 +351,13 @@ class Repl:
         """Return whether words can go to the model while the turn that runs goes on: no commands,
         and no lines of a pipe, which are a turn each."""
         try:
-            is_command = parse(words) is not None
+            is_command = self._parse(words) is not None
         except UsageError:
             return False
         return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
+
+    def _parse(self, words: str) -> tuple[Command, str] | None:
+        return parse(words, file_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
         """Return when words that wait will go; "" for next."""
@@ -365,7 +379,7 @@ class Repl:
     def _at_once(self, words: str) -> bool:
         """Start a command that need not wait for what runs; return whether the words are one."""
         try:
-            found = parse(words)
+            found = self._parse(words)
         except UsageError:
             return False
         if not found or not found[0].anytime:

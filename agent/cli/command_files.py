@@ -1,0 +1,42 @@
+"""The commands that files describe, for a headless run and for the REPL."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..events import Notice
+from ..extensions.command_files import CommandFile, load_command_files
+from ..launch import LaunchOptions
+
+if TYPE_CHECKING:
+    from ..loop.agent import Agent
+
+
+def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
+    """Return the commands that files describe, by name, and what is wrong with files."""
+    return load_command_files(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=Path(launch.environ.get("HOME") or Path.home()),
+        trust_dir=launch.trust or launch.state,
+    )
+
+
+async def expand_task(agent: "Agent", launch: LaunchOptions, task: str) -> str:
+    """Return the words of a headless run: those of the command that the task calls, or the task
+    as it is. Raises RecordError."""
+    from ..app import change_model
+    from ..loop.command_words import command_words, model_of_turn
+
+    name, _, arguments = task.partition(" ")
+    if not name.startswith("/"):
+        return task
+    files, warnings = await asyncio.to_thread(command_files_of, launch)
+    for warning in warnings:
+        agent.emit(Notice("warning", warning))
+    if (command := files.get(name[1:])) is None:
+        return task
+    if model := model_of_turn(command):
+        change_model(agent, launch, model)
+    return await command_words(agent, command, arguments.strip())

@@ -1,0 +1,76 @@
+"""Front matter: values in YAML between two lines of `---` at the head of a Markdown file.
+
+Files that were written for other agents are read as those read them: a value with a colon in it
+that YAML would want quoted is taken as it stands. See https://agentskills.io/specification and
+https://yaml.org/spec/1.2.2/.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MAX_HEAD_CHARS = 20_000  # of the values; a longer head is none
+
+_MARK = "---"
+_PLAIN_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
+
+
+def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
+    """Return the values at the head of a file, by key, and the text below them without blank lines
+    around it. A file without front matter has no values. Raises ValueError, saying what is wrong
+    with the head."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != _MARK:
+        return {}, "\n".join(lines).strip()
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == _MARK), 0)
+    if not end:
+        raise ValueError("its front matter does not end with a line of ---")
+    head = "\n".join(lines[1:end])
+    if len(head) > MAX_HEAD_CHARS:
+        raise ValueError(f"its front matter has more than {MAX_HEAD_CHARS:,} characters")
+    return _values(head), "\n".join(lines[end + 1 :]).strip()
+
+
+def text_value(values: Mapping[str, Any], key: str) -> str:
+    """Return a value as one line of text, "" where there is none; a list (`[file]`) as it was
+    written."""
+    value = values.get(key)
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return "" if value is None else " ".join(str(value).split())
+
+
+def list_value(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return a value that is a list, or words with commas (outside of parentheses) between them."""
+    value = values.get(key)
+    if isinstance(value, list):
+        parts = [str(part) for part in value]
+    else:
+        parts = re.split(r",(?![^(]*\))", text_value(values, key))
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _values(head: str) -> dict[str, Any]:
+    import yaml  # 20 ms, and only where a file has front matter
+
+    try:
+        values = yaml.safe_load(head)
+    except yaml.YAMLError as error:
+        try:
+            values = yaml.safe_load(_PLAIN_VALUE.sub(_quoted, head))
+        except yaml.YAMLError:
+            raise ValueError(f"its front matter is not YAML: {_first_line(error)}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ValueError("its front matter is not a list of keys and values")
+    return {str(key): value for key, value in values.items()}
+
+
+def _quoted(found: re.Match[str]) -> str:
+    value = found[2].rstrip().replace("'", "''")
+    return f"{found[1]}: '{value}'"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

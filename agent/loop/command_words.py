@@ -1,0 +1,92 @@
+"""What the model is told when a person calls a command that a file describes."""
+
+import asyncio
+import re
+
+from ...tools.base import Interrupted
+from ...tools.bash import BashParams, BashTool
+from ..errors import UsageError
+from ..events import Notice
+from ..extensions.command_files import CommandFile
+from ..models.catalog import model_of_family
+from ..permissions.rules import parse_rule
+from ..session.entries import Content
+from .agent import Agent
+
+_HEAD = "[/{call}, a command from {path}:]\n\n{text}"
+_IS_HEAD = re.compile(r"\[/[^\n]+, a command from [^\n]+:\]\n")
+_NOT_TRUSTED = (
+    "/{name}: {path} is not trusted, so {what} in it does not count. Read the file, then accept it "
+    "with `ctxagent config --trust`"
+)
+
+
+async def command_words(agent: Agent, command: CommandFile, arguments: str) -> str:
+    """Return the words of a command, with the output of its shell commands in them, and let its
+    rules hold for the turn that follows.
+
+    A shell command runs as one of the model's would, by the permission rules; where it may not, the
+    words say why. Raises RecordError, and CancelledError when it is interrupted.
+    """
+    await agent.begin()
+    parts, texts = command.parts(arguments), list[str]()
+    if not command.is_trusted:
+        what = {
+            "`!` commands": any(is_shell for _, is_shell in parts),
+            "allowed-tools": bool(command.allowed_tools),
+            "model": bool(command.model),
+        }
+        if ignored := [name for name, there in what.items() if there]:
+            told = _NOT_TRUSTED.format(
+                name=command.name, path=command.shown_path, what=" and ".join(ignored)
+            )
+            agent.emit(Notice("warning", told))
+    else:
+        _allow(agent, command)
+    for text, is_shell in parts:
+        if is_shell and command.is_trusted:
+            text = await _output(agent, text)
+        elif is_shell:
+            text = f"!`{text}`"
+        texts.append(text)
+    call = f"{command.name} {arguments}".rstrip()
+    return _HEAD.format(call=call, path=command.shown_path, text="".join(texts))
+
+
+def model_of_turn(command: CommandFile) -> str:
+    """Return the model that the command names for its turn; "" for that of the session."""
+    if not command.is_trusted or command.model in ("", "inherit"):
+        return ""
+    return model_of_family(command.model)
+
+
+def is_of_command(words: Content) -> bool:
+    """Tell whether words are those of a command, so that what they attach was not named by the
+    person."""
+    return isinstance(words, str) and _IS_HEAD.match(words) is not None
+
+
+def _allow(agent: Agent, command: CommandFile) -> None:
+    """Let the command's rules allow calls until the turn ends."""
+    known = {rule for rules in agent.approval.rules().values() for rule in rules}
+    for text in command.allowed_tools:
+        try:
+            rule = str(parse_rule(text))
+        except UsageError as error:
+            agent.emit(Notice("warning", f"/{command.name}: allowed-tools: {error.message}"))
+            continue
+        if rule not in known:
+            agent.approval.allow_for_session(rule)
+            agent.turn_rules.append(rule)
+
+
+async def _output(agent: Agent, command: str) -> str:
+    runner, id = agent.tool_runner(), f"command-{agent.log.last_seq + 1}"
+    try:
+        output = await runner.permitted(
+            BashTool(), BashParams.model_validate({"command": command}), id
+        )
+    except Interrupted:
+        raise asyncio.CancelledError from None
+    output = agent.context.redact(output)
+    return output.text.strip("\n")

@@ -1,0 +1,144 @@
+"""Commands that files describe, by the real command: what the model is told, and what may run."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.command import Place
+from ..support.server.loopback import Say, Server
+from ..support.terminal.screen import Terminal
+
+REVIEW = """---
+description: Look at this: well
+argument-hint: [file]
+allowed-tools: Bash(printf:*), Bash(touch allowed)
+---
+Review $1, all of: $ARGUMENTS.
+It said !`printf '<%s>' $2`.
+@a.txt
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(lambda body: Say("Yes.")) as running:
+        yield running
+    assert running.rejected == []
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / "commands" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def told(server: Server) -> str:
+    return "\n".join(
+        str(block.get("text", ""))
+        for message in server.requests[-1]["messages"]
+        for block in message["content"]
+    )
+
+
+def test_a_trusted_file_of_the_project(place: Place, server: Server) -> None:
+    write(place.project / ".claude", "review.md", REVIEW)
+    (place.project / "a.txt").write_text("alpha\n")
+    env = place.server(server.url)
+    assert place.run("config", "--trust", env=env).returncode == 0
+    done = place.run("-p", '/review src/x.py "a $1 b; !`id`"', env=env)
+    assert done.returncode == 0, done.stderr
+    said = told(server)
+    assert '[/review src/x.py "a $1 b; !`id`", a command from .claude/commands/review.md:]' in said
+    # Arguments are put in once, and are words: nothing in them is replaced or run.
+    assert 'Review src/x.py, all of: src/x.py "a $1 b; !`id`".' in said
+    assert "It said <a $1 b; !`id`>." in said
+    assert "[The user attached the file a.txt:]\n1\talpha" in said
+
+
+def test_what_a_project_brings_along_is_words_until_it_is_trusted(
+    place: Place, server: Server
+) -> None:
+    write(place.project / ".claude", "review.md", f"{REVIEW}\n!`touch made`\n@~/secret.txt\n")
+    (place.root / "home" / "secret.txt").write_text("a secret\n")
+    done = place.run("-p", "/review x", env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    assert "is not trusted, so `!` commands and allowed-tools in it does not count" in done.stderr
+    assert "ctxagent config --trust" in done.stderr
+    assert "!`touch made`" in told(server)
+    assert "a secret" not in told(server)
+    assert not (place.project / "made").exists()
+
+
+def test_a_shell_command_goes_by_the_rules(place: Place, server: Server) -> None:
+    """Also one of the person's own file: what must be asked about does not run where nobody can be
+    asked, and its text says why."""
+    write(place.root / "home" / ".claude", "deep/note.md", "!`touch made`\n$ARGUMENTS!")
+    done = place.run("-p", "/note now", env=place.server(server.url))
+    assert done.returncode == 3, done.stderr
+    assert "Not allowed" in told(server)
+    assert "\nnow!" in told(server)
+    assert not (place.project / "made").exists()
+
+
+def test_its_rules_hold_for_its_turn_alone(place: Place) -> None:
+    write(place.root / "home" / ".claude", "make.md", REVIEW)
+    call = Say(tools=[("Bash", {"command": "touch allowed"})])
+    with Server([call, Say("Made."), call, Say("Not made.")]) as server:
+        env = place.server(server.url)
+        terminal = Terminal(cwd=place.project, env=env)
+        terminal.see("❯")
+        terminal.type("/make x y\r")
+        terminal.see("Made.")
+        assert (place.project / "allowed").exists()
+        terminal.type("again\r")
+        terminal.see("[y]es")
+        terminal.type("n\r\r")
+        terminal.see("Not made.")
+        terminal.type("/quit\r")
+        terminal.leave()
+    assert server.rejected == []
+
+
+def test_a_model_of_its_own_answers_its_turn_alone(place: Place) -> None:
+    write(place.root / "home" / ".claude", "quick.md", "---\nmodel: haiku\n---\nBe quick.")
+    with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        for words, answer in (("hi", "One."), ("/quick", "Two."), ("hi", "Three.")):
+            terminal.type(f"{words}\r")
+            terminal.see(answer)
+            terminal.see(lambda text, a=answer: " out · " in text.rpartition(a)[2])  # type: ignore[misc]
+        terminal.type("/quit\r")
+        terminal.leave()
+    models = [request["model"] for request in server.requests]
+    assert models[0] == models[2] != models[1] == "claude-haiku-5-5"
+    assert server.rejected == []
+
+
+def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
+    write(place.project / ".ctxagent", "review.md", REVIEW)
+    write(place.project / ".claude", "review.md", "Another of the same name.")
+    write(place.project / ".claude", "compact.md", "A name that is taken.")
+    with Server([Say("Yes.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("/rev")
+        terminal.see("Look at this: well · .ctxagent/commands/review.md")
+        terminal.type("\x15/help\r")
+        shown = terminal.see("/review [file]")
+        assert "/compact is ours" in shown
+        terminal.type("/nosuch\r")
+        terminal.see("there is no command /nosuch")
+        terminal.type("/review a\r")
+        terminal.see("Yes.")
+        terminal.type("/quit\r")
+        terminal.leave()
+    assert "Review a, all of: a." in json.dumps(server.requests[-1]["messages"])
