@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..agent.errors import ToolError
+from .system.spawn import Enclosed
 
 Effect = Literal["none", "read", "edit", "run"]
 
@@ -127,7 +128,7 @@ class Confinement(Protocol):
 
     def enclose(
         self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
-    ) -> list[str]: ...
+    ) -> Enclosed: ...
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]: ...
 

@@ -20,6 +20,7 @@ from .base import Confinement, Context, Output, Params, Tool
 from .system.capture import clean, excerpt, whole
 from .system.process import Process, Sink, ending
 from .system.shorten import cut_after
+from .system.spawn import Enclosed
 
 MAX_SPOOL_BYTES = (
     256 << 20
@@ -170,7 +171,7 @@ async def run_command(
     if sandbox is None:
         return await Process.start(command, cwd=context.cwd, env=context.env, sink=sink)
 
-    def enclose(argv: list[str]) -> list[str]:
+    def enclose(argv: list[str]) -> Enclosed:
         running = [job.process for job in context.jobs.values() if job.process.running]
         own = (pid for process in running for pid in process.survivors())
         return sandbox.enclose(argv, lasting=lasting, own=own)

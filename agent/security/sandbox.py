@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...tools.system.programs import distrust, program, within
+from ...tools.system.spawn import Enclosed
 from ..config.load import user_file
 from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
 from ..permissions.paths import PROTECTED_NAMES
-from . import sandbox_git, sandbox_paths
+from . import sandbox_git, sandbox_paths, seccomp
 from .sandbox_paths import existing
 
 PROBE_TIMEOUT_S = 10  # seconds
@@ -149,7 +150,7 @@ class Sandbox:
 
     def enclose(
         self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
-    ) -> list[str]:
+    ) -> Enclosed:
         """Return the command line that runs `command` in the sandbox. A `lasting` command goes on
         until the last of its processes has ended. Sockets that the processes `own` hold stay within
         reach."""
@@ -175,8 +176,11 @@ class Sandbox:
         arguments += _mount_arguments(self._places(own))
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
-        arguments += ["--chdir", str(self.cwd), "--"]
-        return [*arguments, "/bin/sh", "-c", script, "sh", *command]
+        families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
+        passed = _readable(seccomp.filter_program(families))
+        arguments += [word for number in passed for word in ("--seccomp", str(number))]
+        arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
+        return Enclosed([*arguments, *command], passed, reports=True)
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `env` that a command is given: none that names a way out."""
@@ -358,6 +362,17 @@ def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
             yield from ("--dev-bind", "/dev/null", path)
     for path in sealed:
         yield from ("--remount-ro", path)
+
+
+def _readable(data: bytes) -> tuple[int, ...]:
+    """Return the descriptor from which this can be read once, none for nothing. It is less than a
+    pipe holds."""
+    if not data:
+        return ()
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return (reader,)
 
 
 def _expand_home(path: Path, homes: Sequence[str]) -> Path:

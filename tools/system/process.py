@@ -13,7 +13,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from asyncio.subprocess import Process as Child
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import IO, NamedTuple, Protocol
 
 from ...agent.errors import ToolError
 from .programs import program
+from .spawn import Enclosed, Spawned, spawn
 
 MISSING_CWD = (
     "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
@@ -46,7 +46,7 @@ class Process:
     """A running command. `sink` may be exchanged while it runs."""
 
     def __init__(
-        self, child: Child, mark: str, pipe: int, sink: Sink, report: int | None = None
+        self, child: Spawned, mark: str, pipe: int, sink: Sink, report: int | None = None
     ) -> None:
         self.sink = sink
         self._child = child
@@ -70,7 +70,7 @@ class Process:
         env: Mapping[str, str],
         sink: Sink,
         given: bytes = b"",
-        enclose: Callable[[list[str]], list[str]] | None = None,
+        enclose: Callable[[list[str]], Enclosed] | None = None,
     ) -> "Process":
         """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
         its own. `enclose` puts the command line into a sandbox, where stdin is empty. Raises
@@ -91,7 +91,7 @@ class Process:
         env: Mapping[str, str],
         sink: Sink,
         given: bytes,
-        enclose: Callable[[list[str]], list[str]] | None,
+        enclose: Callable[[list[str]], Enclosed] | None,
     ) -> "Process":
         mark = secrets.token_hex(8)
         marked = {
@@ -99,20 +99,23 @@ class Process:
             TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{mark}" if TREE_VARIABLE in env else mark,
         }
         argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
+        whole = enclose(argv) if enclose else Enclosed(argv)
         pipe, writer = os.pipe()
-        report, told = os.pipe() if enclose else (None, None)
+        report, told = os.pipe() if whole.reports else (None, None)
         for end in filter(None, (pipe, report)):
             os.set_blocking(end, False)
         try:
             with _input(given) as stdin:
-                child = await asyncio.create_subprocess_exec(
-                    *(enclose(argv) if enclose else argv),
+                child = await spawn(
+                    whole.command,
+                    whole.give_up,
                     stdin=stdin if told is None else told,
                     stdout=writer,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
                     env=marked,
                     start_new_session=True,
+                    pass_fds=whole.passed,
                 )
         except asyncio.CancelledError:
             _close(pipe, report)
@@ -121,7 +124,7 @@ class Process:
             _close(pipe, report)
             raise ToolError(_refusal(error, command, cwd)) from error
         finally:
-            _close(writer, told)
+            _close(writer, told, *whole.passed)
         return cls(child, mark, pipe, sink, report)
 
     @property
