@@ -101,6 +101,7 @@ def open_agent(
                 cwd=launch.cwd,
                 readable=(folder, *project.session_folders(state.origins - {folder.name})),
                 own=agent_paths(launch),
+                path=launch.environ.get("PATH"),
             ),
             budget_meter=BudgetMeter(launch.budget),
             system=prompt.system_prompt(launch.append_prompt, own=launch.own_prompt),

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -31,8 +31,12 @@ from .hooks import Hook, after_tool_event, before_tool_event
 if TYPE_CHECKING:
     from .file_changes import ChangeTracker
 
+T = TypeVar("T")
+
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
+LONG_SUBJECT_CHARS = 500  # of a command that takes more than a moment to judge
+MAX_JUDGING_S = 5.0  # for one call, before a person is asked
 MAX_PARALLEL_CALLS = 16  # calls that run at once; each may hold a process and its pipes
 INTERRUPTED = "[interrupted by the user]"
 NOT_RUN = "[not run: the user interrupted before this call started]"
@@ -228,7 +232,7 @@ class ToolRunner:
     ) -> bool:
         """Return whether the call may run only as one that nobody was asked about. Raises _Refused
         when it may not run."""
-        verdict = self._judged(tool, params)
+        verdict = await self._judged_in_time(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
             raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
@@ -271,6 +275,15 @@ class ToolRunner:
         if guarded is None:
             raise _Refused("Not done: files that rules guard cannot be found any more. Try again.")
         return replace(self.context, sandbox=sandbox.unasked(*guarded))
+
+    async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
+        """Return the verdict, made beside all else: a person can interrupt it. One that takes too
+        long is "ask" in every mode, and what would come of it later does not count."""
+        try:
+            async with asyncio.timeout(MAX_JUDGING_S):
+                return await _beside(lambda: self._judged(tool, params), tool, params)
+        except TimeoutError:
+            return Verdict("ask", "what it does cannot be told in time")
 
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
@@ -317,6 +330,12 @@ class ToolRunner:
                 return None
             return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
 
+        def offers() -> Sequence[str]:
+            return suggestions.suggest(self.approval, tool, params, verdict.rule, self.context.cwd)
+
+        def confines() -> bool:
+            return self.approval.would_confine(tool, params)
+
         anyway = tool.why_ask_anyway(params, self.context)
         return Question(
             tool.name,
@@ -325,10 +344,8 @@ class ToolRunner:
             verdict.rule,
             verdict.reason,
             await self._diff(tool, params),
-            may_be_sandboxed=not anyway and self.approval.would_confine(tool, params),
-            offers=()
-            if anyway
-            else suggestions.suggest(self.approval, tool, params, verdict.rule, self.context.cwd),
+            may_be_sandboxed=not anyway and await _beside(confines, tool, params),
+            offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(
                 self.approval, rule, tool, params, self.context.cwd
             ),
@@ -433,6 +450,14 @@ class ToolRunner:
 def _not_run() -> Output:
     """Return the output of a call that was stopped before it started."""
     return Output(NOT_RUN, {"interrupted": True, "not_run": True}, is_error=True)
+
+
+async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:
+    """Look at a call and return what was found: at once, or beside all else where that may take
+    more than a moment."""
+    if len(tool.subject(params)) < LONG_SUBJECT_CHARS:
+        return look()
+    return await asyncio.to_thread(look)
 
 
 def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:

@@ -36,15 +36,16 @@ from .shell import git
 from .shell.listings import (
     feeding_parts,
     has_plain_names,
-    is_installed,
     is_plain_name,
     lists_project_files,
 )
 from .shell.parser import Script, SimpleCommand, Word, parse
+from .shell.programs import Programs
 from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox
 from .shell.read_only import (
     changes_no_file,
     follows_links,
+    has_read_only_form,
     is_read_only,
     path_arguments,
     reads_files,
@@ -91,7 +92,8 @@ class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
     outside the project that are read without a question; `own` are the agent's own files and
     folders, which no mode allows to edit. With `sandboxed`, commands that the sandbox confines need
-    no question in the modes that ask."""
+    no question in the modes that ask. `path` is the PATH of commands, None for that of this
+    process."""
 
     def __init__(
         self,
@@ -104,6 +106,7 @@ class Approval:
         cwd: Path,
         readable: Sequence[Path] = (),
         own: Sequence[Path] = (),
+        path: str | None = None,
     ) -> None:
         self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
         self._sandboxed = [sandboxed]
@@ -115,6 +118,8 @@ class Approval:
         self._project = (self._cwd, os.path.realpath(cwd))
         self._readable = (*self._project, *all_path_forms(readable))
         self._own = all_path_forms(own)
+        search = os.environ.get("PATH", os.defpath) if path is None else path
+        self._programs = Programs(search, (*self._project, "/tmp", "/var/tmp"))
         self._rules: dict[RuleKind, list[tuple[Rule, PathMatcher]]] = {
             "deny": [], "ask": [], "allow": [], "session": [],
         }  # fmt: skip
@@ -185,7 +190,7 @@ class Approval:
     def judge(self, tool: "Tool[Any]", params: "Params") -> Verdict:
         """Return whether a call may run, must be asked about or is denied."""
         subject = tool.subject(params)
-        if self._read_only and not _call_changes_nothing(tool, subject):
+        if self._read_only and not self._changes_nothing(tool, subject):
             return Verdict("deny", _READ_ONLY_REFUSAL)
         if tool.effect in ("read", "edit"):
             verdict = self._judge_path(tool.name, subject, edits=tool.effect == "edit")
@@ -288,6 +293,8 @@ class Approval:
             return "outside the project"
         if self.mode not in ("accept-edits", "sandboxed"):
             return "mode ask asks about edits"
+        if folder := self._programs.folder_of(form, (self._cwd,)):
+            return f"programs are taken from {folder}, a folder of the PATH"
         name = protected_name(form, self._project, own=self._own)
         return f"{name} is protected" if name else ""
 
@@ -368,8 +375,11 @@ class Approval:
             return _verdict_by_rule("deny", shown, rule)
         plain, bases = self._at_its_folder(part, bases)
         plain, hands_over = self._with_names(plain, script)
-        looks = part.wrapper or hands_over or self._tells_of_itself(part, script)
-        looks = looks or (is_read_only(plain) and git.has_known_folder(part, script))
+        known = self._programs.is_known(part, script, bases)
+        hands_over = hands_over and known
+        starts_only = hands_over or (part.wrapper and known)
+        looks = starts_only or (known and self._tells_of_itself(part, script))
+        looks = looks or (known and is_read_only(plain) and git.has_known_folder(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
         if rule := self._rule_answering(part, "yes", "ask"):
@@ -378,7 +388,7 @@ class Approval:
             return self._guarded(f"{shown} may do what the rule {rule} is for", script)
         if hands_over and part.name == "find":
             return self._judge_looking(part, script, bases)
-        if part.wrapper or hands_over:
+        if starts_only:
             return Verdict("allow", f"{shown} only starts other commands")
         if part.doubt:
             return Verdict("ask", f"{shown}: {part.doubt}", wanted)
@@ -390,6 +400,9 @@ class Approval:
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
             return _verdict_by_rule("allow", shown, rule)
+        if not looks and not known and has_read_only_form(part.name):
+            reason = f"`{part.name}` is not the system's: it is found in what commands can change"
+            return Verdict("ask", reason, wanted)
         if not looks:
             return Verdict("ask", f"{shown} may change something", wanted)
         if not is_read_only(plain):
@@ -428,9 +441,7 @@ class Approval:
         words = [word.text for word in part.words]
         if len(words) != 2 or words[1] not in ("--version", "--help") or part.doubt:
             return False
-        if not part.words[0].fixed or part.words[0].glob or "/" in words[0] or script.doubt:
-            return False
-        return is_installed(words[0], self._project)
+        return "/" not in words[0] and not script.doubt
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
         """Return a deny rule for the command, or for a file that is seen among its arguments."""
@@ -514,6 +525,13 @@ class Approval:
             return self._doubtful(f"it may read files that the rule {rule} guards", script)
         return Verdict("allow", f"no rule hides what is in {word.text}")
 
+    def _changes_nothing(self, tool: "Tool[Any]", subject: str) -> bool:
+        if tool.name != "Bash":
+            return tool.effect not in ("edit", "run")
+        script = parse(subject)
+        known = self._programs.all_known(script, self._base_folders(script))
+        return known and changes_no_file(script)
+
     def _guarded(self, reason: str, script: Script) -> Verdict:
         """Judge a command that may do what a rule is there to prevent."""
         return replace(self._doubtful(reason, script), guarded=True)
@@ -523,12 +541,6 @@ class Approval:
         if self.mode == "plan":
             return Verdict("deny", _PLAN_MODE_REFUSAL, rule)
         return Verdict("ask", reason, rule)
-
-
-def _call_changes_nothing(tool: "Tool[Any]", subject: str) -> bool:
-    if tool.name == "Bash":
-        return changes_no_file(parse(subject))
-    return tool.effect not in ("edit", "run")
 
 
 def _verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:

@@ -23,7 +23,7 @@ def program(name: str, path: str | None) -> str:
     there is none that a command could not have made."""
     for folder in _folders(path):
         file = f"{folder}/{name}"
-        if shutil.which(name, path=folder) and not any(map(_within_reach, _links(file))):
+        if shutil.which(name, path=folder) and not any(map(is_within_reach, links_of(file))):
             return file
     return ""
 
@@ -48,11 +48,12 @@ def _folders(path: str | None) -> Iterator[str]:
     """Yield the trusted folders with links resolved: none can be turned later."""
     for folder in (os.defpath if path is None else path).split(":"):
         real = os.path.realpath(folder)
-        if folder.startswith("/") and not any(map(_within_reach, (os.path.normpath(folder), real))):
+        named = os.path.normpath(folder)
+        if folder.startswith("/") and not any(map(is_within_reach, (named, real))):
             yield real
 
 
-def _links(file: str) -> Iterator[str]:
+def links_of(file: str) -> Iterator[str]:
     """Yield the file, and each file that it leads to by links.
 
     The name it is started by stays, as some programs go by that.
@@ -65,5 +66,6 @@ def _links(file: str) -> Iterator[str]:
         file = f"{os.path.realpath(folder or '/')}/{name}"
 
 
-def _within_reach(path: str) -> bool:
+def is_within_reach(path: str) -> bool:
+    """Tell whether a command may write to an absolute path, so that no program there is trusted."""
     return within(path, _distrusted)

@@ -132,7 +132,7 @@ def has_known_folder(part: SimpleCommand, script: Script) -> bool:
     """Tell whether the part's folder is known: git also runs what the configuration there names."""
     if part.name == "cd":
         return is_leading_cd(part, script)
-    moves = [each for each in script.parts if each.name == "cd"]
+    moves = script.moves
     return (
         part.name != "git"
         or not moves

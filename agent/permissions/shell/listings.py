@@ -11,7 +11,6 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from ..paths import is_within
 from .parser import Script, SimpleCommand
 from .read_only import is_read_only
 
@@ -75,19 +74,6 @@ def feeding_parts(part: SimpleCommand, script: Script) -> list[SimpleCommand] | 
     if before and before[0].name == "cd":
         del before[0]
     return None if script.reads or script.fed else before
-
-
-def is_installed(name: str, project: Sequence[str]) -> bool:
-    """Tell whether the shell takes a name for a program outside of the project and of what others
-    may write, wherever in the project it runs."""
-    for folder in os.environ.get("PATH", "").split(":"):
-        place = os.path.realpath(folder)
-        if not folder.startswith("/") or is_within(place, [*project, "/tmp", "/var/tmp"]):
-            return False  # what is there can change
-        found = os.path.realpath(os.path.join(folder, name))  # noqa: PTH118
-        if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113
-            return not is_within(found, [*project, "/tmp", "/var/tmp"])
-    return False
 
 
 def is_plain_name(path: str) -> bool:

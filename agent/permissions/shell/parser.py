@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 MAX_PARSED_BYTES = 30_000  # a longer command is in doubt without being parsed
 MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
 MAX_WRAPPER_DEPTH = 16  # levels of `sudo env nice …`
+MAX_WORDS_LOOKED_AT = 100_000  # in all commands that a text starts: then it is in doubt
 MAX_ROUNDS = 20  # of a loop that are judged one by one
 MAX_NODE_DEPTH = 200  # levels of one construct in another
 
 _LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 _LOOP_VARIABLE = re.compile(r'"\$\{?([a-z][a-z0-9_]{0,15})\}?"|\$\{?([a-z][a-z0-9_]{0,15})\}?')
+_FOLDER_CHANGERS = frozenset(("cd", "pushd", "popd"))
 _PLAIN = re.compile(r"[\w./+@%:,-]+")
 _SUBSTITUTION = re.compile(r"\$\((?!\()(.*)\)", re.DOTALL)
 _GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
@@ -76,12 +78,29 @@ class Script:
     writes: tuple[Word, ...] = ()
     doubt: str = ""  # why it is not certain that these are all parts
     fed: bool = False  # a text of its own goes to a command as input
+    moves: tuple[SimpleCommand, ...] = ()  # the parts that change the shell's folder
 
 
 @lru_cache(maxsize=64)
-def parse(text: str, depth: int = 0) -> Script:
-    """Return the parts of a command. Takes any text and never raises."""
-    return _Reader(text, depth).script()
+def parse(text: str) -> Script:
+    """Return the parts of a command. Takes any text and never raises; what it costs grows with the
+    length of the text, and not with what stands in it."""
+    return _Reader(text, 0, _Effort()).script()
+
+
+@dataclass(slots=True)
+class _Effort:
+    """What the reading of one command, and of the texts that it hands to shells, has cost."""
+
+    words: int = 0
+    script_bytes: int = 0
+    added: set[tuple[Word, ...]] = field(default_factory=set)  # commands that other commands start
+
+    def allows(self, words: int = 0, script_bytes: int = 0) -> bool:
+        """Count more, and tell whether it is still within bounds."""
+        self.words += words
+        self.script_bytes += script_bytes
+        return self.words <= MAX_WORDS_LOOKED_AT and self.script_bytes <= MAX_PARSED_BYTES
 
 
 @cache
@@ -98,6 +117,7 @@ class _Reader:
 
     text: str
     depth: int
+    effort: _Effort
     parts: list[SimpleCommand] = field(default_factory=list)
     reads: list[Word] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
@@ -121,7 +141,7 @@ class _Reader:
         doubt = next(iter(self.doubts), "")
         return Script(
             self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt,
-            bool(self.fed),
+            bool(self.fed), tuple(part for part in self.parts if part.name in _FOLDER_CHANGERS),
         )  # fmt: skip
 
     def _check_text(self) -> None:
@@ -174,9 +194,18 @@ class _Reader:
         texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
         texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
         for text in texts:
-            for part in parse(text, self.depth + 1).parts:
+            script = self._script_within(text)
+            for part in script.parts if script else ():
                 doubt = part.doubt or "a shell may be fed it"
                 self.parts.append(replace(part, doubt=doubt, wrapper=False))
+
+    def _script_within(self, text: str) -> Script | None:
+        """Return the parts of a text that a shell is handed; None, with a doubt, where the texts
+        are too long to be read."""
+        if self.effort.allows(script_bytes=len(text.encode("utf-8", "replace"))):
+            return _Reader(text, self.depth + 1, self.effort).script()
+        self.doubts.append(_UNCERTAIN)
+        return None
 
     def _guess(self) -> None:
         """Add guessed commands for deny rules, from a text that was not read with certainty."""
@@ -196,21 +225,24 @@ class _Reader:
         wrapper = inner.transparent and not doubt
         feeds = inner.feeds and not doubt
         self.parts.append(SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper, feeds))
-        if level < MAX_WRAPPER_DEPTH:
+        if not self.effort.allows(words=len(words) * max(1, len(inner.spans))):
+            self.doubts.append(_UNCERTAIN)
+        elif level < MAX_WRAPPER_DEPTH:
             self._add_inner(words, inner, level + 1)
         else:
             self.doubts.append("it nests commands too deeply")
 
     def _add_inner(self, words: Sequence[Word], inner: InnerCommands, level: int) -> None:
         for start, stop in inner.spans:
-            if start < stop:
-                within = words[start:stop]
+            within = tuple(words[start:stop])
+            if within and within not in self.effort.added:
+                self.effort.added.add(within)
                 self.add(within, " ".join(word.text for word in within), level=level)
         if inner.script and self.depth < MAX_SCRIPT_DEPTH:
-            script = parse(inner.script, self.depth + 1)
-            self.parts += script.parts
-            self.reads += script.reads
-            self.writes += script.writes
+            script = self._script_within(inner.script)
+            self.parts += script.parts if script else ()
+            self.reads += script.reads if script else ()
+            self.writes += script.writes if script else ()
 
     def command(self, node: "Node") -> None:
         """Add a simple command with its assignments; redirections are visited on their own."""
@@ -245,15 +277,13 @@ class _Reader:
         if found is None:
             return []
         quoted, name = bool(found[1]), found[1] or found[2]
-        if re.search(rf"\b{name}(?:\+|\[.*\])?=", self.text):
-            return []
         loop = node.parent
         while loop is not None:
             variable = loop.child_by_field_name("variable")
             if loop.type == "for_statement" and variable and self.slice(variable) == name:
                 break
             loop = loop.parent
-        if loop is None:
+        if loop is None or re.search(rf"\b{name}(?:\+|\[.*\])?=", self.text):
             return []
         values = [self.word(child) for child in loop.children_by_field_name("value")]
         known = len(values) <= MAX_ROUNDS and all(

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MAX_SHELL_TEXTS = 20  # of one command that are read one by one
+
 # Variables that change how a program shows things, and not what runs.
 HARMLESS_VARIABLE = re.compile(
     r"LANG|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|DEBUG"
@@ -142,9 +144,11 @@ def _shell_text(words: Sequence[str], name: str) -> str:
     """Return the text among its words that a command has a shell run, "" if there is none."""
     if name in _SHELL_RUNNERS:
         return " ".join(words[_command_start(words, name, _SHELL_RUNNERS[name]) :])
-    texts = []
+    texts = list[str]()
     for place, word in enumerate(words):
         for option in _SHELL_OPTIONS.get(name, ()):
+            if len(texts) == MAX_SHELL_TEXTS and name == "env":  # the first holds all that follows
+                break
             if word == option:
                 texts.append(" ".join(words[place + 1 :][: None if name == "env" else 1]))
             elif word.startswith(option) and (option[-1] == "=" or option[:2] != "--"):
@@ -166,11 +170,13 @@ def _find_shell_script(words: Sequence[str]) -> InnerCommands:
 
 
 def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
-    spans = []
-    for place, word in enumerate(words):
-        if word in _FIND_EXEC_OPTIONS:
-            ends = (i for i in range(place + 1, len(words)) if words[i] in (";", "+"))
-            spans.append((place + 1, next(ends, len(words))))
+    spans, end = list[tuple[int, int]](), len(words)
+    for place in reversed(range(len(words))):
+        if words[place] in (";", "+"):
+            end = place
+        elif words[place] in _FIND_EXEC_OPTIONS:
+            spans.append((place + 1, end))
+    spans.reverse()
     if spans:
         # In the folder of each file, and with its name for a folder, git heeds what lies there.
         plain = not any(re.match("-(?:delete|f|ok|execdir)", word) for word in words)

@@ -1,0 +1,78 @@
+"""The programs that a shell runs for the names in a command.
+
+A name is taken for what it is known as only where the shell runs it from a place that nobody but
+the person writes to: `ls` may as well be a file that a project has brought along, in a folder that
+stands first on the PATH. The search is that of bash (bash(1), "COMMAND EXECUTION").
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ....tools.system.programs import is_within_reach, links_of, within
+from .parser import Script, SimpleCommand
+from .wrappers import name_set
+
+# What bash runs itself, without a search.
+_BUILTINS = name_set(
+    ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare "
+    "dirs disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill "
+    "let local logout mapfile popd printf pushd pwd read readarray readonly return set shift shopt "
+    "source suspend test times trap true type typeset ulimit umask unalias unset wait"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The programs on a PATH, for commands that start in a project. `untrusted` are folders whose
+    programs are not taken for what they are called: those of the project, and what lies in them."""
+
+    path: str
+    untrusted: Sequence[str] = field(default_factory=tuple)
+
+    def all_known(self, script: Script, bases: Sequence[str]) -> bool:
+        """Tell whether each command of a script runs what its name says."""
+        return all(self.is_known(part, script, bases) for part in script.parts)
+
+    def is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
+        """Tell whether a command runs what its name says: a builtin of bash, or a program that the
+        PATH finds first in a folder, and behind links leads to a place, that neither the project
+        nor a command can change. `bases` are the folders that the command may start from."""
+        name = part.name
+        if name in _BUILTINS:
+            return True
+        if not part.words[0].fixed or part.words[0].glob or "\0" in name:
+            return False
+        if "/" in name:
+            return name.startswith("/") and self._is_out_of_reach(name)
+        for folder in self.path.split(":"):
+            if folder.startswith("/"):
+                if os.access(f"{folder}/{name}", os.X_OK) and not os.path.isdir(f"{folder}/{name}"):  # noqa: PTH112
+                    return self._is_out_of_reach(f"{folder}/{name}")
+            elif script.moves or _is_in(bases, folder, name):
+                return False
+        return False
+
+    def folder_of(self, path: str, bases: Sequence[str]) -> str:
+        """Return the folder of the PATH, as it stands there, that an absolute path lies in; "" for
+        none."""
+        parent = os.path.realpath(os.path.dirname(path))  # noqa: PTH120
+        for folder, place in self._folders(bases):
+            if parent == place:
+                return folder or "."
+        return ""
+
+    def _folders(self, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for folder in self.path.split(":"):
+            for base in bases if not folder.startswith("/") else bases[:1]:
+                yield folder, os.path.realpath(os.path.join(base, folder))  # noqa: PTH118
+
+    def _is_out_of_reach(self, file: str) -> bool:
+        named = (os.path.normpath(each) for each in links_of(file))
+        real = os.path.realpath(file)
+        return not any(is_within_reach(p) or within(p, self.untrusted) for p in (*named, real))
+
+
+def _is_in(bases: Sequence[str], folder: str, name: str) -> bool:
+    """Tell whether there is something of this name in a folder below one of the bases."""
+    return any(os.path.lexists(os.path.join(base, folder, name)) for base in bases)  # noqa: PTH118
