@@ -13,7 +13,7 @@ from ..config.settings import SandboxSettings, Settings
 from ..context import tokens
 from ..errors import NoCredentials, conceal
 from ..models.credentials import find_credentials
-from ..security.sandbox import find_bubblewrap
+from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
 FETCH_TIMEOUT_S = 60
@@ -78,7 +78,7 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
     found = find_bubblewrap(str(Path.cwd()), chosen.network)
     if found.absent:
         return Finding("sandbox", f"none: {found.absent}", chosen.mode == "auto")
-    return Finding("sandbox", f"{found.path}, {network}")
+    return Finding("sandbox", f"{found.command[0]}, {network}")
 
 
 def _questions(settings: Settings) -> Iterator[Finding]:

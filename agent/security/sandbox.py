@@ -8,18 +8,15 @@ what it needs, `absent` says so and nothing is confined.
 """
 
 import copy
-import functools
 import os
 import pwd
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...tools.system.programs import distrust, program, within
+from ...tools.system.programs import distrust, within
 from ...tools.system.spawn import Enclosed
 from ..config.load import user_file
 from ..config.settings import SandboxSettings
@@ -27,14 +24,8 @@ from ..errors import UsageError
 from ..launch import LaunchOptions
 from ..permissions.paths import PROTECTED_NAMES
 from . import sandbox_git, sandbox_paths, seccomp
+from .bubblewrap import Bubblewrap, find_bubblewrap
 from .sandbox_paths import existing
-
-PROBE_TIMEOUT_S = 10  # seconds
-INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
-NAMESPACE_HINT = (
-    "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
-    "an AppArmor profile for bwrap)"
-)
 
 # The powers that root keeps: over files, over processes of its own, to be another user.
 _ROOT_CAPABILITIES = (
@@ -46,9 +37,6 @@ _KERNEL_PATHS = (
 _COMPUTE_DEVICES = ("nvidia*", "kfd", "dri/renderD*")
 _PROGRAMS = ("git", "rg", "bash", "sh", "bwrap")
 _READ_ONLY_IN_PROJECT = (".agentrc", ".ctxagent")
-_BWRAP_FOLDERS = (
-    "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/run/wrappers/bin",
-)  # fmt: skip
 
 # The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
 # processes that were left running, which end with it. A job waits for them instead. This shell
@@ -62,11 +50,6 @@ set -- /proc/[0-9]*
 """
 _REPORT_LEFT_PROCESSES = "[ $# -le 2 ] || echo left >&0\n"
 _WAIT_FOR_PROCESSES = "while [ $# -gt 2 ]; do sleep 0.5; set -- /proc/[0-9]*; done\n"
-
-_BASE_ARGUMENTS = (
-    "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent",
-    "--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -86,7 +69,7 @@ class Sandbox:
     _read_only: list[str] = field(init=False)
     _must_not_appear: list[str] = field(init=False)
     _homes: list[str] = field(init=False)
-    _bubblewrap: "Bubblewrap" = field(init=False)
+    _bubblewrap: Bubblewrap = field(init=False)
     _open: list[str] = field(init=False)  # what commands may write to, as far as it is there
     _lasting: list[bool] = field(init=False, default_factory=list)  # one for each job, shared
 
@@ -160,9 +143,7 @@ class Sandbox:
             made = list(filter(os.path.lexists, self._must_not_appear))
             self._read_only += made
             self._must_not_appear = [path for path in self._must_not_appear if path not in made]
-        arguments = [self._bubblewrap.path, *_BASE_ARGUMENTS]
-        if not self.network:
-            arguments.append("--unshare-net")
+        arguments = [*self._bubblewrap.command]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
             for power in _ROOT_CAPABILITIES:
@@ -180,7 +161,7 @@ class Sandbox:
         passed = _readable(seccomp.filter_program(families))
         arguments += [word for number in passed for word in ("--seccomp", str(number))]
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
-        return Enclosed([*arguments, *command], passed, reports=True)
+        return Enclosed([*arguments, *command], passed, self._bubblewrap.give_up, reports=True)
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `env` that a command is given: none that names a way out."""
@@ -247,51 +228,6 @@ class Sandbox:
         ]
         held = sandbox_paths.sockets_held_by(own) if left else set()
         yield from (path for path, number in left if number not in held)
-
-
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """The result of the search for bubblewrap."""
-
-    path: str = ""
-    absent: str = ""  # why there is none that works, with what would help
-
-
-def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
-    """Return where bubblewrap is for work in `cwd`, or why there is none that works."""
-    if not sys.platform.startswith("linux"):
-        reason = "there is no sandbox for this system. Work in a container to have one."
-        return Bubblewrap(absent=reason)
-    if path := _bubblewrap_path(cwd):
-        return _try_bubblewrap(path, network)
-    return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
-
-
-@functools.cache
-def _try_bubblewrap(path: str, network: bool) -> Bubblewrap:
-    no_network = () if network else ("--unshare-net",)
-    try:
-        done = subprocess.run(
-            [path, *_BASE_ARGUMENTS, *no_network, "--", "/bin/sh", "-c", ":"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            timeout=PROBE_TIMEOUT_S, env={}, cwd="/",
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Bubblewrap(absent=f"bwrap does not work here ({error}). {NAMESPACE_HINT}.")
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        return Bubblewrap(absent=f"bwrap does not work here ({said[-1][:200]}). {NAMESPACE_HINT}.")
-    return Bubblewrap(path)
-
-
-def _bubblewrap_path(cwd: str) -> str:
-    """Return the path of bubblewrap where no command may write, "" if it is not there."""
-    named = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
-    for folder in (*_BWRAP_FOLDERS, *named):
-        found = program("bwrap", folder)
-        if found and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"]):
-            return found
-    return ""
 
 
 def _project_programs(path: str, cwd: str) -> Iterator[str]:

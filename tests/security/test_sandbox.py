@@ -21,8 +21,9 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.agent.events import Answer
 from ctxagent.agent.loop.user_commands import run_shell_command as run_by_hand
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.security import sandbox as sandboxing
-from ctxagent.agent.security.sandbox import Bubblewrap, Sandbox
+from ctxagent.agent.security import bubblewrap
+from ctxagent.agent.security.bubblewrap import Bubblewrap
+from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult, User
 from ctxagent.agent.ui import status
 from ctxagent.tools.base import Context, Output
@@ -138,7 +139,7 @@ def as_user(who: str, root: Path, work: Callable[[], Any]) -> Any:
             os.setgroups([])
             os.setgid(PLAIN)
             os.setuid(PLAIN)
-            sandboxing._try_bubblewrap.cache_clear()
+            bubblewrap._try.cache_clear()
             told = json.dumps(work())
         except BaseException as error:  # all of it is for the parent to see
             told = json.dumps(f"{type(error).__name__}: {error}")
@@ -512,7 +513,7 @@ def test_where_it_is_absent(place: Field) -> None:
     for given in (params, BashParams(command="echo", unsandboxed=True)):
         with pytest.raises(ToolError, match=r"bwrap is not installed\. Install it\."):
             asyncio.run(BashTool().run(given, context))
-    context.sandbox._bubblewrap = Bubblewrap("/usr/bin/bwrap")
+    context.sandbox._bubblewrap = Bubblewrap(["/usr/bin/bwrap"])
     with pytest.raises(ToolError, match="No command runs outside of the sandbox"):
         asyncio.run(BashTool().run(BashParams(command="echo", unsandboxed=True), context))
 

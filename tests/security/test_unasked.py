@@ -13,7 +13,8 @@ import pytest
 
 from ctxagent.agent.events import Answer, Question
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.security.sandbox import Bubblewrap, Sandbox
+from ctxagent.agent.security.bubblewrap import Bubblewrap
+from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult
 
 from ..support.command import Place

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.security.sandbox import find_bubblewrap
+from ctxagent.agent.security.bubblewrap import find_bubblewrap
 
 from ..security.test_sandbox import needs_bwrap
 from ..support.command import Place

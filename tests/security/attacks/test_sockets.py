@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.security import seccomp
+from ctxagent.agent.security import landlock, seccomp
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
@@ -126,6 +126,17 @@ def test_foreign_sockets(place: Field, who: str) -> None:  # noqa: F811
         assert [text for text in told if OUT in text] == []
         told = as_user(who, place.root, lambda: [outside(place, command) for command in reach])
         assert told == [OUT] * len(reach)
+
+
+@needs_bwrap
+@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock knows no sockets")
+@pytest.mark.parametrize("who", WHO)
+def test_an_abstract_socket_with_the_network_on(place: Field, who: str) -> None:  # noqa: F811
+    name = f"box-{secrets.token_hex(4)}"
+    reach = CONNECT.replace("shift", f"qq(\\0{name})") + f" && echo {OUT}"
+    with listening(f"\0{name}", place.root):
+        assert OUT not in as_user(who, place.root, lambda: place.run(reach)[0].text)
+        assert as_user(who, place.root, lambda: outside(place, reach)) == OUT
 
 
 @needs_bwrap

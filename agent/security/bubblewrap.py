@@ -1,0 +1,96 @@
+"""Find bubblewrap, and what of it works here.
+
+Each way to start it is tried once, the strictest first: beneath Landlock, so that its commands
+reach no socket without a path, and with no user namespaces within its own. One that is installed
+to run as root can do neither.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ...tools.system.programs import program, within
+from . import landlock
+
+PROBE_TIMEOUT_S = 10  # seconds
+INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
+NAMESPACE_HINT = (
+    "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
+    "an AppArmor profile for bwrap)"
+)
+_FOLDERS = (
+    "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/run/wrappers/bin",
+)  # fmt: skip
+_ARGUMENTS = (
+    "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent",
+    "--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+)  # fmt: skip
+# As root it makes no user namespace, since that would know no other user.
+_NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """The result of the search for bubblewrap."""
+
+    command: Sequence[str] = ()  # what every command in it begins with
+    give_up: Callable[[], None] | None = None  # what the thread calls that starts it
+    absent: str = ""  # why there is none that works, with what would help
+
+
+def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
+    """Return how bubblewrap is started for work in `cwd`, or why there is none that works."""
+    if not sys.platform.startswith("linux"):
+        reason = "there is no sandbox for this system. Work in a container to have one."
+        return Bubblewrap(absent=reason)
+    if path := _path(cwd):
+        return _try(path, network)
+    return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
+
+
+@functools.cache
+def _try(path: str, network: bool) -> Bubblewrap:
+    own_network = () if network else ("--unshare-net",)
+    scopes = landlock.keep_among_themselves
+    said = ""
+    for give_up, users in (
+        (scopes, _NO_USER_NAMESPACES if os.geteuid() else ()),
+        (scopes, ()),
+        (None, ()),
+    ):
+        command = (path, *_ARGUMENTS, *users, *own_network)
+        with ThreadPoolExecutor(1) as thread:
+            said = thread.submit(_complaint, command, give_up).result()
+        if not said:
+            return Bubblewrap(command, give_up)
+    return Bubblewrap(absent=f"bwrap does not work here ({said}). {NAMESPACE_HINT}.")
+
+
+def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
+    """Return what it says when it is started so, "" if it works. The thread is given up by it."""
+    try:
+        if give_up:
+            give_up()
+        done = subprocess.run(
+            [*command, "--", "/bin/sh", "-c", ":"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=PROBE_TIMEOUT_S, env={}, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+    return lines[-1][:200] if done.returncode else ""
+
+
+def _path(cwd: str) -> str:
+    """Return the path of bubblewrap where no command may write, "" if it is not there."""
+    named = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
+    for folder in (*_FOLDERS, *named):
+        found = program("bwrap", folder)
+        if found and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"]):
+            return found
+    return ""

@@ -1,0 +1,174 @@
+"""Landlock: a thread gives up what it may reach, and with it all that it starts from then on.
+
+The kernel asks no powers for it (landlock(7), linux/landlock.h). A rule allows a folder with all
+that lies in it, and nothing can be taken out of that again: what is to stay hidden is left out by
+allowing what lies beside it at that moment, and what is read-only within a folder that can be
+written is not held. Nor is it held to look at a file from outside (stat(2)), nor to change its
+mode, owner and times.
+"""
+
+import ctypes
+import functools
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+Access = Literal["write", "read", "hidden"]
+
+FILES_VERSION = 3  # of the interface: from this one on files are held against being cut off
+_TCP_VERSION, _DEVICES_VERSION, _SCOPES_VERSION = 4, 5, 6
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ASK_VERSION, _PATH_BENEATH = 1, 1
+_TCP = 0b11  # to bind and to connect
+_SCOPES = 0b11  # sockets without a path, and signals, of what is not confined by the same rules
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = (1 << bit for bit in range(4))
+_TRUNCATE, _DEVICE_CALLS = 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_FOLDER
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CALLS
+
+_PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 22, 24, 38
+_FILTER_MODE = 2
+
+
+@functools.cache
+def version() -> int:
+    """Return the version of the kernel's interface, 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    known: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
+    return max(0, known)
+
+
+def keep_among_themselves() -> None:
+    """Have what this thread starts reach no socket without a path, and signal no process, but those
+    of each other. Unlike rules for files this leaves mounts possible, which bubblewrap makes."""
+    if version() >= _SCOPES_VERSION:
+        with _ruleset(0, 0) as rules:
+            _restrict(rules)
+
+
+def confinement(
+    places: Mapping[str, Access], *, network: bool, filter: bytes, powers: Sequence[int]
+) -> Callable[[], None]:
+    """Return what confines the thread that calls it: to these places by absolute real path ("/" is
+    one of them, inner ones win), by a filter of system calls, without the `network` to no TCP, and
+    as root to these powers (their numbers in linux/capability.h). It raises OSError where the
+    kernel refuses."""
+
+    def give_up() -> None:
+        files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
+        with _ruleset(files, 0 if network else _TCP) as rules:
+            _allow(rules, files, places)
+            if os.geteuid() == 0:
+                _keep_powers(powers)
+            _restrict(rules)
+        program = ctypes.create_string_buffer(filter, len(filter))
+        header = struct.pack("HP", len(filter) // 8, ctypes.addressof(program))
+        _prctl(_PR_SET_SECCOMP, _FILTER_MODE, header)
+
+    return give_up
+
+
+def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:
+    """Add the rules for the places, each found from the root without following a link."""
+    rights = {"write": files, "read": _READ, "hidden": 0}
+
+    def descend(path: str, entry: int, outer: Access) -> None:
+        access = places.get(path or "/", outer)
+        below = [place for place in places if place != "/" and place.startswith(f"{path}/")]
+        if not stat.S_ISDIR(os.fstat(entry).st_mode):
+            _allow_beneath(rules, entry, rights[access] & _OF_FILES)
+        elif access != "hidden" and any(places[place] == "hidden" for place in below):
+            below = [f"{path}/{name}" for name in _names(entry)]
+        else:
+            _allow_beneath(rules, entry, rights[access])
+        for name in {place[len(path) + 1 :].partition("/")[0] for place in below}:
+            with suppress(FileNotFoundError), _opened(name, entry) as inner:
+                descend(f"{path}/{name}", inner, access)
+
+    with _opened("/", None) as root:
+        descend("", root, places["/"])
+
+
+def _allow_beneath(rules: int, entry: int, rights: int) -> None:
+    """Add a rule; of links, sockets and what is no file there can be none."""
+    if rights and not stat.S_ISLNK(os.fstat(entry).st_mode):
+        with suppress(OSError):
+            rule = struct.pack("=Qi", rights, entry)
+            _check(_libc().syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0))
+
+
+def _names(entry: int) -> list[str]:
+    try:
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=entry)
+    except PermissionError:
+        return []
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - it has no path
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _opened(name: str, folder: int | None) -> Iterator[int]:
+    """Open what has this name, itself where it is a link, to be named in a rule."""
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield entry
+    finally:
+        os.close(entry)
+
+
+@contextmanager
+def _ruleset(files: int, tcp: int) -> Iterator[int]:
+    """Open rules that deny these rights, as far as the kernel knows of them, and all that leads to
+    processes that are not confined by them."""
+    known = version()
+    attributes = struct.pack("Q", files)
+    if known >= _TCP_VERSION:
+        attributes += struct.pack("Q", tcp)
+    if known >= _SCOPES_VERSION:
+        attributes += struct.pack("Q", _SCOPES)
+    size = ctypes.c_size_t(len(attributes))
+    rules = _check(_libc().syscall(_CREATE_RULESET, attributes, size, 0))
+    try:
+        yield rules
+    finally:
+        os.close(rules)
+
+
+def _restrict(rules: int) -> None:
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _check(_libc().syscall(_RESTRICT_SELF, rules, 0))
+
+
+def _keep_powers(kept: Sequence[int]) -> None:
+    """Take all other powers from what this thread starts, to which the kernel would give them."""
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for power in range(last + 1):
+        if power not in kept:
+            _prctl(_PR_CAPBSET_DROP, power)
+
+
+def _prctl(what: int, argument: int, pointer: bytes | None = None) -> None:
+    zero, number = ctypes.c_ulong(0), ctypes.c_ulong(argument)
+    _check(_libc().prctl(what, number, pointer or zero, zero, zero))
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
