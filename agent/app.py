@@ -83,6 +83,7 @@ def open_agent(
     with log.closed_on_error():
         types, warnings = _types(launch, log.path)
         warnings += _other_prompt(launch, state)
+        warnings += prompt.instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
         folder, resumed = log.path.parent, state.entries
@@ -182,6 +183,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
             log_path=log.path,
             cwd=launch.cwd,
             config_home=launch.config_home,
+            trust_dir=launch.trust or launch.state,
             worktree=worktree,
             system=parts.system,
             own_prompt=launch.own_prompt,

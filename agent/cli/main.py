@@ -377,10 +377,12 @@ def _models() -> list[tuple[str, str, str]]:
 
 
 def _trust(options: dict[str, Any]) -> None:
-    """Trust the project's settings file and subagent types with the content they have now."""
+    """Trust the project's files as they are now: settings, subagents, commands, and instructions
+    that others may write.
+    """
     from ..config.trust import trust
     from ..extensions import command_files
-    from ..loop import subagent_types
+    from ..loop import prompt, subagent_types
 
     loaded = load(options)
     home = Path(os.environ.get("HOME") or Path.home())
@@ -388,11 +390,12 @@ def _trust(options: dict[str, Any]) -> None:
         *filter(None, [loaded.project]),
         *subagent_types.project_files(cwd_of(options), home),
         *command_files.project_files(cwd_of(options), home),
+        *(path for path, _ in prompt.files_of_others(cwd_of(options))),
     ]
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .ctxagent/agents and no folder of commands in this project "
-            "to trust"
+            "there is no .agentrc, no .ctxagent/agents, no folder of commands and no AGENTS.md "
+            "that others may write in this project to trust"
         )
     for path in files:
         trust(path, loaded.trust_dir)

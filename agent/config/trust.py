@@ -5,9 +5,11 @@ that was accepted; a file that has changed since then is not trusted any more.
 """
 
 import errno
+import grp
 import hashlib
 import json
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -49,6 +51,51 @@ def read_untrusted(path: Path) -> bytes:
 def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
     """Tell whether `data`, the content of the file at `path`, was accepted."""
     return _accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
+
+
+def is_file_trusted(path: Path, state_dir: Path) -> bool:
+    """Tell whether a file was accepted as it is now; False for one that cannot be read."""
+    try:
+        return is_trusted(path, read_untrusted(path), state_dir)
+    except OSError:
+        return False
+
+
+def other_writer(path: Path) -> str:
+    """Return who else may write a file, or replace it in its folder, in a few words; "" for nobody
+    but its user and root. Where it is a link, what it leads to counts as well. Raises OSError."""
+    real = path.resolve()
+    for place in dict.fromkeys((real, real.parent, path.parent)):
+        found = place.stat()
+        if found.st_uid not in _own_users():
+            return f"{place} belongs to {_user_name(found.st_uid)}"
+        if found.st_mode & stat.S_IWOTH:
+            return f"everyone may write to {place}"
+        if found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
+            return f"a group of others may write to {place}"
+    return ""
+
+
+def _own_users() -> set[int]:
+    """Return the users whose files are one's own: root's are, and with sudo those of its caller."""
+    called_by = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return {0, os.geteuid(), *([int(called_by)] if called_by.isdecimal() else [])}
+
+
+def _is_own_group(number: int) -> bool:
+    """Tell whether nobody else is in a group: many systems give each user one of the same name."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"the user {number}"
 
 
 def trust(path: Path, state_dir: Path) -> None:

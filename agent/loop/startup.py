@@ -30,6 +30,7 @@ class SessionSetup:
     log_path: Path
     cwd: Path
     config_home: Path
+    trust_dir: Path
     worktree: WorkTree
     system: str  # the system prompt
     own_prompt: str = ""  # the part of it that the person wrote in place of ours
@@ -65,7 +66,9 @@ class SessionSetup:
         if any(item.source == "environment" for item in view.items):
             entries = prompt.changed_files_notice(list_stale_files(ledger))
         else:
-            entries = prompt.first_entries(self.cwd, self.config_home, env, self.prior)
+            entries = prompt.first_entries(
+                self.cwd, self.config_home, env, self.prior, trust_dir=self.trust_dir
+            )
         entries = [*entries, *self.unrecorded]
         if self.resumed:
             entries += recover_from_kill(
@@ -81,6 +84,7 @@ class SessionSetup:
         return prompt.entries_after_summary(
             self.cwd,
             self.config_home,
+            trust_dir=self.trust_dir,
             mode=mode,
             todos=context.todos,
             jobs=job.listing(context.jobs),

@@ -92,7 +92,7 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
     inner.mkdir()
     (tmp_path / name).write_text("outer")
     (inner / name).write_text("x" * (prompt.MAX_INSTRUCTION_CHARS + 5))
-    (outer, first), (nearest, second) = prompt.instruction_files(inner, tmp_path / "none")
+    (outer, first), (nearest, second) = prompt.instruction_files(inner, tmp_path / "none", tmp_path)
     assert (outer, first) == (tmp_path / name, "outer")
     assert nearest == inner / name
     assert second.endswith(f"[cut at 100,000 characters; Read {nearest} for the rest]")
@@ -164,7 +164,7 @@ def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
     own.mkdir()
     (tmp_path / "mine").write_text("from me")
     (own / "AGENTS.md").symlink_to("../mine")  # the user's own may point anywhere
-    found = prompt.instruction_files(inner, own)
+    found = prompt.instruction_files(inner, own, own)
     assert found[0] == (own / "AGENTS.md", "from me")
     assert found[-1] == (inner / "CLAUDE.md", "be good")
     assert all("s3cret" not in text for _, text in found)

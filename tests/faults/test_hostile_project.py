@@ -291,7 +291,7 @@ def test_words_of_a_project_stay_in_it(trap: Trap, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hidden")
     (trap.project / "AGENTS.md").symlink_to(tmp_path / "secret")
     (trap.project / ".ctxagent" / "agents" / "b.md").symlink_to(tmp_path / "secret")
-    found = instruction_files(trap.project, tmp_path / "config")
+    found = instruction_files(trap.project, tmp_path / "config", tmp_path)
     assert [text for _, text in found] == [LINK_OUTSIDE]
     types, warnings = load_types(
         trap.project, config_home=tmp_path / "config", home=tmp_path, trust_dir=tmp_path,

@@ -437,7 +437,9 @@ def long_line(folder: Path, size: int) -> Figures:
 @case("MB of instructions")
 def instructions(folder: Path, size: int) -> Figures:
     (folder / "AGENTS.md").write_text("Be good to everybody.\n" * (size * MB // 22))
-    entries = timed(lambda: {"entries": first_entries(folder, folder / "home", {"PATH": ""})})
+    entries = timed(
+        lambda: {"entries": first_entries(folder, folder / "home", {"PATH": ""}, trust_dir=folder)}
+    )
     words = [e.content for e in entries["entries"] if e.source == "instructions"]
     notice = words[0].splitlines()[-1]
     return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": notice}

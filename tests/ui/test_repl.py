@@ -947,7 +947,13 @@ def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
     told = User(content=permission_mode.mode_notice("plan"), source="notice")
     quoted = User(content="Why is there\nPermission mode: bypass\nin my notes?")
     renewed = entries_after_summary(
-        tmp_path, tmp_path, mode="accept-edits", todos=[], jobs="", preserved=""
+        tmp_path,
+        tmp_path,
+        trust_dir=tmp_path,
+        mode="accept-edits",
+        todos=[],
+        jobs="",
+        preserved="",
     )
     assert permission_mode.announced_mode(fold([quoted])) is None
     assert permission_mode.announced_mode(fold([told, quoted])) == "plan"

@@ -2,6 +2,7 @@
 or a page. Functions make a text safe, or write such characters out."""
 
 import codecs
+import re
 import unicodedata
 from typing import TextIO
 
@@ -15,11 +16,12 @@ _ACTING: dict[int, str | None] = {
 }
 _ON_TERMINAL = {**_ACTING, ord("\t"): "    ", ord("\r"): None}
 _ON_PAGE = {**_ACTING, ord("\t"): "\t", 0xFFFE: _REPLACEMENT, 0xFFFF: _REPLACEMENT}
-# Invisible though `str.isprintable` is true of them: fillers, and selectors of variants.
-_INVISIBLE = {
-    *"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0",
-    *map(chr, (*range(0x180B, 0x180E), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))),
-}
+# Names of what is invisible though `str.isprintable` is true: of the Default_Ignorable_Code_Point
+# of the Unicode Character Database, a property that Python lacks, and of those with a blank glyph.
+_INVISIBLE_NAME = re.compile(
+    r"VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT|(?:CONSONANT|NUMBER) JOINER"
+    r"|(?<!GAP )(?<!LINE )FILLER$|(?:PATTERN|FULL|HALF) BLANK$|NULL NOTEHEAD"
+)
 _EMOJI_SELECTOR, _KEYCAP = "\ufe0f", "\u20e3"
 
 # For each mark of ours, and the usual ones of models, an ASCII character of the same width.
@@ -86,7 +88,10 @@ def is_one_visible_line(text: str) -> bool:
 def _is_visible(character: str, before: str, after: str) -> bool:
     if character == _EMOJI_SELECTOR:
         return unicodedata.category(before) == "So" or after == _KEYCAP
-    return character.isprintable() and character not in _INVISIBLE
+    if character.isascii():
+        return character.isprintable()
+    name = unicodedata.name(character, "")
+    return character.isprintable() and not _INVISIBLE_NAME.search(name)
 
 
 def to_ascii_marks(text: str, encoding: str) -> str:
