@@ -32,6 +32,7 @@ bench: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.faults.soak --kills 1000
 	$(BIN)/python -m ctxagent.tests.faults.walk --steps 20000
+	$(BIN)/python -m ctxagent.tests.faults.shell --scripts 20000
 
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens

@@ -378,7 +378,7 @@ class Approval:
         known = self._programs.is_known(part, script, bases)
         hands_over = hands_over and known
         starts_only = hands_over or (part.wrapper and known)
-        looks = starts_only or (known and self._tells_of_itself(part, script))
+        looks = starts_only or self._tells_of_itself(part, script, bases)
         looks = looks or (known and is_read_only(plain) and git.has_known_folder(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
@@ -436,12 +436,14 @@ class Approval:
         words = tuple(word for word in part.words if not word.command)
         return replace(part, words=words), part.feeds
 
-    def _tells_of_itself(self, part: SimpleCommand, script: Script) -> bool:
+    def _tells_of_itself(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
         """Tell whether a command is a program of the system's that says its version or its use."""
         words = [word.text for word in part.words]
         if len(words) != 2 or words[1] not in ("--version", "--help") or part.doubt:
             return False
-        return "/" not in words[0] and not script.doubt
+        if "/" in words[0] or script.doubt:
+            return False
+        return bool(self._programs.find(part, script, bases))
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
         """Return a deny rule for the command, or for a file that is seen among its arguments."""

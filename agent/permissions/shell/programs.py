@@ -35,23 +35,28 @@ class Programs:
         return all(self.is_known(part, script, bases) for part in script.parts)
 
     def is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command runs what its name says: a builtin of bash, or a program that the
-        PATH finds first in a folder, and behind links leads to a place, that neither the project
-        nor a command can change. `bases` are the folders that the command may start from."""
+        """Tell whether a command runs what its name says, or nothing: a builtin of bash, or a
+        program as `find` returns it. `bases` are the folders that the command may start from."""
+        return part.name in _BUILTINS or self.find(part, script, bases) is not None
+
+    def find(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> str | None:
+        """Return the program that the PATH finds first for a command; "" if there is none. None if
+        neither is certain: the program, its folder, or what links lead to may be the project's, or
+        what a command has put there."""
         name = part.name
-        if name in _BUILTINS:
-            return True
         if not part.words[0].fixed or part.words[0].glob or "\0" in name:
-            return False
+            return None
         if "/" in name:
-            return name.startswith("/") and self._is_out_of_reach(name)
+            return name if name.startswith("/") and self._is_out_of_reach(name) else None
         for folder in self.path.split(":"):
-            if folder.startswith("/"):
-                if os.access(f"{folder}/{name}", os.X_OK) and not os.path.isdir(f"{folder}/{name}"):  # noqa: PTH112
-                    return self._is_out_of_reach(f"{folder}/{name}")
-            elif script.moves or _is_in(bases, folder, name):
-                return False
-        return False
+            file = f"{folder}/{name}"
+            if not folder.startswith("/"):
+                if script.moves or _is_in(bases, folder, name):
+                    return None
+            elif os.access(file, os.X_OK) and not os.path.isdir(file):  # noqa: PTH112
+                return file if self._is_out_of_reach(file) else None
+        safe = all(f.startswith("/") and self._is_out_of_reach(f) for f in self.path.split(":"))
+        return "" if safe else None
 
     def folder_of(self, path: str, bases: Sequence[str]) -> str:
         """Return the folder of the PATH, as it stands there, that an absolute path lies in; "" for

@@ -17,7 +17,7 @@ from .wrappers import name_set
 StrayTest = Callable[[Sequence[Word], str], bool]
 RuleMatch = Literal["yes", "maybe", "no"]  # maybe: what decides is known only when it runs
 
-_GIT_GLOBAL_OPTIONS = name_set("-c --config-env --exec-path --help")
+_GIT_GLOBAL_OPTIONS = name_set("-c --config-env --exec-path --help --git-dir --work-tree")
 _GIT_LONG_OPTIONS = {
     **dict.fromkeys(
         name_set(
@@ -34,14 +34,36 @@ _GIT_LONG_OPTIONS = {
     **dict.fromkeys(("fetch", "pull", "ls-remote"), ("--upload-pack", "--help")),
     "push": ("--receive-pack", "--exec", "--help"),
     "archive": ("--exec", "--output", "--remote", "--help"),
-}
-_GIT_SHORT_OPTIONS = {"grep": "O", "rebase": "x", "clone": "uc"}
+    "format-patch": (
+        "--output", "--output-directory", "--ext-diff", "--textconv", "--no-index", "--help",
+    ),
+}  # fmt: skip
+_GIT_SHORT_OPTIONS = {"grep": "O", "rebase": "x", "clone": "uc", "archive": "o",
+                      "format-patch": "o"}  # fmt: skip
+# Subcommands that run nothing but git itself, the project's hooks, and what their own options
+# name. Others, and names that are no subcommand of git's, may run whatever settings say.
+_GIT_KNOWN = name_set(
+    "add am apply archive blame branch cat-file check-ignore checkout cherry cherry-pick clean "
+    "clone commit count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref "
+    "format-patch fsck gc grep init log ls-files ls-remote ls-tree merge merge-base mv name-rev "
+    "notes pull push range-diff rebase reflog reset restore rev-list rev-parse revert rm shortlog "
+    "show show-branch show-ref sparse-checkout stash status switch tag version whatchanged "
+    "worktree write-tree"
+)
 _GIT_VALUED_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
 _MAKES = name_set("make gmake")
 _MAKE_PATH_OPTIONS = ("--eval", "--file", "--makefile", "--directory", "--include-dir")
 _MAKE_VARIABLE = re.compile(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*=.*|[^=]*!=.*", re.DOTALL)
 _PROJECT_PATH = re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[\w.,:+@%][\w.,:+@%/-]*|")
-_PYTEST_NAMES = name_set("pytest py.test")
+# Commands that run a project's tests, as a rule would name them.
+_TESTS = re.compile(
+    r"(?:pytest|py\.test|tox|nox|jest|vitest|mocha|phpunit|rspec|ctest|trial"
+    r"|python[\d.]* -m (?:pytest|unittest|tox|nox)|(?:npx|bunx|pnpm exec) (?:jest|vitest|mocha)"
+    r"|(?:uv|poetry|pdm|hatch|pipenv) run (?:pytest|tox|nox)|(?:bundle exec) rspec"
+    r"|(?:go|cargo|npm|pnpm|yarn|bun|deno|dotnet|mix|swift|zig) test|(?:\S*/)?vendor/bin/phpunit) "
+)
+# Options of these whose value selects tests by a name or a number, and is no path.
+_SELECTING_OPTIONS = ("-k", "-m", "-t", "-n", "--grep", "--maxfail", "--testNamePattern")
 # Long options whose letters are the same with all programs that have them.
 _OPTION_LETTERS = {"--recursive": "r", "--force": "f"}
 _OPTION_BUNDLE = re.compile(r"-[A-Za-z]{1,8}")
@@ -53,13 +75,13 @@ def stray_word(part: SimpleCommand, start: int, spelled: str = "") -> str:
     test = _stray_test(part)
     if test is None:
         return ""
-    for place, word in enumerate(part.words[start:], start):
+    for place, word in enumerate(part.words[start : _end_of_strays(part)], start):
         if word.text in spelled.split():
             continue
         ended = part.name == "git" and any(each.text == "--" for each in part.words[:place])
-        # What tests are run with can hardly do more than the tests themselves.
-        sure = ended or test is _strays_in_pytest or _is_surely_no_option(word)
-        if not sure or test(part.words[:place], word.text):
+        if test is _strays_in_tests and not _is_surely_no_path(part.words[:place], word):
+            return word.text
+        if not (ended or _is_surely_no_option(word)) or test(part.words[:place], word.text):
             return word.text
     return ""
 
@@ -77,6 +99,26 @@ def _is_surely_no_option(word: Word) -> bool:
     return plain and not re.search(r"[$`{'\\]", outside)
 
 
+def _end_of_strays(part: SimpleCommand) -> int | None:
+    """Return the place behind the last word that can be a stray one; None for the end. Where no
+    option of a subcommand of git's does more than its kind, that is the subcommand."""
+    if part.name.rpartition("/")[2] != "git":
+        return None
+    place = first_operand(["git", *(word.text for word in part.words[1:])])
+    subcommand = part.words[place].text if place < len(part.words) else ""
+    has_strays = subcommand in _GIT_LONG_OPTIONS or subcommand in _GIT_SHORT_OPTIONS
+    return None if has_strays else place + 1
+
+
+def _is_surely_no_path(before: Sequence[Word], word: Word) -> bool:
+    """Tell whether it is certain that a word of a test command names no file that only the running
+    shell knows: it is known as it stands, or it is the one value of an option that takes none."""
+    if word.fixed:
+        return not (word.glob and word.text[0] in "*?[-")
+    whole = re.fullmatch(r'"(?:\\.|[^"\\])*"', word.text, re.DOTALL) is not None
+    return whole and before[-1].text in _SELECTING_OPTIONS
+
+
 def _stray_test(part: SimpleCommand) -> StrayTest | None:
     """Return the test for stray words of this kind of command, None if no word strays."""
     words = [word.text for word in part.words]
@@ -86,9 +128,8 @@ def _stray_test(part: SimpleCommand) -> StrayTest | None:
         return _git_stray_test(words[place] if place < len(words) else "")
     if name in _MAKES:
         return _strays_in_make
-    beginning = " ".join([name, *words[1:3]])
-    if name in _PYTEST_NAMES or re.fullmatch(r"python[\d.]* -m pytest", beginning):
-        return _strays_in_pytest
+    if _TESTS.match(" ".join([name, *words[1:3], ""])):
+        return _strays_in_tests
     if name == "find":
         return lambda before, word: word.startswith(FIND_SIDE_EFFECTS)
     beyond = side_effect_check(name)
@@ -110,11 +151,15 @@ def _git_stray_test(subcommand: str) -> StrayTest | None:
 
     def strays(before: Sequence[Word], word: str) -> bool:
         texts = [each.text for each in before]
-        if subcommand not in texts:
-            return word.partition("=")[0] in _GIT_GLOBAL_OPTIONS
-        return is_option(word, long, short)
+        if subcommand in texts:
+            return is_option(word, long, short)
+        if texts[-1] == "-C":
+            return not _PROJECT_PATH.fullmatch(word)
+        if word == subcommand:
+            return word not in _GIT_KNOWN
+        return word.partition("=")[0] in _GIT_GLOBAL_OPTIONS
 
-    return strays if long or not subcommand else None
+    return strays
 
 
 def _strays_in_make(before: Sequence[Word], word: str) -> bool:
@@ -129,8 +174,9 @@ def _strays_in_make(before: Sequence[Word], word: str) -> bool:
     return "=" in word and not _PROJECT_PATH.fullmatch(word.partition("=")[2])
 
 
-def _strays_in_pytest(before: Sequence[Word], word: str) -> bool:
-    """Tell whether a word names tests, settings or reports outside the project."""
+def _strays_in_tests(before: Sequence[Word], word: str) -> bool:
+    """Tell whether a word names tests, settings or reports outside the project. What tests are run
+    with can otherwise hardly do more than the tests themselves."""
     last = before[-1].text
     if last in ("-k", "-m") or word.startswith(("-k", "-m")):
         return False
@@ -138,7 +184,8 @@ def _strays_in_pytest(before: Sequence[Word], word: str) -> bool:
         return True
     value = word.partition("=")[2] if word.startswith("--") else word
     value = re.sub(r"^(?:-[cp]|@)", "", value).partition("::")[0]
-    return value.startswith(("/", "~")) or ".." in value.split("/")
+    glued = re.sub(r"^-[A-Za-z]=?(?=[/~.])", "", value)
+    return glued.startswith(("/", "~")) or ".." in glued.split("/")
 
 
 def has_options(words: Sequence[str]) -> bool:
