@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import __version__
 from ..tools import job
-from ..tools.base import Context, Tool
+from ..tools.base import Confinement, Context, Tool
 from ..tools.bash import BashTool
 from ..tools.edit import EditTool
 from ..tools.glob import GlobTool
@@ -117,7 +117,7 @@ def open_agent(
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background()
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
-        warnings += _without_sandbox(parts.approval)
+        warnings += _without_sandbox(agent.context.sandbox, parts.approval)
         if resumed and not log.refusal and (unknown := unknown_outcomes(log.path, parts.tools)):
             warnings.append(unknown)
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
@@ -125,11 +125,19 @@ def open_agent(
     return agent
 
 
-def _without_sandbox(approval: Approval) -> list[str]:
-    """Return a warning where commands were to run without a question and cannot be confined."""
-    if not (approval.sandboxed and approval.unconfined):
+def _without_sandbox(sandbox: Confinement | None, approval: Approval) -> list[str]:
+    """Return a warning where commands were to be confined, or to run without a question, and that
+    cannot be as it should."""
+    if approval.sandboxed and approval.unconfined:
+        less = approval.unconfined
+        return [f"Commands are asked about, since nothing confines them here: {less}"]
+    if sandbox is None or sandbox.required:
         return []
-    return [f"Commands are asked about, since nothing confines them here: {approval.unconfined}"]
+    if sandbox.partial:
+        return [f"Commands are confined by Landlock alone, which holds less: {sandbox.partial}"]
+    if sandbox.absent:
+        return [f"Commands run without a sandbox: {sandbox.absent}"]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,9 @@ class SubagentTask:
 class Confinement(Protocol):
     """A sandbox that keeps commands from what is not theirs.
 
-    `absent` says why there is none, "" where it works; with `required` no command may run outside
-    of it. `unasked` gives the stricter one for a command that nobody was asked about.
+    `absent` says why there is none, "" where it works, `partial` why it holds less than it should;
+    with `required` no command may run outside of it. `unasked` gives the stricter one for a
+    command that nobody was asked about.
     """
 
     required: bool
@@ -114,6 +115,9 @@ class Confinement(Protocol):
 
     @property
     def absent(self) -> str: ...
+
+    @property
+    def partial(self) -> str: ...
 
     @property
     def unasked_absent(self) -> str: ...

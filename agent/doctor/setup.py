@@ -13,6 +13,7 @@ from ..config.settings import SandboxSettings, Settings
 from ..context import tokens
 from ..errors import NoCredentials, conceal
 from ..models.credentials import find_credentials
+from ..security import landlock
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
@@ -77,7 +78,9 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
     network = "with the network if you allow it" if chosen.network else "without a network"
     found = find_bubblewrap(str(Path.cwd()), chosen.network)
     if found.absent:
-        return Finding("sandbox", f"none: {found.absent}", chosen.mode == "auto")
+        alone = chosen.mode == "auto" and landlock.works()
+        what = f"Landlock alone, which holds less, {network}" if alone else "none"
+        return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
 

@@ -12,15 +12,24 @@ import functools
 import os
 import stat
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from . import seccomp
+
 Access = Literal["write", "read", "hidden"]
 
-FILES_VERSION = 3  # of the interface: from this one on files are held against being cut off
+# Of the devices, those that every program may use; all others are hidden, terminals too.
+DEVICES: Mapping[str, Access] = {
+    "/dev": "hidden",
+    **{f"/dev/{name}": "write" for name in ("null", "zero", "full", "random", "urandom", "shm")},
+}  # fmt: skip
+_FILES_VERSION = 3  # of the interface: from this one on files are held against being cut off
 _TCP_VERSION, _DEVICES_VERSION, _SCOPES_VERSION = 4, 5, 6
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -44,6 +53,24 @@ def version() -> int:
         return 0
     known: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
     return max(0, known)
+
+
+@functools.cache
+def works() -> bool:
+    """Tell whether commands can be confined by Landlock alone: with rules for files and with the
+    filter of system calls, which keeps them from sockets."""
+    filter = seccomp.filter_program(seccomp.NETLINK)
+    if version() < _FILES_VERSION or not filter:
+        return False
+    give_up = confinement({"/": "read", **DEVICES}, network=False, filter=filter, powers=())
+
+    def attempt() -> bool:
+        give_up()
+        return subprocess.run(["/bin/sh", "-c", ":"], stdin=subprocess.DEVNULL).returncode == 0
+
+    with ThreadPoolExecutor(1) as thread, suppress(OSError):
+        return thread.submit(attempt).result()
+    return False
 
 
 def keep_among_themselves() -> None:

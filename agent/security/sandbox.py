@@ -11,7 +11,7 @@ import copy
 import os
 import pwd
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +23,15 @@ from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
 from ..permissions.paths import PROTECTED_NAMES
-from . import sandbox_git, sandbox_paths, seccomp
+from . import landlock, sandbox_git, sandbox_paths, seccomp
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .sandbox_paths import existing
 
 # The powers that root keeps: over files, over processes of its own, to be another user.
-_ROOT_CAPABILITIES = (
-    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID",
-)  # fmt: skip
+_ROOT_CAPABILITIES = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7,
+    "NET_BIND_SERVICE": 10,
+}  # fmt: skip
 _KERNEL_PATHS = (
     "/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/proc/mtrr",
 )  # fmt: skip
@@ -89,12 +90,22 @@ class Sandbox:
     @property
     def absent(self) -> str:
         """Why commands are not confined here, with what would help; "" if they are."""
-        return self._bubblewrap.absent
+        return "" if self.partial else self._bubblewrap.absent
+
+    @property
+    def partial(self) -> str:
+        """Why commands are confined by Landlock alone, with what would help; "" if they are not.
+        That holds less than is promised where a sandbox is required, or nobody is asked."""
+        alone = not self.required and landlock.works()
+        return self._bubblewrap.absent if alone else ""
 
     @property
     def unasked_absent(self) -> str:
         """Why a command that nobody was asked about cannot be confined; "" if it can."""
-        return self.absent or find_bubblewrap(os.path.realpath(self.cwd), network=False).absent
+        return (
+            self._bubblewrap.absent
+            or find_bubblewrap(os.path.realpath(self.cwd), network=False).absent
+        )
 
     def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Sandbox":
         """Return the sandbox for a command that nobody was asked about: without a network, with the
@@ -121,11 +132,18 @@ class Sandbox:
             held = "no command runs" if self.required else "commands run without one"
             return f"{held}: {self.absent}"
         network = "those you allow have the network" if self.network else "without a network"
+        if self.partial:
+            return f"Landlock alone, which holds less; {network}. {self.partial}"
         return f"bubblewrap: commands write to the project and temporary files only; {network}"
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
         network = "" if self.network else ", and there is no network"
+        if self.partial:
+            return (
+                "only the project, temporary files and caches can be written; neither folders that "
+                f"hold what is hidden nor sockets with a path can be opened{network}"
+            )
         return (
             "only the project, temporary files and caches can be written, but not .git/config and "
             f".git/hooks; keys and sockets of other programs cannot be reached{network}"
@@ -143,6 +161,8 @@ class Sandbox:
             made = list(filter(os.path.lexists, self._must_not_appear))
             self._read_only += made
             self._must_not_appear = [path for path in self._must_not_appear if path not in made]
+        if self.partial:
+            return Enclosed(command, give_up=self._confinement(own))
         arguments = [*self._bubblewrap.command]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
@@ -151,9 +171,8 @@ class Sandbox:
             # Here the kernel does not ask for powers, only for the user, who is its root.
             for path in existing(_KERNEL_PATHS):
                 arguments += ["--ro-bind", path, path]
-        for pattern in _COMPUTE_DEVICES:
-            for device in Path("/dev").glob(pattern):
-                arguments += ["--dev-bind", str(device), str(device)]
+        for device in _compute_devices():
+            arguments += ["--dev-bind", device, device]
         arguments += _mount_arguments(self._places(own))
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
@@ -162,6 +181,21 @@ class Sandbox:
         arguments += [word for number in passed for word in ("--seccomp", str(number))]
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
         return Enclosed([*arguments, *command], passed, self._bubblewrap.give_up, reports=True)
+
+    def _confinement(self, own: Iterable[int]) -> Callable[[], None]:
+        """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
+        rule tells them apart; without the network all are, as there is none of its own."""
+        access: dict[str, landlock.Access] = {"rw": "write", "ro": "read"}
+        places: dict[str, landlock.Access] = {"/": "read", **landlock.DEVICES}
+        for path, kind in self._places(own).items():
+            places[path] = access.get(kind, "hidden")
+        places |= dict.fromkeys(_compute_devices(), "write")
+        return landlock.confinement(
+            places,
+            network=self.network,
+            filter=seccomp.filter_program(seccomp.INTERNET if self.network else seccomp.NETLINK),
+            powers=tuple(_ROOT_CAPABILITIES.values()),
+        )
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `env` that a command is given: none that names a way out."""
@@ -298,6 +332,11 @@ def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
             yield from ("--dev-bind", "/dev/null", path)
     for path in sealed:
         yield from ("--remount-ro", path)
+
+
+def _compute_devices() -> Iterator[str]:
+    for pattern in _COMPUTE_DEVICES:
+        yield from map(str, Path("/dev").glob(pattern))
 
 
 def _readable(data: bytes) -> tuple[int, ...]:

@@ -17,11 +17,11 @@ MAX_BRANCH_CELLS = 32  # cells of a branch
 SEPARATOR = " · "
 BYPASS = "bypass"
 BYPASS_WORDS = "bypass: asks nothing"
-NO_SANDBOX = "no sandbox"
+NO_SANDBOX, PARTIAL_SANDBOX = "no sandbox", "Landlock only"
 WOULD_COST = "would cost"  # before an amount that nobody pays
 # The part that stays longest first: that nothing is asked must never be cut off.
 _PRIORITIES = (
-    BYPASS, NO_SANDBOX, "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort",
+    BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary", "effort",
     "bar", "branch",
 )  # fmt: skip
 
@@ -40,7 +40,7 @@ class StatusLine:
     jobs: int = 0
     effort: str = ""
     preparing: bool = False  # a summary is being written in the background
-    unconfined: bool = False  # commands should run in a sandbox and cannot
+    sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX where commands should run in one
 
 
 @dataclass(slots=True)
@@ -74,8 +74,9 @@ def _parts(status: StatusLine) -> list[_Part]:
         name = BYPASS if status.mode == BYPASS else "mode"
         text = BYPASS_WORDS if status.mode == BYPASS else status.mode
         parts.append(_Part(name, [(f"class:mode.{status.mode.partition('+')[0]}", text)]))
-    if status.unconfined:
-        parts.append(_Part(NO_SANDBOX, [("class:mode.bypass", NO_SANDBOX)]))
+    if status.sandbox:
+        style = "class:mode.bypass" if status.sandbox == NO_SANDBOX else ""
+        parts.append(_Part("sandbox", [(style, status.sandbox)]))
     if status.branch:
         parts.append(_Part("branch", [("", cut_to_cells(clean(status.branch), MAX_BRANCH_CELLS))]))
     if status.share is not None:
@@ -100,6 +101,11 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
         separator = " " if part.name == "effort" else SEPARATOR
         out += [("", separator), *part.fragments] if out else part.fragments
     return out
+
+
+def sandbox_words(absent: str, partial: str) -> str:
+    """Return what is to be known of a sandbox at any time, by why it is absent or holds less."""
+    return NO_SANDBOX if absent else PARTIAL_SANDBOX if partial else ""
 
 
 def model_name(id: str) -> str:

@@ -180,7 +180,7 @@ class Conversation:
             jobs=len(self.running_jobs),
             effort=self._agent.effort or "",
             preparing=self._agent.engine.is_preparing,
-            unconfined=bool(sandbox and sandbox.absent),
+            sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
         )
         return status.fit_line(now, width)
 
