@@ -29,10 +29,14 @@ SANDBOX_ERRORS = (
     "EROFS",
     "EPERM",
     "resource busy",
+    "Address family not supported",
+    "EAFNOSUPPORT",
 )
+PARTIAL_SANDBOX_ERRORS = ("Permission denied", "EACCES")  # what Landlock alone forbids
 NETWORK_ERRORS = (
     "Network is unreachable", "Could not resolve", "name resolution", "Name or service not known",
     "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN", "Failed to connect", "Connection refused",
+    "Address family not supported", "EAFNOSUPPORT",
 )  # fmt: skip
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
@@ -201,7 +205,8 @@ class _Outcome:
             return ""
         if not self.sandbox.network and any(sign in complaint for sign in NETWORK_ERRORS):
             return "network"
-        return "files" if any(sign in complaint for sign in SANDBOX_ERRORS) else ""
+        signs = SANDBOX_ERRORS + (PARTIAL_SANDBOX_ERRORS if self.sandbox.partial else ())
+        return "files" if any(sign in complaint for sign in signs) else ""
 
     def note(self) -> str:
         """Return what the model must know beyond the output; "" after a plain success."""

@@ -138,7 +138,7 @@ class Sandbox:
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
-        network = "" if self.network else ", and there is no network"
+        network = "" if self.network else ", and there is no network, nor sockets with a path"
         if self.partial:
             return (
                 "only the project, temporary files and caches can be written; neither folders that "

@@ -168,6 +168,14 @@ def test_what_it_leaves_open(place: Field) -> None:  # noqa: F811
 
 
 @needs_landlock
+def test_the_model_reads_why(place: Field) -> None:  # noqa: F811
+    for command in ("echo x > $R/outside/new", f"{CONNECT}/s || perl -e '$! = 97; die qq($!)'"):
+        (text,) = run(place, command)
+        assert "It ran in the sandbox: only the project" in text
+        assert "call it again with unsandboxed" in text
+
+
+@needs_landlock
 def test_it_is_not_enough_where_a_sandbox_is_required(place: Field) -> None:  # noqa: F811
     """Nor for what nobody is asked about; else it confines, and everything says so."""
     sandbox = context_of(place, True).sandbox
