@@ -302,7 +302,7 @@ class SandboxSettings:
     mode: SandboxMode = _setting(
         "auto",
         one_of(SandboxMode),
-        '"auto" runs commands under bubblewrap where it works; "require" runs none without it.',
+        '"auto" confines commands by bubblewrap or, less, by Landlock; "require" needs bubblewrap.',
         loosens=loosens_if_later(SandboxMode),
     )
     network: bool = _setting(

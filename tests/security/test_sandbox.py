@@ -32,6 +32,7 @@ from ctxagent.tools.job import JobParams, JobTool, end_all
 from ctxagent.tools.system.hardening import close_memory
 
 from ..support.command import COMMAND, Place, comes, running
+from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation, answering
 
 needs_bwrap = pytest.mark.skipif(
@@ -572,10 +573,12 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
     place = Place(tmp_path)
     without = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", shutil.which("bwrap")]
 
-    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        *arguments: str, env: dict[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [*map(str, without), "--", COMMAND, *arguments],
-            cwd=place.project, env=place.environ(), capture_output=True, text=True,
+            cwd=place.project, env=env or place.environ(), capture_output=True, text=True,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -589,6 +592,10 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
     assert 'sandbox.mode is "require", and bwrap is not installed' in done.stderr
     assert "apt install bubblewrap" in done.stderr
     assert place.logs() == []
+    with Server([Say("Hello.")]) as server:
+        said = run("-p", "hi", env=place.server(server.url)).stderr
+    what = "are confined by Landlock alone" if landlock.works() else "run without a sandbox"
+    assert f"Commands {what}" in said
 
 
 def test_the_status_says_that_there_is_none() -> None:
