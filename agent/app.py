@@ -41,6 +41,7 @@ from .models.base import Model
 from .models.catalog import known_model
 from .models.factory import make_model
 from .permissions.approval import Approval
+from .security.planted import PlantedWatch
 from .security.redaction import redaction_for as secrets_of
 from .security.sandbox import agent_paths, make_sandbox
 from .session.checkpoints import Checkpoints
@@ -154,6 +155,7 @@ class _Parts:
     system: str
     prior: str = ""
     edits: list[Edited] = field(default_factory=list)
+    planted: PlantedWatch | None = None  # of the session, where it has one
 
 
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
@@ -202,6 +204,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         ),
         hooks=hooks,
         change_tracker=ChangeTracker(worktree, context, folder.name, parts.edits),
+        planted=parts.planted or PlantedWatch(launch.cwd),
         policy=policy_of(settings),
         budget_meter=parts.budget_meter,
         max_tokens=settings.model.max_tokens,
@@ -248,6 +251,7 @@ def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> 
                 ),
                 prior=spec.prior,
                 edits=parent.change_tracker.edits if parent.change_tracker else [],
+                planted=parent.planted,
             ),
             spec.emit,
             spec.ask,

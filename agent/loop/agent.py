@@ -25,6 +25,7 @@ from ..events import Ask, CallFinished, Emit, Notice, waiting
 from ..models.base import Model, Reply
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
+from ..security.planted import PlantedWatch
 from ..session.checkpoints import Checkpoints
 from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
@@ -65,6 +66,7 @@ class Agent:
     setup: SessionSetup
     hooks: SessionHooks
     change_tracker: ChangeTracker | None = None
+    planted: PlantedWatch | None = None  # shared by all conversations of a session
     policy: Policy = DEFAULT
     budget_meter: BudgetMeter = field(default_factory=BudgetMeter)
     max_tokens: int | None = None  # of a reply
@@ -182,6 +184,7 @@ class Agent:
             change_tracker=self.change_tracker,
             before_change=self.snapshot,
             run_hook=self.hooks.run if self.hooks.has_tool_hooks else None,
+            planted=self.planted,
         )
 
     async def snapshot(self) -> None:
@@ -208,6 +211,8 @@ class Agent:
         try:
             await self.engine.close()
             await end_all(self.context.jobs, self.context.sandbox)
+            if self.planted and (found := await asyncio.to_thread(self.planted.last)):
+                self.emit(Notice("warning", found.notice))
             await self.startup.close()
         finally:
             await finish_despite_cancel(asyncio.to_thread(self.resume_cache.leave, self.log))

@@ -23,6 +23,7 @@ from ..errors import ToolError
 from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
 from ..permissions import suggestions
 from ..permissions.approval import Approval, Verdict
+from ..security.planted import PlantedWatch
 from ..session.entries import Block, Entry, Note, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
@@ -79,6 +80,7 @@ class ToolRunner:
     # awaited before a call that may change something
     before_change: Callable[[], Awaitable[None]] | None = None
     run_hook: Hook | None = None  # awaited before and after each call
+    planted: PlantedWatch | None = None  # finds what commands leave for other programs to run
 
     async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
         """Run the calls and record a result for each.
@@ -175,6 +177,26 @@ class ToolRunner:
         return output
 
     async def _outcome(self, tool: Tool[Any], params: Params, id: str, confined: bool) -> Output:
+        """Run a call, and tell the person and the model what its command planted for later."""
+        watch = self.planted
+        if watch is None or not (tool.effect == "run" or tool.name == "Job"):
+            return await self._run(tool, params, id, confined)
+        await asyncio.to_thread(watch.begin, self.context.jobs, unasked=confined)
+        interrupted = False
+        try:
+            output = await self._run(tool, params, id, confined)
+        except Interrupted as interruption:
+            output, interrupted = interruption.output, True
+        finally:
+            found = await asyncio.to_thread(watch.end)
+        if found:
+            self.emit(Notice("warning", found.notice))
+            output = replace(output, text=f"{output.text}\n{found.note}".lstrip())
+        if interrupted:
+            raise Interrupted(output)
+        return output
+
+    async def _run(self, tool: Tool[Any], params: Params, id: str, confined: bool) -> Output:
         def tell(text: str) -> None:
             self.emit(ToolOutput(id, text))
 
@@ -274,7 +296,9 @@ class ToolRunner:
         guarded = self.approval.guarded_files()
         if guarded is None:
             raise _Refused("Not done: files that rules guard cannot be found any more. Try again.")
-        return replace(self.context, sandbox=sandbox.unasked(*guarded))
+        hidden, kept = guarded
+        later = self.planted.closed() if self.planted else []
+        return replace(self.context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict, made beside all else: a person can interrupt it. One that takes too

@@ -18,7 +18,8 @@ _BRACKETS = re.compile(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]
 PROTECTED_NAMES = frozenset((
     ".git", ".ctxagent", ".agentrc", ".ssh", ".envrc", ".gitconfig", ".gitmodules", ".bashrc",
     ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
-    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc",
+    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".husky", ".githooks", ".vscode",
+    ".idea", ".zed", ".devcontainer", ".claude", ".mcp.json", ".cursor", ".codex", ".gemini",
 ))  # fmt: skip
 # A process's own current folder and root: a command's are not ours.
 _OWN_PROC_LINK = re.compile(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")

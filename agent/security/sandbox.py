@@ -22,7 +22,6 @@ from ..config.load import user_file
 from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
-from ..permissions.paths import PROTECTED_NAMES
 from . import landlock, sandbox_git, sandbox_paths, seccomp
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .sandbox_paths import existing
@@ -109,17 +108,13 @@ class Sandbox:
 
     def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Sandbox":
         """Return the sandbox for a command that nobody was asked about: without a network, with the
-        paths `hide` hidden, and with `keep` and what would run by itself later read-only."""
+        paths `hide` hidden, and with `keep` read-only."""
         cwd = os.path.realpath(self.cwd)
         stricter = copy.copy(self)
         stricter.network, stricter.network_if_asked = False, self.network
         stricter._bubblewrap = find_bubblewrap(cwd, network=False)
         stricter.hide = [*self.hide, *map(Path, hide)]
-        own = [f"{cwd}/{name}" for name in sorted(PROTECTED_NAMES - {".git"})]
-        there = [path for path in own if os.path.lexists(path)]
-        missing = [path for path in own if path not in there]
-        stricter._read_only = [*self._read_only, *there, *keep]
-        stricter._must_not_appear = [*self._must_not_appear, *missing]
+        stricter._read_only = [*self._read_only, *keep]
         return stricter
 
     def can_write(self, path: str) -> bool:
@@ -231,7 +226,9 @@ class Sandbox:
         places |= dict.fromkeys(existing(map(str, self.show)), "ro")
         opened = list(self._opened(cwd))
         places |= dict.fromkeys(opened, "rw")
-        places |= dict.fromkeys(existing(self._read_only), "ro")
+        # Links among them may lead to what is hidden.
+        closed = [path for path in existing(self._read_only) if _kind(path, places) in ("rw", "ro")]
+        places |= dict.fromkeys(closed, "ro")
         return places | dict.fromkeys(self._foreign_sockets(places, opened, own), "empty")
 
     def _opened(self, cwd: str) -> Iterator[str]:
@@ -314,6 +311,13 @@ def _writable_project_folders(cwd: str, homes: Sequence[str]) -> list[str]:
     if cwd == "/" or any(within(home, [cwd]) for home in homes):
         return []
     return [cwd]
+
+
+def _kind(path: str, places: Mapping[str, str]) -> str:
+    """Return the kind of the innermost place that a path is in; all else can be read only."""
+    while path not in places and path != "/":
+        path = os.path.dirname(path)  # noqa: PTH120
+    return places.get(path, "ro")
 
 
 def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:

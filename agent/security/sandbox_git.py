@@ -29,10 +29,10 @@ def find_repository(cwd: str) -> GitFolders:
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():
-            return _git_folders([os.path.realpath(entry)])
+            return git_folders([os.path.realpath(entry)])
         if entry.is_file():
             found = list(_linked_folders(entry))
-            place = _git_folders(found)
+            place = git_folders(found)
             return GitFolders(place.folders, (str(entry), *place.closed), place.absent)
     return GitFolders()
 
@@ -43,7 +43,8 @@ def repository_root(cwd: str) -> str:
     return next(map(str, above), "")
 
 
-def _git_folders(folders: list[str]) -> GitFolders:
+def git_folders(folders: list[str]) -> GitFolders:
+    """Return the parts of the repositories at these folders, with what is nested in them."""
     closed, absent = [], []
     between: list[str] = []
     for top in folders:

@@ -47,7 +47,7 @@ def names(path: Path) -> set[str]:
 @pytest.mark.parametrize(("page", "place"), PLACES)
 def test_what_a_page_names_is_there(page: str, place: str) -> None:
     name, _, inside = place.partition(":")
-    found = list(ROOT.glob(f"tests/*/{name}" if name.startswith("test_") else name))
+    found = list(ROOT.glob(f"tests/**/{name}" if name.startswith("test_") else name))
     assert found, f"{page} names {name}"
     if inside:
         assert any(inside in names(path) for path in found), f"{page} names {inside} in {name}"

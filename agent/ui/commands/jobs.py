@@ -1,5 +1,7 @@
-"""/jobs and /background: the commands that run in the background, and sending one there."""
+"""/jobs, /background, /set-aside: the commands that run in the background, sending one there, and
+what commands have planted for other programs to run."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ...errors import CtxagentError, UsageError
@@ -50,6 +52,13 @@ async def _jobs(repl: CommandContext, argument: str) -> None:
 async def _background(repl: CommandContext, argument: str) -> None:
     if not repl.conversation.send_to_background():
         repl.say("no running command can go to the background")
+
+
+@command("rename what commands made for other programs to run", anytime=True)
+async def _set_aside(repl: CommandContext, argument: str) -> None:
+    watch = repl.agent.planted
+    renamed = await asyncio.to_thread(watch.set_aside) if watch else []
+    repl.say("\n".join(renamed) if renamed else "nothing was found that other programs would run")
 
 
 def _show(repl: CommandContext, jobs: "list[BackgroundJob]", lines: int) -> None:

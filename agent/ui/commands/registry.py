@@ -86,10 +86,10 @@ def _expand(words: str) -> str:
 def command(
     help: str, *, argument: str = "", anytime: bool = False, complete: Complete | None = None
 ) -> Callable[[Run], None]:
-    """Register the function `_name` as the command `/name`."""
+    """Register the function `_some_name` as the command `/some-name`."""
 
     def register(run: Run) -> None:
-        name = run.__name__.strip("_")
+        name = run.__name__.strip("_").replace("_", "-")
         COMMANDS[name] = Command(name, help, run, argument, anytime, complete)
 
     return register

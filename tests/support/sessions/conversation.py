@@ -22,6 +22,7 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.security.planted import PlantedWatch
 from ctxagent.agent.session.checkpoints import Checkpoints
 from ctxagent.agent.session.entries import Entry, Session, User
 from ctxagent.agent.session.log import read_log
@@ -84,6 +85,7 @@ class Conversation:
                 after_summary=lambda: [User(content="Still here.", source="environment")],
             ),
             hooks=self.hooks,
+            planted=PlantedWatch(cwd),
             policy=policy or DEFAULT,
             budget_meter=BudgetMeter(bounds or Budget()),
         )

@@ -1,0 +1,291 @@
+"""What commands leave behind for other programs to run later: a repository in the project whose
+configuration names programs (the person's next `git status` runs them), folders and files of
+editors, hooks, direnv and other agents.
+
+The project is looked through before and after each command. A folder whose times have not changed
+is not read again: nothing can be made in it without that (the kernel sets the time of change, and
+lets no user choose it), so a look costs one lstat for each folder, and for each file that counts.
+"""
+
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...tools.system.unicode import reveal_invisible
+from ..permissions.paths import PROTECTED_NAMES
+from ..worktree.signatures import file_sha256
+from .sandbox_git import git_folders, repository_root
+
+MAX_FOLDERS = 50_000  # that are looked into, the outer ones first
+MAX_NAMED = 8  # paths in a notice
+MAX_FILE_BYTES = 1 << 20  # of larger ones the times are compared, not the content
+_MAX_DEPTH = 3  # folders below one of a protected name in which every file counts
+# A folder that was changed so shortly before it was read may have been changed after in the same
+# tick of the file system's clock.
+_CLOCK_TICK_NS = 2_000_000_000
+_OUTSIDE = -1  # the depth of what is in no folder of a protected name
+# Packages bring along settings for their own development, which nothing reads where they are.
+_PACKAGE_FOLDERS = frozenset(("node_modules", "site-packages"))
+_BARE_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
+_HOOKS_PATH = re.compile(r"^\s*(?:\[.*\]\s*)?hookspath\s*=\s*\"?(.*?)\"?\s*$", re.I | re.M)
+
+Stamp = tuple[int, ...]
+
+
+class _Folder(NamedTuple):
+    """What matters of a folder's entries, as they were at a moment."""
+
+    stamp: Stamp
+    read_at: int  # in ns of Unix time
+    folders: Sequence[tuple[str, int]]  # paths and depths of those below to go on with
+    marks: Sequence[str]  # paths of entries that count
+    repositories: Sequence[str]  # paths of `.git`, whatever it is, and of bare repositories
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was planted, and the new names of what of it was set aside."""
+
+    paths: str
+    aside: str
+
+    @property
+    def notice(self) -> str:
+        """Tell the person."""
+        if self.aside:
+            return f"a command made {self.paths}, which other programs run; now {self.aside}"
+        return (
+            f"a command made or changed {self.paths}: git, editors and the like run what stands "
+            "there. Look at it before you use them here; /set-aside renames it"
+        )
+
+    @property
+    def note(self) -> str:
+        """Tell the model."""
+        done = f"set aside as {self.aside}" if self.aside else "the user is told"
+        return f"[it made or changed what other programs run by themselves: {self.paths}; {done}]"
+
+
+class PlantedWatch:
+    """Finds what commands have planted in the project at `cwd`; one for a session and all its
+    subagents. All methods block, and may be called from any thread."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.told: list[str] = []  # what was found and is not set aside
+        self._root = os.path.realpath(cwd)
+        top = repository_root(self._root)
+        self._above = f"{top}/.git" if top not in ("", self._root) else ""
+        self._folders: dict[str, _Folder] = {}
+        self._digests: dict[str, tuple[Stamp, int, str]] = {}
+        self._signs: dict[str, str] = {}
+        self._closed: list[str] = []
+        self._running = 0  # commands in the foreground
+        self._jobs_ran = False  # at the last look
+        self._unasked = False  # nobody was asked about a command that runs
+        self._jobs: dict[int, Mapping[str, Any]] = {}
+        self._is_cut = False  # there are more folders than are looked into
+        self._lock = threading.Lock()
+
+    def begin(self, jobs: Mapping[str, Any], *, unasked: bool) -> None:
+        """Look before a command runs, or before the `jobs` in the background are looked after.
+        While another command runs, what is there may be of its making; otherwise it is not.
+        `unasked` says that nobody was asked about the command: what it plants is set aside."""
+        with self._lock:
+            self._jobs[id(jobs)] = jobs
+            busy = self._running > 0 or self._jobs_ran
+            self._unasked = unasked or (busy and self._unasked)
+            self._running += 1
+            if not busy:
+                self._signs = self._look()
+
+    def end(self) -> "Found | None":
+        """Look after a command; return what is new or changed since the look before."""
+        with self._lock:
+            self._running -= 1
+            return self._found()
+
+    def last(self) -> "Found | None":
+        """Return what jobs have planted that nobody has looked after."""
+        with self._lock:
+            return self._found() if self._jobs_ran else None
+
+    def closed(self) -> list[str]:
+        """Return what was there at the last look and would run by itself later, for a sandbox to
+        keep as it is."""
+        with self._lock:
+            return [*self._closed]
+
+    def set_aside(self) -> list[str]:
+        """Rename what was found to names that nothing reads; return the new names."""
+        with self._lock:
+            return self._set_aside(self.told)
+
+    def _set_aside(self, paths: Sequence[str]) -> list[str]:
+        renamed = []
+        for path in paths:
+            name = f"{path}.set-aside-{secrets.token_hex(3)}"
+            with suppress(OSError):
+                Path(path).rename(name)
+                renamed.append(name)
+        self.told = [path for path in self.told if path not in paths]
+        self._signs = self._look()
+        return renamed
+
+    def _found(self) -> "Found | None":
+        self._jobs_ran = any(
+            job.process.running for jobs in self._jobs.values() for job in jobs.values()
+        )
+        before, was_cut = self._signs, self._is_cut
+        self._signs = self._look()
+        changed = [path for path in sorted(self._signs) if self._signs[path] != before.get(path)]
+        found: list[str] = []
+        for path in changed:
+            above = found[-1] if found else ""
+            if not (above and above not in before and path.startswith(f"{above}/")):
+                found.append(path)
+        too_many = [f"more than {MAX_FOLDERS:,} folders, too many to look into"]
+        more = too_many if self._is_cut and not was_cut else []
+        if not (found or more):
+            return None
+        self.told = list(dict.fromkeys([*self.told, *found]))
+        aside = self._set_aside(found) if self._unasked else []
+        return Found(self._shown([*found, *more]), self._shown(aside))
+
+    def _shown(self, paths: Sequence[str]) -> str:
+        """Return paths as a person would write them here, on one line."""
+        named = [path.removeprefix(f"{self._root}/") for path in paths[:MAX_NAMED]]
+        more = [f"and {len(paths) - MAX_NAMED} more"] if len(paths) > MAX_NAMED else []
+        return reveal_invisible(", ".join([*named, *more])).replace("\n", "\\n")
+
+    def _look(self) -> dict[str, str]:
+        """Return a signature for each thing that counts, by path."""
+        self._closed, self._is_cut = [], False
+        signs = self._sign_repository(self._above) if self._above else {}
+        known: dict[str, _Folder] = {}
+        pending = deque([(self._root, _OUTSIDE)] if self._root != "/" else [])
+        while pending:
+            path, depth = pending.popleft()
+            folder = self._folder(path, depth)
+            if folder is None:
+                continue
+            if len(known) == MAX_FOLDERS:
+                self._is_cut = True
+                break
+            known[path] = folder
+            pending.extend(folder.folders)
+            if depth == _OUTSIDE:
+                self._closed += folder.marks
+            signs |= self._sign(folder.marks)
+            for repository in folder.repositories:
+                signs |= self._sign_repository(repository)
+        self._folders = known
+        self._digests = {path: kept for path, kept in self._digests.items() if path in signs}
+        return signs
+
+    def _folder(self, path: str, depth: int) -> _Folder | None:
+        try:
+            found = os.lstat(path)
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+            before = self._folders.get(path)
+            if before and before.stamp == stamp and stamp[2] + _CLOCK_TICK_NS < before.read_at:
+                return before
+            if not stat.S_ISDIR(found.st_mode):
+                return None
+            read_at = time.time_ns()
+            with os.scandir(path) as entries:
+                rows = [(e.name, e.path, e.is_dir(follow_symlinks=False)) for e in entries]
+        except OSError:
+            return None
+        return _Folder(stamp, read_at, *_sort(path, depth, rows))
+
+    def _sign(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return a signature for each of the paths that is there."""
+        signs = {}
+        for path in paths:
+            with suppress(OSError):
+                signs[path] = self._signature(path)
+        return signs
+
+    def _sign_repository(self, path: str) -> dict[str, str]:
+        """Return signatures of what makes git run programs in the repository at `path`, which is
+        its folder or names it."""
+        top, own = os.path.dirname(path), path  # noqa: PTH120
+        if not os.path.isdir(path):  # noqa: PTH112
+            own = os.path.join(top, _read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
+        parts = list(git_folders([os.path.realpath(own)]).closed)
+        self._closed += parts
+        for folder in [part for part in parts if part.endswith("/hooks")]:
+            parts += _entries(folder)
+        for config in [part for part in parts if part.endswith("/config")]:
+            for named in _HOOKS_PATH.findall(_read_text(config)):
+                parts += _entries(os.path.join(top, os.path.expanduser(named)))  # noqa: PTH111, PTH118
+        return self._sign([path, *parts])
+
+    def _signature(self, path: str) -> str:
+        """Return what a thing is, without what does not matter. Raises OSError."""
+        found = os.lstat(path)
+        if stat.S_ISDIR(found.st_mode):
+            return "folder"
+        if stat.S_ISLNK(found.st_mode):
+            return f"link {os.readlink(path)}"  # noqa: PTH115
+        stamp = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if found.st_size > MAX_FILE_BYTES or not stat.S_ISREG(found.st_mode):
+            return str(stamp)
+        read_at = time.time_ns()
+        before = self._digests.get(path)
+        if before is None or before[0] != stamp or found.st_ctime_ns + _CLOCK_TICK_NS > before[1]:
+            before = self._digests[path] = (stamp, read_at, file_sha256(path))
+        return f"{found.st_mode:o} {before[2]}"
+
+
+def _sort(
+    path: str, depth: int, rows: Sequence[tuple[str, str, bool]]
+) -> tuple[list[tuple[str, int]], list[str], list[str]]:
+    """Return the folders among these entries (name, path, whether it is a folder) to go on with,
+    those that count, and the repositories."""
+    folders, marks, repositories = [], [], []
+    in_packages = not _PACKAGE_FOLDERS.isdisjoint(path.split("/"))
+    for name, entry, is_folder in rows:
+        protected = name[0] == "." and name.casefold() in PROTECTED_NAMES
+        if name.casefold() == ".git":
+            repositories.append(entry)
+        elif protected and depth == _OUTSIDE and not in_packages:
+            marks.append(entry)
+            folders += [(entry, 0)] if is_folder else []
+        elif is_folder and depth < _MAX_DEPTH:
+            folders.append((entry, depth if depth == _OUTSIDE else depth + 1))
+        elif depth != _OUTSIDE and not is_folder:
+            marks.append(entry)
+    if {name for name, _, _ in rows} >= _BARE_REPOSITORY:
+        repositories.append(path)
+    return folders, marks, repositories
+
+
+def _entries(folder: str) -> list[str]:
+    """Return the paths in a folder of hooks, without the samples that git puts there."""
+    with suppress(OSError):
+        return sorted(
+            entry.path for entry in os.scandir(folder) if not entry.name.endswith(".sample")
+        )
+    return []
+
+
+def _read_text(path: str) -> str:
+    """Return the beginning of a regular file, "" for anything else."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                return os.fsdecode(os.read(file, MAX_FILE_BYTES))
+        finally:
+            os.close(file)
+    return ""
