@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ...tools.system.programs import program, within
-from . import landlock
+from . import landlock, seccomp
 
 PROBE_TIMEOUT_S = 10  # seconds
 INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
@@ -52,6 +52,11 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
 
 
+def filter_arguments(descriptors: Sequence[int]) -> list[str]:
+    """Return the arguments for filters of system calls that are read from these descriptors."""
+    return [word for number in descriptors for word in ("--seccomp", str(number))]
+
+
 @functools.cache
 def _try(path: str, network: bool) -> Bubblewrap:
     own_network = () if network else ("--unshare-net",)
@@ -72,16 +77,20 @@ def _try(path: str, network: bool) -> Bubblewrap:
 
 def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
     """Return what it says when it is started so, "" if it works. The thread is given up by it."""
+    passed = seccomp.readable_filter(seccomp.INTERNET)
     try:
         if give_up:
             give_up()
         done = subprocess.run(
-            [*command, "--", "/bin/sh", "-c", ":"],
+            [*command, *filter_arguments(passed), "--", "/bin/sh", "-c", ":"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            timeout=PROBE_TIMEOUT_S, env={}, cwd="/",
+            timeout=PROBE_TIMEOUT_S, env={}, cwd="/", pass_fds=passed,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
+    finally:
+        for number in passed:
+            os.close(number)
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
     return lines[-1][:200] if done.returncode else ""
 

@@ -42,7 +42,7 @@ _TRUNCATE, _DEVICE_CALLS = 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CALLS
 
-_PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 22, 24, 38
+_PR_SET_SECCOMP, _PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 22, 23, 24, 38
 _FILTER_MODE = 2
 
 
@@ -180,13 +180,13 @@ def _keep_powers(kept: Sequence[int]) -> None:
     """Take all other powers from what this thread starts, to which the kernel would give them."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for power in range(last + 1):
-        if power not in kept:
+        if power not in kept and _prctl(_PR_CAPBSET_READ, power):
             _prctl(_PR_CAPBSET_DROP, power)
 
 
-def _prctl(what: int, argument: int, pointer: bytes | None = None) -> None:
+def _prctl(what: int, argument: int, pointer: bytes | None = None) -> int:
     zero, number = ctypes.c_ulong(0), ctypes.c_ulong(argument)
-    _check(_libc().prctl(what, number, pointer or zero, zero, zero))
+    return _check(_libc().prctl(what, number, pointer or zero, zero, zero))
 
 
 def _check(result: int) -> int:

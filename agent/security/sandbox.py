@@ -22,7 +22,7 @@ from ..config.load import user_file
 from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
-from . import landlock, sandbox_git, sandbox_paths, seccomp
+from . import bubblewrap, landlock, sandbox_git, sandbox_paths, seccomp
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .sandbox_paths import existing
 
@@ -95,8 +95,8 @@ class Sandbox:
     def partial(self) -> str:
         """Why commands are confined by Landlock alone, with what would help; "" if they are not.
         That holds less than is promised where a sandbox is required, or nobody is asked."""
-        alone = not self.required and landlock.works()
-        return self._bubblewrap.absent if alone else ""
+        without = "" if self.required else self._bubblewrap.absent
+        return without if without and landlock.works() else ""
 
     @property
     def unasked_absent(self) -> str:
@@ -172,8 +172,8 @@ class Sandbox:
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
         families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
-        passed = _readable(seccomp.filter_program(families))
-        arguments += [word for number in passed for word in ("--seccomp", str(number))]
+        passed = seccomp.readable_filter(families)
+        arguments += bubblewrap.filter_arguments(passed)
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
         return Enclosed([*arguments, *command], passed, self._bubblewrap.give_up, reports=True)
 
@@ -341,17 +341,6 @@ def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
 def _compute_devices() -> Iterator[str]:
     for pattern in _COMPUTE_DEVICES:
         yield from map(str, Path("/dev").glob(pattern))
-
-
-def _readable(data: bytes) -> tuple[int, ...]:
-    """Return the descriptor from which this can be read once, none for nothing. It is less than a
-    pipe holds."""
-    if not data:
-        return ()
-    reader, writer = os.pipe()
-    os.write(writer, data)
-    os.close(writer)
-    return (reader,)
 
 
 def _expand_home(path: Path, homes: Sequence[str]) -> Path:

@@ -96,6 +96,18 @@ def filter_program(families: frozenset[int], machine: str = "") -> bytes:
     return b"".join(_instructions(known, families))
 
 
+def readable_filter(families: frozenset[int]) -> tuple[int, ...]:
+    """Return the descriptor of a pipe from which the filter can be read once, none where there is
+    no filter. It is less than a pipe holds."""
+    program = filter_program(families)
+    if not program:
+        return ()
+    reader, writer = os.pipe()
+    os.write(writer, program)
+    os.close(writer)
+    return (reader,)
+
+
 def _instructions(machine: _Machine, families: frozenset[int]) -> Iterator[bytes]:
     """Yield the program: what it does with a call ends where that call's block ends, so that no
     jump is longer than a block."""
