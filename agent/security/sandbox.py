@@ -157,7 +157,7 @@ class Sandbox:
             self._read_only += made
             self._must_not_appear = [path for path in self._must_not_appear if path not in made]
         if self.partial:
-            return Enclosed(command, give_up=self._confinement(own))
+            return Enclosed(command, give_up=self._confinement())
         arguments = [*self._bubblewrap.command]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
@@ -168,7 +168,8 @@ class Sandbox:
                 arguments += ["--ro-bind", path, path]
         for device in _compute_devices():
             arguments += ["--dev-bind", device, device]
-        arguments += _mount_arguments(self._places(own))
+        places = self._places()
+        arguments += _mount_arguments(places | self._covered_sockets(places, own))
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
         families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
@@ -177,12 +178,12 @@ class Sandbox:
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
         return Enclosed([*arguments, *command], passed, self._bubblewrap.give_up, reports=True)
 
-    def _confinement(self, own: Iterable[int]) -> Callable[[], None]:
+    def _confinement(self) -> Callable[[], None]:
         """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
         rule tells them apart; without the network all are, as there is none of its own."""
         access: dict[str, landlock.Access] = {"rw": "write", "ro": "read"}
         places: dict[str, landlock.Access] = {"/": "read", **landlock.DEVICES}
-        for path, kind in self._places(own).items():
+        for path, kind in self._places().items():
             places[path] = access.get(kind, "hidden")
         places |= dict.fromkeys(_compute_devices(), "write")
         return landlock.confinement(
@@ -211,7 +212,7 @@ class Sandbox:
                     renamed.append(name)
         return renamed
 
-    def _places(self, own: Iterable[int]) -> dict[str, str]:
+    def _places(self) -> dict[str, str]:
         """Return each place's kind: "rw", "ro", "empty" or "run". Inner places win."""
         cwd = os.path.realpath(self.cwd)
         temporary = list(self._temporary_folders())
@@ -220,16 +221,21 @@ class Sandbox:
         places |= dict.fromkeys(self._cache_folders(), "rw")
         places |= dict.fromkeys(existing(sandbox_paths.RUN_FOLDERS), "run")
         places |= dict.fromkeys(sandbox_paths.needed_run_paths(), "ro")
-        places |= dict.fromkeys(sandbox_paths.socket_folders(temporary), "empty")
         places |= dict.fromkeys(sandbox_paths.secret_paths(self._homes), "empty")
         places |= dict.fromkeys(existing(map(str, self.hide)), "empty")
         places |= dict.fromkeys(existing(map(str, self.show)), "ro")
-        opened = list(self._opened(cwd))
-        places |= dict.fromkeys(opened, "rw")
+        places |= dict.fromkeys(self._opened(cwd), "rw")
         # Links among them may lead to what is hidden.
         closed = [path for path in existing(self._read_only) if _kind(path, places) in ("rw", "ro")]
-        places |= dict.fromkeys(closed, "ro")
-        return places | dict.fromkeys(self._foreign_sockets(places, opened, own), "empty")
+        return places | dict.fromkeys(closed, "ro")
+
+    def _covered_sockets(self, places: Mapping[str, str], own: Iterable[int]) -> dict[str, str]:
+        """Return the places of sockets of other programs, and of the folders where they lie."""
+        opened = list(self._opened(os.path.realpath(self.cwd)))
+        folders = sandbox_paths.socket_folders(self._temporary_folders())
+        covered = {path: "empty" for path in folders if path not in places}
+        found = self._foreign_sockets({**places, **covered}, opened, own)
+        return covered | dict.fromkeys(found, "empty")
 
     def _opened(self, cwd: str) -> Iterator[str]:
         """Yield what may be written of the project and its repository, and what settings open."""

@@ -126,7 +126,10 @@ def test_sockets_and_calls(place: Field, who: str) -> None:  # noqa: F811
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
 def test_what_work_needs(place: Field, who: str) -> None:  # noqa: F811
-    """Files and commits of the project, programs and their settings, pipes, devices, exit codes."""
+    """Files and commits of the project, temporary files beside foreign sockets, programs and their
+    settings, pipes, devices, exit codes."""
+    (place.root / "tmp" / "tmux-0").mkdir(parents=True)
+    place.temporary = (str(place.root / "tmp"),)
     assert told_by(
         who,
         place,
@@ -137,6 +140,7 @@ def test_what_work_needs(place: Field, who: str) -> None:  # noqa: F811
         "perl -e 'print 1' && ls /usr/bin | grep -cx env; exit 3",
         "kill -KILL $$",
         "(sleep 60 & kill $!; wait $!; echo $?)",
+        "mktemp -p $R/tmp >/dev/null && echo made",
     ) == [
         "ok",
         "one\n0",
@@ -145,6 +149,7 @@ def test_what_work_needs(place: Field, who: str) -> None:  # noqa: F811
         "11\n[exit 3]",
         "[killed by SIGKILL]",
         "143",
+        "made",
     ]
 
 
