@@ -395,6 +395,8 @@ class Approval:
         git_looks = part.name == "git" and is_read_only(plain)
         if git_looks and (named := next(filter(None, map(git.program_git_runs, bases)), "")):
             return self._doubtful(f"the repository makes git run {named}", script)
+        if git_looks and (objection := self._git_reads(bases, script)):
+            return objection
         # Where a command goes is a matter of paths, so that what follows is judged from there.
         if part.name != "cd" and (rule := self._matching_rule("Bash", part, "allow", "session")):
             if hidden := self._unclear_path(part, bases):
@@ -408,6 +410,18 @@ class Approval:
         if not is_read_only(plain):
             return Verdict("allow", f"{shown} only says its version or its use")
         return self._judge_looking(plain, script, bases)
+
+    def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
+        """Judge what git would read because of where a repository's own files lead; None if all of
+        it may be read."""
+        for lead in (lead for base in bases for lead in git.leads_of_repositories(base)):
+            read = self._judge_path("Read", lead.target, edits=False)
+            reason = f"the repository makes git read {lead.target}: {lead.name} leads there"
+            if read.action == "deny":
+                return replace(read, reason=f"{reason}, and {read.reason}")
+            if read.action == "ask":
+                return self._doubtful(reason, script)
+        return None
 
     def _at_its_folder(
         self, part: SimpleCommand, bases: Sequence[str]

@@ -11,7 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_MAX_POINTER_BYTES = 4_096  # of a file that names a folder
+from ...tools.system.git_links import linked_folders
+
+# What need not be there, and would have git read its configuration, hooks or objects elsewhere.
+_MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ def find_repository(cwd: str) -> GitFolders:
         if entry.is_dir():
             return git_folders([os.path.realpath(entry)])
         if entry.is_file():
-            found = list(_linked_folders(entry))
+            found = linked_folders(entry)
             place = git_folders(found)
             return GitFolders(place.folders, (str(entry), *place.closed), place.absent)
     return GitFolders()
@@ -50,11 +53,11 @@ def git_folders(folders: list[str]) -> GitFolders:
     for top in folders:
         for folder in (top, *_nested_folders(top)):
             between += _folders_between(top, folder)
-            for name in ("config", "config.worktree", "hooks", "commondir", "gitdir"):
+            for name in (*_MAY_APPEAR, "config", "gitdir"):
                 path = f"{folder}/{name}"
                 if os.path.lexists(path):
                     closed.append(path)
-                elif name in ("config.worktree", "hooks", "commondir"):
+                elif name in _MAY_APPEAR:
                     absent.append(path)
     return GitFolders(tuple(dict.fromkeys([*folders, *between])), tuple(closed), tuple(absent))
 
@@ -93,39 +96,3 @@ def _submodule_folders(top: str) -> Iterator[str]:
                 pending.append(f"{path}/modules")
             else:
                 pending.append(path)
-
-
-def _linked_folders(entry: Path) -> Iterator[str]:
-    """Yield the folders of a repository that the file `entry` names. They are that of a linked work
-    tree with the common one, or that of a submodule; none when they do not name `entry` in turn."""
-    named = _read_text(entry).removeprefix("gitdir:").strip()
-    if not named:
-        return
-    own = Path(os.path.realpath(entry.parent / named))
-    back = _read_text(own / "gitdir")
-    if back:
-        if os.path.realpath(own / back) == os.path.realpath(entry):
-            yield str(own)
-            if own.parent.name == "worktrees":
-                yield str(own.parent.parent)
-        return
-    worktree = os.path.realpath(own / _configured_worktree(own / "config"))
-    if worktree == os.path.realpath(entry.parent):
-        yield str(own)
-
-
-def _configured_worktree(config: Path) -> str:
-    """Return the work tree that a configuration names."""
-    for line in _read_text(config).splitlines():
-        name, sign, value = line.partition("=")
-        if sign and name.strip().lower() == "worktree":
-            return value.strip().strip('"')
-    return "."
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return os.fsdecode(file.read(_MAX_POINTER_BYTES)).strip()
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment, program
 
 if TYPE_CHECKING:
@@ -52,23 +53,22 @@ def current_branch(cwd: Path) -> str:
         git = folder / ".git"
         try:
             if git.is_file():  # a worktree: the file names the directory
-                named = _read_start(git).partition("gitdir:")[2]
+                named = read_start(git).partition("gitdir:")[2]
                 git = folder / named.strip()
-            head = _read_start(git / "HEAD").strip()
+            head = read_start(git / "HEAD").strip()
         except (OSError, ValueError):  # anyone may have written what is named there
             continue
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
     return ""
 
 
-def _read_start(path: Path) -> str:
-    """Read the start of a regular file; "" for a pipe or a device, which is not waited for."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        regular = stat.S_ISREG(os.fstat(file).st_mode)
-        return os.read(file, MAX_HEAD_BYTES).decode("utf-8", "replace") if regular else ""
-    finally:
-        os.close(file)
+def read_start(path: Path, most: int = MAX_HEAD_BYTES) -> str:
+    """Read the start of a regular file; "" for a pipe or a device, which is not waited for. Raises
+    OSError for a link too, which may lead to anything."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        return file.read(most).decode("utf-8", "replace") if regular else ""
 
 
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
@@ -79,6 +79,8 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     from git import Repo
     from git.exc import GitError
 
+    if astray := leads_astray(cwd):
+        return f"Git: not looked at: {astray}"
     try:
         repo = Repo(cwd, search_parent_directories=True)
     except (GitError, OSError):
@@ -114,10 +116,12 @@ def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
 
 def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` with which git runs no filter of the repository and fetches nothing. Raises
-    OSError where there is no git."""
+    OSError where there is no git, and where the repository would have it look elsewhere."""
     env = own_environment(env)
     if not git_program(env):
         raise FileNotFoundError(errno.ENOENT, "git is not installed")
+    if astray := leads_astray(cwd):
+        raise PermissionError(errno.EACCES, f"{astray}, out of the repository")
     from git import Git
     from git.exc import GitError
 

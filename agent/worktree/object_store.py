@@ -7,6 +7,7 @@ no filter, monitor or hook can be started, and bytes go in and come out as they 
 """
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...tools.system.files import copy_private, make_private_folder, replacing, write_private
+from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment
-from .git import git_program
+from .git import git_program, read_start
 
 if TYPE_CHECKING:
     from git import Git
 
+MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
 PRIVATE_UMASK = (
     0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
@@ -74,28 +77,34 @@ class Repository:
         """Return `branch commit`, `branch` before the first commit, `HEAD commit` when detached; ""
         where that cannot be read."""
         try:
-            said = Path(self.folder, "HEAD").read_text("utf-8").strip()
+            said = read_start(Path(self.folder, "HEAD")).strip()
         except (OSError, ValueError):
             return ""
-        if not said.startswith("ref: "):
-            return f"HEAD {said}"
+        if not said.startswith("ref: refs/"):
+            return f"HEAD {_object_name(said)}".strip()
         ref = said.removeprefix("ref: ")
         return f"{ref.removeprefix('refs/heads/')} {self._commit(ref)}".strip()
 
     def commit(self) -> str:
         """Return the commit of HEAD, "" where there is none or it cannot be read."""
-        last = self.head().rpartition(" ")[2]
-        return last if len(last) == 40 and not last.strip("0123456789abcdef") else ""
+        return _object_name(self.head().rpartition(" ")[2])
 
     def _commit(self, ref: str) -> str:
         with suppress(OSError, ValueError):
-            return Path(self.common, ref).read_text("utf-8").strip()
+            return _object_name(read_start(Path(self.common, ref)).strip())
         with suppress(OSError, ValueError):
-            for line in Path(self.common, "packed-refs").read_text("utf-8").splitlines():
+            packed = read_start(Path(self.common, "packed-refs"), MAX_PACKED_REFS_BYTES)
+            for line in packed.splitlines():
                 commit, _, name = line.partition(" ")
                 if name == ref:
-                    return commit
+                    return _object_name(commit)
         return ""
+
+
+def _object_name(text: str) -> str:
+    """Return a text that is the name of an object, "" for any other: the file that it comes from
+    may be another than it seems."""
+    return text if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) else ""
 
 
 class ObjectStore:
@@ -217,10 +226,10 @@ class ObjectStore:
 
 def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     """Return the repository of the nearest `.git` above `cwd`, if there is one. Raises GitFailed
-    when there is no git. Where the repository says that its files are elsewhere, it is not
-    believed."""
+    when there is no git. Where the repository says that its files are elsewhere, or leads out of
+    itself, it is not believed."""
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
-    if root is None:
+    if root is None or leads_astray(root):
         return None
     git, program = _git(str(root), env)
     wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}

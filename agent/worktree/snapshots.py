@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...tools.system.files import is_part_name
+from ...tools.system.git_links import leads_astray
 from ..errors import RecordError
 from . import diff, file_modes, garbage, restore
 from .borrowed_objects import copy_borrowed_objects
@@ -288,6 +289,9 @@ class WorkTree:
     def _current_tree(self) -> tuple[str | None, Mapping[str, FileSignature]]:
         """Return the tree of now, and the signatures of files that are only watched."""
         if self._staging is None or not self._staging.whole:
+            return None, {}
+        if self._repository and (astray := leads_astray(self.root)):
+            self._limits = f"files are not kept: {astray}"
             return None, {}
         first = not self._newest_trees
         for last in (False, True):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .child import child, pieces
+from .git_links import leads_astray
 from .programs import program
 
 if TYPE_CHECKING:
@@ -113,11 +114,13 @@ def in_order(paths: Iterable[str]) -> list[str]:
 async def _git(
     root: Path, options: tuple[str, ...], limit: int, env: Mapping[str, str] | None
 ) -> Listing | None:
-    """Return what `git ls-files` prints; None where there is no git, or no work tree of git's."""
+    """Return what `git ls-files` prints; None where there is no git, or no work tree of git's, and
+    where its repository would have it look elsewhere."""
     inherited = os.environ if env is None else env
     clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
     path = program("git", inherited.get("PATH"))
-    if not path:
+    astray = await asyncio.to_thread(leads_astray, root)
+    if not path or astray:
         return None
     found = Listing()
     try:

@@ -9,9 +9,11 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ....tools.system.git_links import Lead, leads
 from .parser import Script, SimpleCommand, Word
 from .wrappers import name_set
 
@@ -128,6 +130,18 @@ def program_git_runs(folder: str) -> str:
     return next((program for root in roots for program in _configured_programs(root, 0)), "")
 
 
+def leads_of_repositories(folder: str) -> Iterator[Lead]:
+    """Yield what leads out of git's own folders in the repository of a folder, and in those inside
+    of it. What cannot be read is left to `program_git_runs`."""
+    pending = [(root, 0) for root in _repository_roots(folder)]
+    while pending:
+        root, depth = pending.pop()
+        yield from leads(str(root))
+        if depth < _MAX_REPOSITORY_DEPTH:
+            with suppress(*_UNREADABLE):
+                pending += [(inner, depth + 1) for inner in _repositories_inside(root)]
+
+
 def has_known_folder(part: SimpleCommand, script: Script) -> bool:
     """Tell whether the part's folder is known: git also runs what the configuration there names."""
     if part.name == "cd":
@@ -211,27 +225,33 @@ def _configured_programs(root: Path, depth: int) -> Iterator[str]:
 
 def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
     folder = _git_folder(root)
-    hooks, hashes = [_common_folder(folder) / "hooks"], "sha1"
+    hooks = [_common_folder(folder) / "hooks"]
     for file, key, value in _settings(root):
         if key == "hookspath":
             hooks.append(root / os.path.expanduser(value.strip('"')))  # noqa: PTH111
         elif key == "worktree":
             if os.path.realpath(folder / value.strip('"')) != os.path.realpath(root):
                 yield f"the work tree {value}"
-        elif key == "objectformat":
-            hashes = value
-        elif not _GIT_LFS_COMMAND.fullmatch(value):
+        elif key != "objectformat" and not _GIT_LFS_COMMAND.fullmatch(value):
             yield f"`{key} = {value[:60]}` in {file}"
     for each in hooks:
         if os.access(each / "post-index-change", os.X_OK):
             yield "the hook post-index-change"
+    for inner in _repositories_inside(root):
+        if depth == _MAX_REPOSITORY_DEPTH:
+            raise ValueError(inner)
+        yield from _configured_programs(inner, depth + 1)
+
+
+def _repositories_inside(root: Path) -> Iterator[Path]:
+    """Yield the top folders of the repositories that the index of one has inside of it."""
+    folder = _git_folder(root)
+    formats = [value for _, key, value in _settings(root) if key == "objectformat"]
     # A split index has its entries in a second file.
-    indexes = (folder / "index", *folder.glob("sharedindex.*"))
-    for path in (path for index in indexes for path in _submodule_paths(index, hashes)):
-        if os.path.lexists(root / path / ".git"):
-            if depth == _MAX_REPOSITORY_DEPTH:
-                raise ValueError(path)
-            yield from _configured_programs(root / path, depth + 1)
+    for index in (folder / "index", *folder.glob("sharedindex.*")):
+        for path in _submodule_paths(index, formats[-1] if formats else "sha1"):
+            if os.path.lexists(root / path / ".git"):
+                yield root / path
 
 
 def _settings(root: Path) -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,161 @@
+"""Where the files that make up a git repository lead: git reads through links and pointers that a
+folder brings along, and shows lines of what it finds there.
+
+The places are those of gitrepository-layout(5) and gitworktree(1). Nothing is read here but
+pointers, the configuration and the names in git's own folders.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .programs import within
+
+MAX_ENTRIES = 50_000  # of git's own folders that are looked at
+_MAX_TEXT_BYTES = 1 << 20  # of a pointer or a configuration
+_MAX_ALTERNATES = 5  # stores that name each other in a row, as in git
+# What git itself reads nothing of when it looks: hooks are judged where they are run.
+_NOT_READ = frozenset(("hooks", "lfs", "annex"))
+_BORROWED = "objects/info/alternates"  # the file that names the stores
+_FAN_OUT = re.compile(r"[0-9a-f]{2}")
+_FILE_SETTING = re.compile(
+    r"^\s*(?:\[.*\]\s*)?(\w*file|skiplist|template)\s*=\s*(.*?)\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A thing in a repository that leads to a path out of git's own folders."""
+
+    name: str  # the thing: a path below the repository's top, or a setting
+    target: str  # absolute, with links followed
+
+
+def leads_astray(folder: str | Path) -> str:
+    """Return what leads out of the repository that a folder is in, in a few words; "" if nothing
+    does. A git of ours does not look at one that does. Objects that it borrows from another one
+    do not count: only their names, which are their digests, lead to them."""
+    real = Path(os.path.realpath(folder))
+    top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
+    if top is None:
+        return ""
+    for lead in leads(str(top)):
+        if lead.name != _BORROWED and not within(lead.target, [str(top)]):
+            return f"{lead.name} leads to {lead.target}"
+    return ""
+
+
+def leads(top: str) -> Iterator[Lead]:
+    """Yield what leads out of git's own folders in the repository at `top`, its top folder."""
+    entry = Path(top, ".git")
+    own = linked_folders(entry) if entry.is_file() else []
+    if not own:
+        named = _read_text(entry).removeprefix("gitdir:").strip() if entry.is_file() else "."
+        folder = os.path.realpath(entry.parent / named if entry.is_file() else entry)
+        if entry.is_file() or entry.is_symlink():
+            yield Lead(".git", folder)
+            if not within(folder, [os.path.realpath(top)]):
+                return
+        own = [folder]
+    common = os.path.realpath(Path(own[0], _read_text(Path(own[0], "commondir")) or "."))
+    if common not in own:
+        yield Lead(".git/commondir", common)
+        if not within(common, [os.path.realpath(top)]):
+            return
+        own.append(common)
+    yield from _links(own, top)
+    yield from _borrowed(f"{common}/objects", own, _MAX_ALTERNATES)
+    for config in (f"{common}/config", f"{own[0]}/config.worktree"):
+        for key, value in _FILE_SETTING.findall(_read_text(Path(config)).removeprefix("\ufeff")):
+            yield Lead(f"the setting {key}", _real(value, top))
+
+
+def linked_folders(entry: Path) -> list[str]:
+    """Return the folders of a repository that the file `entry`, a `.git`, names. They are that of a
+    linked work tree with the common one, or that of a submodule; none when they do not name `entry`
+    in turn: a project says by a file that it brings along where its repository is."""
+    named = _read_text(entry).removeprefix("gitdir:").strip()
+    if not named:
+        return []
+    own = Path(os.path.realpath(entry.parent / named))
+    back = _read_text(own / "gitdir")
+    if back:
+        if os.path.realpath(own / back) != os.path.realpath(entry):
+            return []
+        linked = own.parent.name == "worktrees"
+        return [str(own), str(own.parent.parent)] if linked else [str(own)]
+    worktree = os.path.realpath(own / _configured_worktree(own / "config"))
+    return [str(own)] if worktree == os.path.realpath(entry.parent) else []
+
+
+def _links(own: Sequence[str], top: str) -> Iterator[Lead]:
+    """Yield the links in git's own folders that lead out of them."""
+    pending, count = list(own), 0
+    while pending:
+        folder = pending.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                count += 1
+                if count > MAX_ENTRIES:
+                    yield Lead(".git, too large to look through,", "/")
+                    return
+                if entry.name in _NOT_READ:
+                    continue
+                if entry.is_symlink():
+                    target = os.path.realpath(entry.path)
+                    if not within(target, own):
+                        yield Lead(os.path.relpath(entry.path, top), target)
+                elif entry.is_dir() and not _FAN_OUT.fullmatch(entry.name):
+                    pending.append(entry.path)
+
+
+def _borrowed(objects: str, own: Sequence[str], depth: int) -> Iterator[Lead]:
+    """Yield the stores that an object store borrows from, and what they borrow from in turn."""
+    alternates = Path(objects, "info", "alternates")
+    if not within(os.path.realpath(alternates), own):
+        yield Lead(str(alternates), os.path.realpath(alternates))
+        return
+    for line in _read_text(alternates).splitlines():
+        if not line or line.startswith("#"):
+            continue
+        store = _real(line, objects)
+        if not within(store, own):
+            yield Lead(_BORROWED, store)
+        if depth and store != objects:
+            yield from _borrowed(store, [*own, store], depth - 1)
+
+
+def _real(written: str, base: str) -> str:
+    """Return the path that is written in a file of git's, "/" if it is written in another way than
+    plain or in quotes."""
+    plain = written.removeprefix('"').removesuffix('"')
+    if re.search(r'["\\#;]', plain):
+        return "/"
+    return os.path.realpath(Path(base, os.path.expanduser(plain)))  # noqa: PTH111
+
+
+def _configured_worktree(config: Path) -> str:
+    """Return the work tree that a configuration names."""
+    for line in _read_text(config).splitlines():
+        name, sign, value = line.partition("=")
+        if sign and name.strip().lower() == "worktree":
+            return value.strip().strip('"')
+    return "."
+
+
+def _read_text(path: Path) -> str:
+    """Return the beginning of a regular file, "" for anything else."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            regular = stat.S_ISREG(os.fstat(file).st_mode)
+            return os.fsdecode(os.read(file, _MAX_TEXT_BYTES)).strip() if regular else ""
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
+        return ""
