@@ -8,6 +8,7 @@ what it needs, `absent` says so and nothing is confined.
 """
 
 import copy
+import functools
 import os
 import pwd
 import secrets
@@ -344,9 +345,9 @@ def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
         yield from ("--remount-ro", path)
 
 
-def _compute_devices() -> Iterator[str]:
-    for pattern in _COMPUTE_DEVICES:
-        yield from map(str, Path("/dev").glob(pattern))
+@functools.cache
+def _compute_devices() -> tuple[str, ...]:
+    return tuple(str(p) for pattern in _COMPUTE_DEVICES for p in Path("/dev").glob(pattern))
 
 
 def _expand_home(path: Path, homes: Sequence[str]) -> Path:

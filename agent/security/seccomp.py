@@ -17,6 +17,7 @@ import os
 import socket
 import stat
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -87,10 +88,11 @@ _MACHINES = {"x86_64": _Machine(0xC000_003E, _X86_64), "aarch64": _Machine(0xC00
 
 @functools.cache
 def filter_program(families: frozenset[int], machine: str = "") -> bytes:
-    """Return the filter as the kernel takes it, an array of struct sock_filter of 8 bytes each; b""
-    for a machine (by default this one) of which no numbers are known. Sockets are made of these
-    `families` alone."""
-    known = _MACHINES.get(machine or os.uname().machine)
+    """Return the filter as the kernel takes it, an array of struct sock_filter of 8 bytes each.
+    Sockets are made of these `families` alone. It is b"" for a machine of which no numbers are
+    known; by default it is for this one, as far as its programs are of 64 bits."""
+    own = os.uname().machine if sys.maxsize > 1 << 32 else ""
+    known = _MACHINES.get(machine or own)
     if known is None:
         return b""
     return b"".join(_instructions(known, families))
