@@ -99,7 +99,10 @@ class Process:
             TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{mark}" if TREE_VARIABLE in env else mark,
         }
         argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
-        whole = enclose(argv) if enclose else Enclosed(argv)
+        try:
+            whole = enclose(argv) if enclose else Enclosed(argv)
+        except OSError as error:
+            raise ToolError(_refusal(error, command, cwd)) from error
         pipe, writer = os.pipe()
         report, told = os.pipe() if whole.reports else (None, None)
         for end in filter(None, (pipe, report)):

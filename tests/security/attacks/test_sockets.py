@@ -5,6 +5,7 @@ import asyncio
 import os
 import secrets
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.security import landlock, seccomp
+from ctxagent.agent.security.bubblewrap import find_bubblewrap
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
@@ -137,6 +139,26 @@ def test_an_abstract_socket_with_the_network_on(place: Field, who: str) -> None:
     with listening(f"\0{name}", place.root):
         assert OUT not in as_user(who, place.root, lambda: place.run(reach)[0].text)
         assert as_user(who, place.root, lambda: outside(place, reach)) == OUT
+
+
+@needs_bwrap
+@pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
+def test_user_namespaces_without_the_filter(place: Field) -> None:  # noqa: F811
+    """For a plain user bubblewrap itself makes them impossible, where it can (from 0.8 on)."""
+
+    def work() -> list[int]:
+        command = find_bubblewrap("/", network=True).command
+        other = [word for word in command if word != "--disable-userns"]
+        if len(other) == len(command):
+            return []
+        attempt = ["--", "unshare", "--user", "true"]
+        return [subprocess.run([*words, *attempt]).returncode for words in (command, other)]
+
+    codes = as_user("a plain user", place.root, work)
+    if not codes:
+        pytest.skip("this bubblewrap cannot")
+    assert codes[0] != 0
+    assert codes[1] == 0
 
 
 @needs_bwrap
