@@ -191,7 +191,7 @@ class ToolRunner:
             found = await asyncio.to_thread(watch.end)
         if found:
             self.emit(Notice("warning", found.notice))
-            output = replace(output, text=f"{output.text}\n{found.note}".lstrip())
+            output = replace(output, text=f"{output.text}\n{found.note}".strip("\n"))
         if interrupted:
             raise Interrupted(output)
         return output

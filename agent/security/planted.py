@@ -26,6 +26,10 @@ from ..worktree.signatures import file_sha256
 from .sandbox_git import git_folders, repository_root
 
 MAX_FOLDERS = 50_000  # that are looked into, the outer ones first
+TOO_MANY = (
+    f"what commands plant for other programs to run is looked for in the outermost {MAX_FOLDERS:,} "
+    "folders alone: the project has more"
+)
 MAX_NAMED = 8  # paths in a notice
 MAX_FILE_BYTES = 1 << 20  # of larger ones the times are compared, not the content
 _MAX_DEPTH = 3  # folders below one of a protected name in which every file counts
@@ -61,6 +65,8 @@ class Found:
     @property
     def notice(self) -> str:
         """Tell the person."""
+        if not self.paths:
+            return TOO_MANY
         if self.aside:
             return f"a command made {self.paths}, which other programs run; now {self.aside}"
         return (
@@ -70,7 +76,9 @@ class Found:
 
     @property
     def note(self) -> str:
-        """Tell the model."""
+        """Tell the model, "" where it has made nothing."""
+        if not self.paths:
+            return ""
         done = f"set aside as {self.aside}" if self.aside else "the user is told"
         return f"[it made or changed what other programs run by themselves: {self.paths}; {done}]"
 
@@ -92,7 +100,7 @@ class PlantedWatch:
         self._jobs_ran = False  # at the last look
         self._unasked = False  # nobody was asked about a command that runs
         self._jobs: dict[int, Mapping[str, Any]] = {}
-        self._is_cut = False  # there are more folders than are looked into
+        self._is_cut = self._cut_told = False  # there are more folders than are looked into
         self._lock = threading.Lock()
 
     def begin(self, jobs: Mapping[str, Any], *, unasked: bool) -> None:
@@ -124,10 +132,10 @@ class PlantedWatch:
         with self._lock:
             return [*self._closed]
 
-    def set_aside(self) -> list[str]:
-        """Rename what was found to names that nothing reads; return the new names."""
+    def set_aside(self, paths: Sequence[str]) -> list[str]:
+        """Rename what was found at these paths to names that nothing reads; return those."""
         with self._lock:
-            return self._set_aside(self.told)
+            return self._set_aside(paths)
 
     def _set_aside(self, paths: Sequence[str]) -> list[str]:
         renamed = []
@@ -144,21 +152,19 @@ class PlantedWatch:
         self._jobs_ran = any(
             job.process.running for jobs in self._jobs.values() for job in jobs.values()
         )
-        before, was_cut = self._signs, self._is_cut
-        self._signs = self._look()
+        before, self._signs = self._signs, self._look()
         changed = [path for path in sorted(self._signs) if self._signs[path] != before.get(path)]
         found: list[str] = []
         for path in changed:
             above = found[-1] if found else ""
             if not (above and above not in before and path.startswith(f"{above}/")):
                 found.append(path)
-        too_many = [f"more than {MAX_FOLDERS:,} folders, too many to look into"]
-        more = too_many if self._is_cut and not was_cut else []
-        if not (found or more):
+        if not found and (self._cut_told or not self._is_cut):
             return None
+        self._cut_told |= self._is_cut
         self.told = list(dict.fromkeys([*self.told, *found]))
         aside = self._set_aside(found) if self._unasked else []
-        return Found(self._shown([*found, *more]), self._shown(aside))
+        return Found(self._shown(found), self._shown(aside))
 
     def _shown(self, paths: Sequence[str]) -> str:
         """Return paths as a person would write them here, on one line."""

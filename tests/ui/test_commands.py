@@ -11,6 +11,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
+from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin
@@ -131,6 +132,25 @@ def test_a_cd_by_hand_says_how_long_it_lasts(desk: CommandDesk) -> None:
     (desk.cwd / "src").mkdir()
     assert "a cd lasts for one command" in desk.run("!cd src")
     assert desk.run("!cd src && pwd") == ""
+
+
+def test_set_aside_renames_what_commands_planted(tmp_path: Path) -> None:
+    """The one that was found; of several those that are named."""
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    plant = "mkdir -p {0} && echo x > {0}/.envrc"
+    commands = [plant.format("a"), plant.format("b"), plant.format("c")]
+    steps = [Step(tools=[("Bash", {"command": command})]) for command in commands]
+    desk = CommandDesk(Conversation(cwd, [*steps, Step(text="Done.")]))
+    assert "no command has made" in desk.run("/set-aside")
+    asyncio.run(run_turn(desk.agent, "go"))
+    assert "say which" in desk.run("/set-aside")
+    assert "renamed to" in desk.run("/set-aside b/.envrc")
+    with pytest.raises(UsageError, match="no command has made"):
+        desk.run("/set-aside b/.envrc")
+    assert desk.run("/set-aside all").count(".envrc.set-aside-") == 2
+    assert not [*cwd.glob("*/.envrc")]
+    assert len([*cwd.glob("*/.envrc.set-aside-*")]) == 3
 
 
 def test_unpin_asks_which(desk: CommandDesk) -> None:

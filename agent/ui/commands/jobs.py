@@ -54,11 +54,22 @@ async def _background(repl: CommandContext, argument: str) -> None:
         repl.say("no running command can go to the background")
 
 
-@command("rename what commands made for other programs to run", anytime=True)
+@command(
+    "rename what commands made for other programs to run", argument="[PATH | all]", anytime=True
+)
 async def _set_aside(repl: CommandContext, argument: str) -> None:
-    watch = repl.agent.planted
-    renamed = await asyncio.to_thread(watch.set_aside) if watch else []
-    repl.say("\n".join(renamed) if renamed else "nothing was found that other programs would run")
+    watch, cwd = repl.agent.planted, repl.services.cwd
+    told = watch.told if watch else []
+    chosen = told if argument == "all" or not argument else [str(cwd.resolve() / argument)]
+    if not watch or not told:
+        repl.say("no command has made what other programs would run")
+    elif not argument and len(told) > 1:
+        repl.say("\n".join(["say which, or /set-aside all:", *told]))
+    elif unknown := [path for path in chosen if path not in told]:
+        raise UsageError(f"no command has made {unknown[0]}", hint=f"There are: {', '.join(told)}.")
+    else:
+        for path in await asyncio.to_thread(watch.set_aside, chosen):
+            repl.say(f"renamed to {path}")
 
 
 def _show(repl: CommandContext, jobs: "list[BackgroundJob]", lines: int) -> None:

@@ -61,7 +61,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
     assert not mark.exists()
     watch = talk.agent.planted
     assert watch
-    (renamed,) = watch.set_aside()
+    (renamed,) = watch.set_aside(watch.told)
     of_a_person(place.cwd)
     assert not mark.exists()
     Path(renamed).rename(place.cwd / "lib/.git")  # the control: so it works
@@ -193,7 +193,7 @@ def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
     if expected:
         paths = [f"{tmp_path}/{each}" for each in expected.split(", ")]
         assert watch.told == paths
-        for path, renamed in zip(paths, watch.set_aside(), strict=True):
+        for path, renamed in zip(paths, watch.set_aside(paths), strict=True):
             assert renamed.startswith(f"{path}.set-aside-")
             assert not os.path.lexists(path)
         assert watch.told == []
@@ -240,13 +240,23 @@ def test_too_many_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(planted, "MAX_FOLDERS", 20)
     watch = PlantedWatch(tmp_path)
     watch.begin({}, unasked=False)
+    assert watch.end() is None
     for number in range(30):
         folder(tmp_path / f"a{number}")
+    watch.begin({}, unasked=False)
+    found = watch.end()
+    assert found
+    assert "the project has more" in found.notice
+    assert found.note == ""
     folder(tmp_path / ".vscode")
     found = watch.end()
     assert found
-    assert "more than 20 folders" in found.notice
-    assert watch.told == [f"{tmp_path}/.vscode"]  # the outermost are looked into all the same
+    assert found.paths == ".vscode"  # the outermost are looked into all the same
+    for number in range(3):
+        folder(tmp_path / f"b{number}")
+        watch.begin({}, unasked=False)
+        found = watch.end()
+        assert found is None
 
 
 def test_edits_of_such_files_are_asked_about(tmp_path: Path) -> None:
