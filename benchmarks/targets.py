@@ -39,6 +39,7 @@ SIDE = "side by side"
 FACT = "the fact, the index gone or behind"
 PROBES = "probes of useless summaries"
 LONG = "going on with a long session"
+PLANTED = "a look for what was planted"
 LOST = "recorded sessions with bad summaries"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
@@ -79,6 +80,7 @@ TARGETS = (
     Target("a long session goes on, MB more", LONG, "", "peak_MB", 200),
     Target("start in the sandbox, wall ms", "a command's start", "bubblewrap", "wall_ms", 17),
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
+    Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),
     Target("requests rejected, going on", LONG, "", "rejected", 0, count=True),
 )
 
