@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from .permissions.approval import Approval
 from .security.planted import PlantedWatch
 from .security.redaction import redaction_for as secrets_of
 from .security.sandbox import agent_paths, make_sandbox
+from .security.search_bounds import search_bounds
 from .session.checkpoints import Checkpoints
 from .session.entries import Session
 from .session.log import Log
@@ -339,6 +341,7 @@ def _context(launch: LaunchOptions, log: Log, state: SessionState) -> Context:
         session_dir=log.path.parent,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
         sandbox=make_sandbox(launch, log.path.parent),
+        search_bounds=partial(search_bounds, launch.environ),
     )
     address, shapes = launch.settings.model.base_url, launch.settings.state.redact
     redaction = secrets_of(launch.environ, address, shapes=shapes)

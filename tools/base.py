@@ -171,6 +171,10 @@ class Context:
     sieve: Callable[[Any], Any] = lambda sink: sink
     # takes out of an output what must not be kept
     redact: Callable[[Output], Output] = lambda output: output
+    # Returns what a thread gives up before it starts a search, so that this reads nothing but what
+    # lies in a folder, wherever links in it lead; None where the system cannot hold it.
+    search_bounds: Callable[[Path], Callable[[], None] | None] = lambda folder: None
+    judged: str = ""  # where the path of this call led when it was judged; "" where it was not
     # Tells of an absolute path whether a rule keeps it from being read: searches leave it out.
     is_denied: Callable[[str], bool] = lambda path: False
 

@@ -6,10 +6,11 @@ and on disk, the old one is untouched. Whatever goes wrong is a `ToolError` that
 """
 
 import difflib
+import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,9 +21,11 @@ from . import text as texts
 from .base import Context
 from .system.files import edit_file
 from .system.process import MISSING_CWD
+from .system.safe_open import entered, open_regular
 from .text import Diff, Form, NotText
 
 MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of a file that is taken in whole
+ELSEWHERE = "{name} leads elsewhere since it was looked at. Nothing was done. Call it again."
 MAX_NEIGHBOURS = 5_000  # names that a missing one is compared with
 
 _SPECIAL = (
@@ -38,7 +41,7 @@ class Place:
     """A file that a call names."""
 
     name: str  # for people and the model
-    path: Path  # with links resolved
+    path: Path  # with links resolved, as it was judged
 
     @contextmanager
     def reporting(self, doing: str) -> Iterator[None]:
@@ -46,6 +49,8 @@ class Place:
         try:
             yield
         except OSError as error:
+            if error.errno == errno.ELOOP and not _in_a_circle(self.path):
+                raise ToolError(ELSEWHERE.format(name=self.name), path=str(self.path)) from error
             reason = error.strerror or str(error)
             raise ToolError(
                 f"Could not {doing} {self.name}: {reason}. Nothing was changed. Look at it with "
@@ -55,7 +60,7 @@ class Place:
 
 
 def locate(context: Context, path: str) -> Place:
-    """Return where a path leads.
+    """Return where a path leads: where it led when the call was judged.
 
     The file need not exist, but the project must: a file in a project that was moved away would be
     a new project in its old place. Raises ToolError.
@@ -64,7 +69,7 @@ def locate(context: Context, path: str) -> Place:
         named = context.resolve(path)
         if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
-        return Place(context.shown(named), Path(os.path.realpath(named)))
+        return Place(context.shown(named), Path(context.judged or os.path.realpath(named)))
     except (ValueError, RuntimeError) as error:  # a NUL, a lone surrogate; an unknown ~user
         reason = str(error).rstrip(".")
         raise ToolError(f"{path!r} cannot be a path: {reason}. Give another path.") from error
@@ -75,25 +80,37 @@ def opened(place: Place) -> Iterator[BinaryIO]:
     """Open the regular file at a place for reading. Raises ToolError."""
     with place.reporting("read"):
         try:
-            mode = place.path.stat().st_mode
+            descriptor = open_regular(place.path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ToolError(_missing(place), path=str(place.path)) from error
-        check_regular(place, mode)
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-        with os.fdopen(os.open(place.path, flags), "rb") as file:
-            _check_whereabouts(place, file.fileno())
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                check_regular(place, place.path.lstat().st_mode)
+            raise
+        with os.fdopen(descriptor, "rb") as file:
             yield file
 
 
-def _check_whereabouts(place: Place, descriptor: int) -> None:
-    """Refuse a file that a link led to which was put there after the path was judged.
+@contextmanager
+def listed(place: Place) -> Iterator[Path]:
+    """Yield a path of the directory at a place, in whose place no other can be put as long as the
+    block lasts. Raises ToolError for what is no directory, or not there."""
+    with ExitStack() as stack:
+        with place.reporting("search"):
+            try:
+                inside = stack.enter_context(entered(place.path))
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise ToolError(_missing(place), path=str(place.path)) from error
+        yield inside
 
-    Only Linux can tell.
-    """
-    with suppress(OSError):
-        there = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if there != place.path and os.path.samestat(os.fstat(descriptor), there.stat()):
-            raise ToolError(f"{place.name} leads elsewhere since it was looked at. Call it again.")
+
+def _in_a_circle(path: Path) -> bool:
+    """Tell whether links lead from one to the other without an end."""
+    try:
+        os.path.realpath(path, strict=True)
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def check_regular(place: Place, mode: int) -> None:
@@ -174,8 +191,8 @@ def draft(place: Place, before: str | None, after: str, form: Form) -> Change:
 def apply(change: Change, context: Context) -> dict[str, Any]:
     """Write a change and return its `details`. Raises ToolError."""
     place = change.place
-    with place.reporting("write"):
-        edit_file(place.path, change.data)
+    with place.reporting("write"), entered(place.path.parent, make=True) as folder:
+        edit_file(folder / place.path.name, change.data)
     return {
         "path": str(place.path),
         "created": change.before is None,
@@ -194,8 +211,8 @@ def _missing(place: Place) -> str:
         parent, wanted = parent.parent, parent.name
     what = "" if parent == place.path.parent else f" (there is no {wanted} in {parent})"
     names: dict[str, str] = {}
-    with suppress(OSError):
-        some = islice(os.scandir(parent), MAX_NEIGHBOURS)
+    with suppress(OSError), entered(parent) as inside:
+        some = islice(os.scandir(inside), MAX_NEIGHBOURS)
         names = {entry.name.lower(): entry.name for entry in some}
     near = [names[n] for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)]
     found = f" Near in name: {', '.join(near)}." if near else ""

@@ -4,15 +4,17 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
-from .file_access import Place, locate, opened
+from .file_access import Place, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
 from .system.project_files import Listing, printable, survey, tell_left_out
+from .system.safe_open import opened_folder
 
 MAX_PATHS = 200
 LISTING_TIMEOUT_S = 30.0
@@ -48,21 +50,22 @@ class GlobTool(Tool[GlobParams]):
         regex = _compiled(pattern)
         await asyncio.to_thread(_check_directory, place)
         env = context.env or None
-        try:
-            async with asyncio.timeout(LISTING_TIMEOUT_S):
-                listing = await survey(place.path, env=env)
-        except TimeoutError:
-            raise ToolError(
-                f"The files in {place.name} could not be listed in {LISTING_TIMEOUT_S:g} s. "
-                "Give a directory further down as path."
-            ) from None
-        matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
-        shown = [p for p in matching if not context.is_denied(f"{place.path}/{p}")]
-        newest = await asyncio.to_thread(_newest_first, place.path, shown)
-        if newest:
-            text = _page(place, newest)
-        else:
-            text = _nothing(place, pattern) + await tell_left_out(place.path, env)
+        with listed(place) as inside:
+            try:
+                async with asyncio.timeout(LISTING_TIMEOUT_S):
+                    listing = await survey(inside, env=env)
+            except TimeoutError:
+                raise ToolError(
+                    f"The files in {place.name} could not be listed in {LISTING_TIMEOUT_S:g} s. "
+                    "Give a directory further down as path."
+                ) from None
+            matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
+            shown = [p for p in matching if not context.is_denied(f"{place.path}/{p}")]
+            newest = await asyncio.to_thread(_newest_first, inside, shown)
+            if newest:
+                text = _page(place, newest)
+            else:
+                text = _nothing(place, pattern) + await tell_left_out(inside, env)
         return Output(
             text + _notes(listing), {"files": len(newest), "truncated": len(newest) > MAX_PATHS}
         )
@@ -98,12 +101,18 @@ def _check_directory(place: Place) -> None:
 
 
 def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
-    times = {}
+    """Return the paths that are there, each in a folder that no link leads to."""
+    times, folders = dict[str, int](), dict[str, list[str]]()
     for path in paths:
-        try:
-            times[path] = os.lstat(f"{root}/{path}").st_mtime_ns  # a Path takes five times as long
-        except OSError:  # tracked by git and gone from disk
-            continue
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    with opened_folder(root) as top:
+        for folder, names in folders.items():
+            with suppress(OSError), opened_folder(folder or ".", top) as at:
+                for name in names:
+                    with suppress(OSError):  # tracked by git and gone from disk
+                        found = os.stat(name, dir_fd=at, follow_symlinks=False)
+                        times[f"{folder}/{name}" if folder else name] = found.st_mtime_ns
     return sorted(times, key=lambda path: (-times[path], path))
 
 

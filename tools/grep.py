@@ -6,16 +6,17 @@ whatever there is to find; what is cut says how to go on.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
-from .file_access import Place, binary, locate, opened
+from .file_access import Place, binary, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
 from .search_engines import GrepHit, Mode, Refused, Search, search_with_python, search_with_ripgrep
 from .system.programs import program
@@ -79,6 +80,16 @@ class GrepTool(Tool[GrepParams]):
     async def run(self, params: GrepParams, context: Context) -> Output:
         place = locate(context, params.path)
         search = await asyncio.to_thread(_plan, params, context, place)
+        folder = Place(place.name, search.root)
+        with listed(folder) as inside:
+            bounds = context.search_bounds(search.root)
+            return await self._found(
+                params, context, place, replace(search, inside=inside, bounds=bounds)
+            )
+
+    async def _found(
+        self, params: GrepParams, context: Context, place: Place, search: Search
+    ) -> Output:
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
@@ -109,7 +120,7 @@ class GrepTool(Tool[GrepParams]):
             page.engine = "ripgrep"
             try:
                 page.notes = await search_with_ripgrep(path, search, page.take)
-            except Refused:
+            except (Refused, OSError):
                 page.clear()  # it may fail on a file after it found something in others
             else:
                 return
@@ -263,7 +274,7 @@ def _check_file(place: Place) -> str:
     with opened(place) as file:
         start = file.read(SNIFFED_BYTES)
         if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
-            told = binary(place, start, place.path.stat().st_size)
+            told = binary(place, start, os.fstat(file.fileno()).st_size)
             raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
     return place.path.name
 
@@ -284,4 +295,4 @@ async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
     among = f" ({', '.join(filters)})" if filters else ""
     where = "the project directory" if place.name == "." else place.name
     told = f"No matches for {params.pattern!r} in {where}{among}."
-    return told if search.only else told + await tell_left_out(search.root, search.env)
+    return told if search.only else told + await tell_left_out(search.inside, search.env)

@@ -10,6 +10,7 @@ file that could not be read gives a line on stderr.
 
 import bisect
 import codecs
+import errno
 import itertools
 import json
 import os
@@ -56,13 +57,10 @@ def main() -> int:
 
 
 def search_file(path: bytes, regex: re.Pattern[str], job: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the records of one file as they are printed.
-
-    A link has none, unless it was named.
-    """
-    if not job["named"] and not stat.S_ISREG(os.lstat(path).st_mode):
+    """Yield the records of one file as they are printed. A link has none, nor has what lies behind
+    one."""
+    if (descriptor := open_file(path)) is None:
         return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         before, after = job["before"], job["after"]
         text = next(blocks(file, MAX_BYTES), "") if job["multiline"] else ""
@@ -83,6 +81,26 @@ def search_file(path: bytes, regex: re.Pattern[str], job: dict[str, Any]) -> Ite
         count = sum(1 for _ in found)
         if count:
             yield b"%b\0%d\n" % (path, count)
+
+
+def open_file(path: bytes) -> int | None:
+    """Open a regular file without following a link in its path; None for anything else."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    *folders, name = path.split(b"/")
+    at = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            at, before = os.open(folder, flags | os.O_DIRECTORY, dir_fd=at), at
+            os.close(before)
+        if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            return None
+        return os.open(name, flags, dir_fd=at)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            return None
+        raise
+    finally:
+        os.close(at)
 
 
 def blocks(file: BinaryIO, size: int) -> Iterator[str]:

@@ -78,6 +78,8 @@ class Search:
     before: int = 0
     after: int = 0
     env: Mapping[str, str] | None = None
+    inside: Path = Path()  # the root, as it was entered
+    bounds: Callable[[], None] | None = None  # what is given up before ripgrep is started
 
     @property
     def type_globs(self) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ async def search_with_ripgrep(program: str, search: Search, take: Take) -> list[
     argv = [
         program,
         *_options(search),
-        *(["--no-ignore-parent"] if await asyncio.to_thread(is_ignored, search.root) else []),
+        *(["--no-ignore-parent"] if await asyncio.to_thread(is_ignored, search.inside) else []),
         f"--regexp={search.pattern}",
         "--",
         f"./{search.only or ''}",
@@ -132,8 +134,8 @@ async def search_with_python(search: Search, take: Take) -> list[str]:
     """Do what `search_with_ripgrep` does, where there is no ripgrep."""
     listing = Listing([search.only] if search.only else [])
     if not search.only:
-        listing = await survey(search.root, env=search.env)
-        forced = await tracked_ignored(search.root, search.env)
+        listing = await survey(search.inside, env=search.env)
+        forced = await tracked_ignored(search.inside, search.env)
         chosen = _chooser(search)
         listing.paths = in_order(p for p in listing.paths if p not in forced and chosen(p))
     job = {
@@ -143,7 +145,6 @@ async def search_with_python(search: Search, take: Take) -> list[str]:
         "multiline": search.multiline,
         "before": search.before,
         "after": search.after,
-        "named": search.only is not None,
     }
     given = json.dumps(job).encode() + b"\n" + b"\0".join(map(os.fsencode, listing.paths))
     argv = [sys.executable, "-I", "-S", "-B", str(PYTHON_GREP)]
@@ -160,7 +161,10 @@ def _notes(unreadable: int) -> list[str]:
 async def _run(argv: list[str], search: Search, take: Take, given: bytes = b"") -> int:
     """Run an engine; return how many files and directories it could not read."""
     separator = b"\0" if search.mode == "files" else b"\n"
-    async with child(argv, cwd=search.root, env=search.env, given=given) as engine:
+    give_up = None if given else search.bounds
+    async with child(
+        argv, cwd=search.inside, env=search.env, given=given, give_up=give_up
+    ) as engine:
         async with contextlib.aclosing(pieces(engine.out, separator, MAX_LINE_BYTES)) as found:
             async for piece in found:
                 hit = _hit(piece, search.mode)

@@ -118,7 +118,7 @@ async def _attach_mention(agent: "Agent", mention: Mention) -> None:
         output = Output(f"Not allowed: {verdict.reason}.", is_error=True)
     else:
         id = f"{ATTACHMENT}-{agent.log.last_seq + 1}"
-        output = agent.context.redact(await agent.tool_runner().watched(tool, params, id))
+        output = agent.context.redact(await agent.tool_runner().watched(tool, params, id, verdict))
     details = {**output.details, "call": {"name": tool.name, "input": params.model_dump()}}
     told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
     blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+UNJUDGED = Verdict("allow", "nobody was asked: it is a person's own call")
+
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
 LONG_SUBJECT_CHARS = 500  # of a command that takes more than a moment to judge
@@ -118,11 +120,11 @@ class ToolRunner:
         title, started, stopped = self._title(call), time.monotonic(), _not_run()
         try:
             tool, params = self._checked(call, raw, cut)
-            confined = await self._allowed(tool, params, title, call["input"])
+            verdict = await self._allowed(tool, params, title, call["input"])
             started = time.monotonic()
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
-            output = await self.watched(tool, params, call["id"], confined=confined)
+            output = await self.watched(tool, params, call["id"], verdict)
         except _Refused as refused:  # the time that a person thought is none of the call's
             self._finish(call, title, refused.output, 0.0)
             return
@@ -144,27 +146,27 @@ class ToolRunner:
         as `watched` does."""
         try:
             given = params.model_dump()
-            confined = await self._allowed(tool, params, tool.title(params), given)
-            return await self.watched(tool, params, id, confined=confined)
+            verdict = await self._allowed(tool, params, tool.title(params), given)
+            return await self.watched(tool, params, id, verdict)
         except _Refused as refused:
             return refused.output
 
     async def watched(
-        self, tool: Tool[Any], params: Params, id: str, *, confined: bool = False
+        self, tool: Tool[Any], params: Params, id: str, verdict: Verdict = UNJUDGED
     ) -> Output:
         """Run a permitted call and return its output with what it changed; nothing is recorded.
 
-        A `confined` one runs in the stricter sandbox. Raises Interrupted with what there is of it,
-        or CancelledError.
+        It runs in the sandbox that its verdict asks for, on the file that was judged. Raises
+        Interrupted with what there is of it, or CancelledError.
         """
         if self.change_tracker is None:
-            return await self._outcome(tool, params, id, confined)
+            return await self._outcome(tool, params, id, verdict)
         token = await self.change_tracker.before(tool, params)
         if self.before_change and token and (token.before is not None or token.edits is not None):
             await self.before_change()
         interrupted = False
         try:
-            output = await self._outcome(tool, params, id, confined)
+            output = await self._outcome(tool, params, id, verdict)
         except Interrupted as interruption:
             output, interrupted = interruption.output, True
         try:
@@ -176,15 +178,15 @@ class ToolRunner:
             raise Interrupted(output)
         return output
 
-    async def _outcome(self, tool: Tool[Any], params: Params, id: str, confined: bool) -> Output:
+    async def _outcome(self, tool: Tool[Any], params: Params, id: str, verdict: Verdict) -> Output:
         """Run a call, and tell the person and the model what its command planted for later."""
         watch = self.planted
         if watch is None or not (tool.effect == "run" or tool.name == "Job"):
-            return await self._run(tool, params, id, confined)
-        await asyncio.to_thread(watch.begin, self.context.jobs, unasked=confined)
+            return await self._run(tool, params, id, verdict)
+        await asyncio.to_thread(watch.begin, self.context.jobs, unasked=verdict.confined)
         interrupted = False
         try:
-            output = await self._run(tool, params, id, confined)
+            output = await self._run(tool, params, id, verdict)
         except Interrupted as interruption:
             output, interrupted = interruption.output, True
         finally:
@@ -196,12 +198,12 @@ class ToolRunner:
             raise Interrupted(output)
         return output
 
-    async def _run(self, tool: Tool[Any], params: Params, id: str, confined: bool) -> Output:
+    async def _run(self, tool: Tool[Any], params: Params, id: str, verdict: Verdict) -> Output:
         def tell(text: str) -> None:
             self.emit(ToolOutput(id, text))
 
         try:
-            context = self._context(confined)
+            context = self._context(verdict)
             context = replace(context, progress=tell, env=self._env(id))
             return await tool.run(params, replace(context, is_denied=self.approval.denies_reading))
         except ToolError as error:
@@ -251,16 +253,15 @@ class ToolRunner:
 
     async def _allowed(
         self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
-    ) -> bool:
-        """Return whether the call may run only as one that nobody was asked about. Raises _Refused
-        when it may not run."""
+    ) -> Verdict:
+        """Return the verdict by which the call may run. Raises _Refused when it may not run."""
         verdict = await self._judged_in_time(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
             raise _Refused(f"Not allowed: {verdict.reason}", denied=True)
         await self._run_before_hook(tool, title, given, verdict)
         if verdict.action == "allow":
-            return verdict.confined
+            return verdict
         if self.ask is None:
             self._deny(tool, title, verdict, asked=False)
             raise _Refused(
@@ -279,7 +280,7 @@ class ToolRunner:
                 self.approval.allow_for_session(answer.rule)
             self._note_answer(tool, title, answer)
             unasked = answer.sandboxed or bool(answer.reason)  # a rule or the mode allows it now
-            return unasked and self._judged(tool, params).confined
+            return replace(verdict, confined=unasked and self._judged(tool, params).confined)
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
             self._deny(tool, title, now, asked=True)
             raise _Refused(f"Not allowed: {now.reason}", denied=True)
@@ -287,18 +288,18 @@ class ToolRunner:
         why = f" They say: {answer.reason}" if answer.reason else ""
         raise _Refused(f"The user declined this call.{why}", denied=True, declined=True)
 
-    def _context(self, confined: bool) -> Context:
-        """Return what a call is handed: with the stricter sandbox if it runs because that confines
-        it."""
-        sandbox = self.context.sandbox
-        if sandbox is None or not confined:
-            return self.context
+    def _context(self, verdict: Verdict) -> Context:
+        """Return what a call is handed: the place that was judged, and the stricter sandbox if it
+        runs because that confines it."""
+        sandbox, context = self.context.sandbox, replace(self.context, judged=verdict.path)
+        if sandbox is None or not verdict.confined:
+            return context
         guarded = self.approval.guarded_files()
         if guarded is None:
             raise _Refused("Not done: files that rules guard cannot be found any more. Try again.")
         hidden, kept = guarded
         later = self.planted.closed() if self.planted else []
-        return replace(self.context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
+        return replace(context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict, made beside all else: a person can interrupt it. One that takes too
@@ -312,7 +313,7 @@ class ToolRunner:
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
         verdict = self.approval.judge(tool, params)
-        why = tool.why_ask_anyway(params, self._context(verdict.confined))
+        why = tool.why_ask_anyway(params, self._context(verdict))
         if not why or verdict.action == "deny" or self.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
@@ -336,9 +337,10 @@ class ToolRunner:
         A person thinks for minutes, and jobs go on meanwhile.
         """
         now = self.approval.judge(tool, params)
-        moved = tool.effect in ("read", "edit") and now.action == "ask" and now.rule != asked.rule
+        moved = tool.effect in ("read", "edit") and now.path != asked.path
         if moved or (now.action == "deny" and self.approval.mode != "plan"):
-            raise _Refused(f"Not done: since it was asked about, {now.reason}. Call it again.")
+            why = "it leads elsewhere" if now.action == "allow" else now.reason
+            raise _Refused(f"Not done: since it was asked about, {why}. Call it again.")
 
     async def _question(
         self,
@@ -367,7 +369,7 @@ class ToolRunner:
             given,
             verdict.rule,
             verdict.reason,
-            await self._diff(tool, params),
+            await self._diff(tool, params, verdict),
             may_be_sandboxed=not anyway and await _beside(confines, tool, params),
             offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(
@@ -376,14 +378,14 @@ class ToolRunner:
             settled=settled,
         )
 
-    async def _diff(self, tool: Tool[Any], params: Params) -> str | None:
+    async def _diff(self, tool: Tool[Any], params: Params, verdict: Verdict) -> str | None:
         """Return what the call would change.
 
         A call that must fail is refused, so that nobody is asked in vain, unless the reason would
         tell of a file that may not be read unasked.
         """
         try:
-            found = await tool.preview(params, self.context)
+            found = await tool.preview(params, self._context(verdict))
         except ToolError as error:
             if self._may_read(tool.subject(params)):
                 raise _Refused(str(error), **error.details) from None

@@ -86,6 +86,7 @@ class Verdict:
     # nobody was asked about.
     confined: bool = False
     guarded: bool = False  # a rule may be meant that denies or asks: no mode allows it
+    path: str = ""  # where the path of the call leads, for calls that have one
 
 
 class Approval:
@@ -206,7 +207,10 @@ class Approval:
         """Tell whether a deny rule keeps an absolute path from being read, found or listed."""
         if not self._has_rules("Read", "deny"):
             return False
-        target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+        try:
+            target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+        except OSError:  # it was exchanged for something else meanwhile
+            return True
         return self._matching_path_rule("Read", (path, target), "deny") is not None
 
     def _add(self, kind: RuleKind, text: str) -> None:
@@ -239,6 +243,10 @@ class Approval:
 
     def _judge_path(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
         found = path_forms(text or ".", base or self._cwd)
+        verdict = self._judge_forms(tool, text, found, edits=edits)
+        return replace(verdict, path=found[-1] if found else "")
+
+    def _judge_forms(self, tool: str, text: str, found: Sequence[str], *, edits: bool) -> Verdict:
         verb = "editing" if edits else "reading"
         if not found:
             return Verdict("ask", f"{text!r} is not a path that can be checked", tool)

@@ -1,7 +1,7 @@
 """Rules and commands of any kind: a rule that forbids never lets more through, one that allows
 never less, and bash runs nothing of a command that was allowed but what a rule allows."""
 
-import os
+import itertools
 import shutil
 import subprocess
 from contextlib import suppress
@@ -18,7 +18,7 @@ from ctxagent.agent.permissions.rules import exact_command, exact_path, parse_ru
 from ctxagent.agent.permissions.shell.parser import parse
 
 from ..permissions.test_approval import judge
-from ..permissions.test_shell import REPORT, certain
+from ..permissions.test_shell import REPORT, certain, reported
 
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 fuzz = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=SLOW)
@@ -156,6 +156,7 @@ def _around(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return both | st.tuples(st.sampled_from(frames), inner).map(lambda p: p[0].format(p[1]))
 
 
+NUMBERS = itertools.count()
 SCRIPTS = st.recursive(SIMPLE, _around, max_leaves=4)
 
 
@@ -173,7 +174,8 @@ def hold_against_bash(project: Path, script: str) -> bool:
     found = parse(script)
     if verdict.action != "allow" and not certain(found):
         return False
-    work, report = project.parent / "work", project.parent / "report"
+    # What a script leaves running writes into its own report, and not into that of the next.
+    work, report = project.parent / "work", project.parent / f"report-{next(NUMBERS)}"
     work.mkdir(exist_ok=True)
     report.write_bytes(b"")
     subprocess.run(
@@ -185,7 +187,8 @@ def hold_against_bash(project: Path, script: str) -> bool:
         timeout=400,
         check=False,
     )
-    ran = [line.split("\x1f") for line in os.fsdecode(report.read_bytes()).split("\0")[:-1]]
+    ran = reported(report)
+    report.unlink()
     if verdict.action == "allow":
         # What is run through these counts. `time` is a program, no keyword, behind a pipe.
         through = ("env", "time")

@@ -208,8 +208,9 @@ PIECES = [
     "]]", "$'", "{a,b}", "time ", "\\ ", "\\#", "x=1 ", "~", "-", '""', "<(", "function g ",
 ]  # fmt: skip
 # Reports each command that bash cannot find, words between \x1f, commands between \0.
+# Bash writes line by line, and what runs side by side would write in between.
 REPORT = """command_not_found_handle() {
-    local IFS=$'\\x1f'; printf '%s\\0' "$*" >> "$REPORT"
+    local IFS=$'\\x1f'; local words="$*"; printf '%s\\0' "${words//$'\\n'/$'\\x1e'}" >> "$REPORT"
 }
 eval "$COMMAND"
 """
@@ -241,5 +242,11 @@ def test_bash_runs_nothing_that_was_not_seen(pieces: list[str], tmp_path: Path) 
     seen = {"\x1f".join(w.text for w in part.words) for part in script.parts}
     vague = {p.name for p in script.parts if not all(w.fixed and not w.glob for w in p.words)}
     vague |= {p.name for p in script.parts if any("~" in w.text for w in p.words)}
-    for ran in os.fsdecode(report.read_bytes()).split("\0")[:-1]:
-        assert ran in seen or ran.split("\x1f")[0] in vague, command
+    for words in reported(report):
+        assert "\x1f".join(words) in seen or words[0] in vague, command
+
+
+def reported(report: Path) -> list[list[str]]:
+    """The words of each command that bash ran."""
+    lines = os.fsdecode(report.read_bytes()).replace("\x1e", "\n").split("\0")[:-1]
+    return [line.split("\x1f") for line in lines]

@@ -9,11 +9,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from .process import input_of
 from .programs import own_environment
+from .spawn import Spawned, spawn
 
 MAX_STDERR_BYTES = 16_000  # bytes of stderr that are kept
 CHUNK_BYTES = 1 << 16
@@ -24,7 +27,7 @@ class Child:
     """A running child."""
 
     out: asyncio.StreamReader  # its stdout
-    _process: asyncio.subprocess.Process
+    _process: Spawned
     _complaints: asyncio.Task[str]
 
     async def end(self) -> tuple[int, str]:
@@ -33,7 +36,8 @@ class Child:
         To be called when `out` has been read to its end.
         """
         complaints = await self._complaints
-        return await self._process.wait(), complaints
+        await self._process.wait()
+        return self._process.returncode or 0, complaints
 
 
 @contextlib.asynccontextmanager
@@ -43,37 +47,58 @@ async def child(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     given: bytes = b"",
+    give_up: Callable[[], None] | None = None,
 ) -> AsyncIterator[Child]:
-    """Run a child for the length of a block. `given` is all it can read from stdin.
+    """Run a child for the length of a block. `given` is all it can read from stdin; it is started
+    from a thread that has called `give_up`.
 
     Raises OSError when it cannot be started: FileNotFoundError for a missing program or `cwd`.
     """
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=cwd,
-        env=own_environment(os.environ if env is None else env),
-        stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+    async with contextlib.AsyncExitStack() as stack:
+        out, out_end = await _pipe(stack)
+        err, err_end = await _pipe(stack)
+        starting = asyncio.ensure_future(
+            spawn(
+                argv, give_up, cwd=cwd, env=own_environment(os.environ if env is None else env),
+                stdin=stack.enter_context(input_of(given)), stdout=out_end, stderr=err_end,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                await _end(await starting)
+            raise
+        complaints = asyncio.create_task(_beginning(err))
+        try:
+            out_end.close()
+            err_end.close()
+            yield Child(out, process, complaints)
+        finally:
+            complaints.cancel()
+            await _end(process)
+            await asyncio.wait([complaints])
+
+
+async def _end(process: Spawned) -> None:
+    """Kill a child with its group, where it still runs."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+async def _pipe(stack: contextlib.AsyncExitStack) -> tuple[asyncio.StreamReader, BinaryIO]:
+    """Make a pipe, and return what reads from it and its other end; both are closed at the end."""
+    ours, theirs = os.pipe()
+    end = stack.enter_context(os.fdopen(theirs, "wb", 0))
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0)
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    complaints = asyncio.create_task(_beginning(process.stderr))
-    try:
-        if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.write(given)
-                await process.stdin.drain()
-            process.stdin.close()
-        yield Child(process.stdout, process, complaints)
-    finally:
-        complaints.cancel()
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.wait([complaints])
-        await process.communicate()  # takes what is left in the pipes, then reaps
+    stack.callback(transport.close)
+    return reader, end
 
 
 async def pieces(

@@ -95,7 +95,7 @@ def _write_over(path: Path, data: bytes) -> None:
     part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
     try:
         write_private(part, data)
-        with path.open("r+b", buffering=0) as file:
+        with open(path, "r+b", buffering=0, opener=_no_link_opener) as file:
             old = file.readall()
             try:
                 _write_from_start(file, data)
@@ -133,6 +133,10 @@ def is_part_name(name: str) -> bool:
 def private_opener(path: str, flags: int) -> int:
     """Open a file for `open(..., opener=)`; a new one is for its owner alone."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _no_link_opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def write_private(path: Path, data: bytes) -> None:

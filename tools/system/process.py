@@ -108,7 +108,7 @@ class Process:
         for end in filter(None, (pipe, report)):
             os.set_blocking(end, False)
         try:
-            with _input(given) as stdin:
+            with input_of(given) as stdin:
                 child = await spawn(
                     whole.command,
                     whole.give_up,
@@ -255,7 +255,7 @@ def _close(*files: int | None) -> None:
 
 
 @contextmanager
-def _input(data: bytes) -> Iterator[IO[bytes] | int]:
+def input_of(data: bytes) -> Iterator[IO[bytes] | int]:
     """Return a file to read `data` from: a child may never read it, or only slowly."""
     if not data:
         yield subprocess.DEVNULL

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from .child import child, pieces
 from .git_links import leads_astray
 from .programs import program
+from .safe_open import entered_below, whereabouts
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -224,7 +225,7 @@ def is_ignored(root: Path) -> bool:
 
     Whoever names such a directory wants what is in it: those rules have no say there.
     """
-    return _ignored(_chain_above(root.resolve(), IGNORE_FILES), "")
+    return _ignored(_chain_above(whereabouts(root), IGNORE_FILES), "")
 
 
 def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
@@ -243,7 +244,7 @@ def _chain_above(root: Path, names: Iterable[str]) -> list[_Rules]:
 
 def _drop_ignored(found: Listing, root: Path) -> None:
     """Apply the ignore files that git does not know to a listing of git's."""
-    chain = _rules_above(root.resolve(), NOT_GIT)
+    chain = _rules_above(whereabouts(root), NOT_GIT)
     for path in in_order(p for p in found.paths if p.rpartition("/")[2] in NOT_GIT):
         directory, slash, name = path.rpartition("/")
         chain += _rules_of(root / directory, (name,), prefix=directory + slash)
@@ -260,18 +261,19 @@ async def _walked(root: Path, limit: int) -> Listing:
 
 
 def _walk(root: Path, limit: int, stop: threading.Event) -> Listing:
-    found, root = Listing(), root.resolve()
-    waiting = [("", _rules_above(root, IGNORE_FILES))]
+    found = Listing()
+    waiting = [("", _rules_above(whereabouts(root), IGNORE_FILES))]
     while waiting and not stop.is_set():
         prefix, chain = waiting.pop()
         try:
-            with os.scandir(root / prefix) as entries:
-                inside = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
+            with entered_below(root, prefix) as folder:
+                with os.scandir(folder) as entries:
+                    inside = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
+                names = [name for name in IGNORE_FILES if name in inside]
+                chain = [*chain, *_rules_of(folder, names, prefix=prefix)]
         except OSError:
             found.unreadable += 1
             continue
-        names = [name for name in IGNORE_FILES if name in inside]
-        chain = [*chain, *_rules_of(root / prefix, names, prefix=prefix)]
         inside.pop(".git", None)
         for name, is_directory in inside.items():
             path = f"{prefix}{name}/" if is_directory else prefix + name

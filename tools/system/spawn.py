@@ -44,7 +44,7 @@ class Spawned:
 
 
 async def spawn(
-    command: Sequence[str], give_up: Callable[[], None] | None = None, **options: Any
+    command: Sequence[str | bytes], give_up: Callable[[], None] | None = None, **options: Any
 ) -> Spawned:
     """Start a command from a thread that has called `give_up`, with the options of Popen. Raises
     what either of them raises; is not to be cancelled."""

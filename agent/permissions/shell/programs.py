@@ -59,11 +59,11 @@ class Programs:
         return "" if safe else None
 
     def folder_of(self, path: str, bases: Sequence[str]) -> str:
-        """Return the folder of the PATH, as it stands there, that an absolute path lies in; "" for
-        none."""
-        parent = os.path.realpath(os.path.dirname(path))  # noqa: PTH120
+        """Return the folder of the PATH, as it stands there, that an absolute path lies in, as it
+        is named or with links followed; "" for none."""
+        parent = os.path.dirname(path)  # noqa: PTH120
         for folder, place in self._folders(bases):
-            if parent == place:
+            if parent in (place, folder):
                 return folder or "."
         return ""
 

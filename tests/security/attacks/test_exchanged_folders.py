@@ -1,0 +1,204 @@
+"""A folder of the project that is exchanged for a link, again and again, while the file tools work
+in it: nothing of what a rule denies is read, and nothing is written there."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.errors import ToolError
+from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.security.search_bounds import search_bounds
+from ctxagent.tools.base import Context, Tool
+from ctxagent.tools.edit import EditTool
+from ctxagent.tools.file_access import MAX_FILE_BYTES
+from ctxagent.tools.glob import GlobTool
+from ctxagent.tools.grep import Engine, GrepTool
+from ctxagent.tools.read import ReadTool
+from ctxagent.tools.system import safe_open
+from ctxagent.tools.write import WriteTool
+
+TRIES = 2_000
+NOBODY = 65_534
+MAX_PIPE_BYTES = 50_000
+SECRET = "a key that is nobody's business"
+RENAMEAT2, AT_FDCWD, RENAME_EXCHANGE = 316, -100, 2
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or os.uname().machine != "x86_64",
+    reason="exchanges by a system call of Linux on x86_64",
+)
+
+
+class Stage:
+    """A project, a folder of secrets beside it that a rule denies, and what exchanges the two."""
+
+    def __init__(self, root: Path) -> None:
+        self.project, self.secrets = root / "project", root / "secrets"
+        self.folder, link = self.project / "src", self.project / "link"
+        self.folder.mkdir(parents=True)
+        self.secrets.mkdir()
+        for name in ("key", "only-there"):
+            (self.secrets / name).write_text(f"{SECRET}\n")
+        (self.folder / "key").write_text("of the project\n")
+        link.symlink_to(self.secrets)
+        self.before = self.listing()
+        self.context = Context(
+            cwd=self.project,
+            env=dict(os.environ),
+            search_bounds=lambda folder: search_bounds(os.environ, folder),
+        )
+        self.approval = Approval(
+            cwd=self.project, mode="accept-edits", deny=[f"Read({self.secrets}/**)"]
+        )
+        self._swapper = _start_exchanging(bytes(self.folder), bytes(link))
+
+    def end(self) -> None:
+        os.kill(self._swapper, signal.SIGKILL)
+        os.waitpid(self._swapper, 0)
+
+    def listing(self) -> dict[str, str]:
+        """What is among the secrets."""
+        return {path.name: path.read_text() for path in sorted(self.secrets.iterdir())}
+
+    async def call(self, tool: Tool[Any], **given: Any) -> str:
+        """Judge a call and run it where that was allowed; return what the model would see."""
+        params = tool.Params.model_validate(given)
+        verdict = self.approval.judge(tool, params)
+        if verdict.action != "allow":
+            return ""
+        self.context.judged, self.context.is_denied = verdict.path, self.approval.denies_reading
+        try:
+            return (await tool.run(params, self.context)).text
+        except ToolError as error:
+            return str(error)
+
+
+def _start_exchanging(one: bytes, other: bytes) -> int:
+    """Start a process that exchanges two paths for as long as this one is there; return its id."""
+    exchange, parent = ctypes.CDLL(None).syscall, os.getpid()
+    if child := os.fork():
+        return child
+    while os.getppid() == parent:
+        exchange(RENAMEAT2, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
+    os._exit(0)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.end()
+
+
+def said(stage: Stage, tool: Tool[Any], tries: int, **given: Any) -> list[str]:
+    async def all_of_them() -> list[str]:
+        return [await stage.call(tool, **given) for _ in range(tries)]
+
+    return asyncio.run(all_of_them())
+
+
+def test_read(stage: Stage) -> None:
+    texts = said(stage, ReadTool(), TRIES, path="src/key")
+    assert not [text for text in texts if SECRET in text]
+    assert any("of the project" in text for text in texts)
+
+
+@pytest.mark.parametrize("path", [".", "src"])
+@pytest.mark.parametrize("engine", ["ripgrep", "python"])
+def test_grep(stage: Stage, engine: Engine, path: str) -> None:
+    given = {"pattern": "key|project", "path": path}
+    for mode in ("content", "files", "count"):
+        texts = said(stage, GrepTool(engine), TRIES // 100, output_mode=mode, **given)
+        assert not [text for text in texts if SECRET in text or "only-there" in text]
+
+
+@pytest.mark.parametrize("path", [".", "src"])
+def test_glob(stage: Stage, path: str) -> None:
+    texts = said(stage, GlobTool(), TRIES // 20, pattern="**/*", path=path)
+    assert not [text for text in texts if "only-there" in text]
+
+
+def test_write(stage: Stage) -> None:
+    said(stage, WriteTool(), TRIES, path="src/new", content="written\n")
+    said(stage, WriteTool(), TRIES // 20, path="src/deep/er/new", content="written\n")
+    assert stage.listing() == stage.before
+
+
+def test_edit(stage: Stage) -> None:
+    for old, new in [("project", "PROJECT"), ("PROJECT", "project")] * (TRIES // 20):
+        said(stage, EditTool(), 10, path="src/key", old_string=old, new_string=new)
+    assert stage.listing() == stage.before
+
+
+def test_without_the_guard_it_is_read(stage: Stage) -> None:
+    """The same judged, and opened by its path."""
+    leaked = 0
+    for _ in range(20 * TRIES):
+        params = ReadTool.Params.model_validate({"path": "src/key"})
+        if stage.approval.judge(ReadTool(), params).action == "allow":
+            with suppress(OSError):
+                data = (stage.project / "src" / "key").read_bytes()[:MAX_FILE_BYTES]
+                leaked += SECRET.encode() in data
+        if leaked:
+            break
+    assert leaked
+
+
+@pytest.mark.parametrize("has_openat2", [True, False])
+def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_openat2: bool) -> None:
+    """Also where the kernel has no openat2."""
+    if not has_openat2:
+        monkeypatch.setattr(safe_open, "_openat2", lambda: None)
+    elif safe_open._openat2() is None:
+        pytest.skip("this kernel has no openat2")
+    found = set()
+    for _ in range(TRIES):
+        with suppress(OSError):
+            descriptor = safe_open.open_regular(stage.folder / "key")
+            found.add(os.read(descriptor, 100))
+            os.close(descriptor)
+    assert found == {b"of the project\n"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all of it is an ordinary user's already")
+def test_all_of_it_as_an_ordinary_user() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.write(writing, _failures(Path(folder)).encode()[:MAX_PIPE_BYTES])
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as told:
+            failed = told.read()
+        os.waitpid(child, 0)
+    assert failed == "none"
+
+
+def _failures(folder: Path) -> str:
+    """Run the tests above, and return what failed; "none" for nothing."""
+    try:
+        stage = Stage(folder)
+        try:
+            for test in (test_read, test_write, test_edit, test_without_the_guard_it_is_read):
+                test(stage)
+            for path in (".", "src"):
+                test_grep(stage, "ripgrep", path)
+                test_glob(stage, path)
+        finally:
+            stage.end()
+    except BaseException:
+        return traceback.format_exc()
+    return "none"
