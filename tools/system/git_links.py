@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .programs import within
+from .safe_open import whereabouts
 
 MAX_ENTRIES = 50_000  # of git's own folders that are looked at
 _MAX_TEXT_BYTES = 1 << 20  # of a pointer or a configuration
@@ -40,13 +41,14 @@ def leads_astray(folder: str | Path) -> str:
     """Return what leads out of the repository that a folder is in, in a few words; "" if nothing
     does. A git of ours does not look at one that does. Objects that it borrows from another one
     do not count: only their names, which are their digests, lead to them."""
-    real = Path(os.path.realpath(folder))
-    top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
-    if top is None:
-        return ""
-    for lead in leads(str(top)):
-        if lead.name != _BORROWED and not within(lead.target, [str(top)]):
-            return f"{lead.name} leads to {lead.target}"
+    try:
+        real = whereabouts(Path(folder))
+        top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
+        for lead in leads(str(top)) if top else ():
+            if lead.name != _BORROWED and not within(lead.target, [str(top)]):
+                return f"{lead.name} leads to {lead.target}"
+    except OSError as error:  # folders are exchanged for links while this looks
+        return f"it changes while it is looked at ({error.strerror})"
     return ""
 
 
