@@ -18,15 +18,13 @@ from .safe_open import whereabouts
 
 MAX_ENTRIES = 50_000  # of git's own folders that are looked at
 _MAX_TEXT_BYTES = 1 << 20  # of a pointer or a configuration
-_MAX_ALTERNATES = 5  # stores that name each other in a row, as in git
+MAX_STORES = 100  # of objects that are borrowed
 # What git itself reads nothing of when it looks: hooks are judged where they are run.
 _NOT_READ = frozenset(("hooks", "lfs", "annex"))
 _BORROWED = "objects/info/alternates"  # the file that names the stores
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
-_FILE_SETTING = re.compile(
-    r"^\s*(?:\[.*\]\s*)?(\w*file|skiplist|template)\s*=\s*(.*?)\s*$",
-    re.IGNORECASE | re.MULTILINE,
-)
+_FILE_SETTING = re.compile(r"\w*file|skiplist|template", re.IGNORECASE)
+_ODDLY_WRITTEN = re.compile(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, prefixes of git's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +51,40 @@ def leads_astray(folder: str | Path) -> str:
 
 
 def leads(top: str) -> Iterator[Lead]:
-    """Yield what leads out of git's own folders in the repository at `top`, its top folder."""
-    entry = Path(top, ".git")
+    """Yield what leads out of git's own folders in the repository at `top`, its top folder. What
+    cannot be told leads to "/"."""
+    entry, real = Path(top, ".git"), os.path.realpath(top)
     own = linked_folders(entry) if entry.is_file() else []
     if not own:
-        named = _read_text(entry).removeprefix("gitdir:").strip() if entry.is_file() else "."
-        folder = os.path.realpath(entry.parent / named if entry.is_file() else entry)
-        if entry.is_file() or entry.is_symlink():
-            yield Lead(".git", folder)
-            if not within(folder, [os.path.realpath(top)]):
+        named = _pointer(entry) if entry.is_file() else ""
+        own = [os.path.realpath(entry.parent / named if named else entry)]
+        if named or entry.is_symlink():
+            yield Lead(".git", own[0])
+            if not within(own[0], [real]):
                 return
-        own = [folder]
-    common = os.path.realpath(Path(own[0], _read_text(Path(own[0], "commondir")) or "."))
+    common = os.path.realpath(Path(own[0], _read_text(Path(own[0], "commondir")).rstrip("\r\n")))
     if common not in own:
         yield Lead(".git/commondir", common)
-        if not within(common, [os.path.realpath(top)]):
+        if not within(common, [real]):
             return
         own.append(common)
     yield from _links(own, top)
-    yield from _borrowed(f"{common}/objects", own, _MAX_ALTERNATES)
+    yield from _borrowed(f"{common}/objects", own)
     for config in (f"{common}/config", f"{own[0]}/config.worktree"):
-        for key, value in _FILE_SETTING.findall(_read_text(Path(config)).removeprefix("\ufeff")):
-            yield Lead(f"the setting {key}", _real(value, top))
+        if _is_too_large(Path(config)):
+            yield Lead(f"{config}, too large to read,", "/")
+        yield from _named_files(_read_text(Path(config)), top)
 
 
 def linked_folders(entry: Path) -> list[str]:
     """Return the folders of a repository that the file `entry`, a `.git`, names. They are that of a
     linked work tree with the common one, or that of a submodule; none when they do not name `entry`
     in turn: a project says by a file that it brings along where its repository is."""
-    named = _read_text(entry).removeprefix("gitdir:").strip()
+    named = _pointer(entry)
     if not named:
         return []
     own = Path(os.path.realpath(entry.parent / named))
-    back = _read_text(own / "gitdir")
+    back = _read_text(own / "gitdir").rstrip("\r\n")
     if back:
         if os.path.realpath(own / back) != os.path.realpath(entry):
             return []
@@ -116,29 +115,46 @@ def _links(own: Sequence[str], top: str) -> Iterator[Lead]:
                     pending.append(entry.path)
 
 
-def _borrowed(objects: str, own: Sequence[str], depth: int) -> Iterator[Lead]:
+def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
     """Yield the stores that an object store borrows from, and what they borrow from in turn."""
-    alternates = Path(objects, "info", "alternates")
-    if not within(os.path.realpath(alternates), own):
-        yield Lead(str(alternates), os.path.realpath(alternates))
-        return
-    for line in _read_text(alternates).splitlines():
-        if not line or line.startswith("#"):
+    pending, known = [objects], {objects}
+    while pending:
+        objects = pending.pop()
+        alternates = Path(objects, "info", "alternates")
+        place = os.path.realpath(alternates)
+        if not within(place, [*own, objects]):
+            yield Lead(str(alternates), place)
             continue
-        store = _real(line, objects)
-        if not within(store, own):
-            yield Lead(_BORROWED, store)
-        if depth and store != objects:
-            yield from _borrowed(store, [*own, store], depth - 1)
+        text = _read_text(alternates)
+        lines = [line for line in text.split("\n") if line and not line.startswith("#")]
+        if _is_too_large(alternates) or len(known) + len(lines) > MAX_STORES:
+            yield Lead(_BORROWED, "/")
+            return
+        for line in lines:
+            store = "/" if line.startswith('"') else os.path.realpath(Path(objects, line))
+            if not within(store, own):
+                yield Lead(_BORROWED, store)
+            pending += [store] if store not in known else []
+            known.add(store)
 
 
-def _real(written: str, base: str) -> str:
-    """Return the path that is written in a file of git's, "/" if it is written in another way than
-    plain or in quotes."""
-    plain = written.removeprefix('"').removesuffix('"')
-    if re.search(r'["\\#;]', plain):
-        return "/"
-    return os.path.realpath(Path(base, os.path.expanduser(plain)))  # noqa: PTH111
+def _named_files(config: str, top: str) -> Iterator[Lead]:
+    """Yield the files that a configuration names."""
+    for line in config.split("\n"):
+        before, sign, value = line.partition("=")
+        key = re.split(r"[\s\]]", before.rstrip())[-1]
+        if sign and _FILE_SETTING.fullmatch(key):
+            plain = value.strip(" \t\r")
+            if len(plain) > 1 and plain[0] == plain[-1] == '"':
+                plain = plain[1:-1]
+            path = Path(top, os.path.expanduser(plain))  # noqa: PTH111
+            odd = _ODDLY_WRITTEN.search(plain)
+            yield Lead(f"the setting {key}", "/" if odd else os.path.realpath(path))
+
+
+def _pointer(entry: Path) -> str:
+    """Return the folder that a `.git` file names, which git takes with every space in it."""
+    return _read_text(entry).removeprefix("gitdir:").removeprefix(" ").rstrip("\r\n")
 
 
 def _configured_worktree(config: Path) -> str:
@@ -150,13 +166,20 @@ def _configured_worktree(config: Path) -> str:
     return "."
 
 
+def _is_too_large(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size > _MAX_TEXT_BYTES
+    return False
+
+
 def _read_text(path: Path) -> str:
     """Return the beginning of a regular file, "" for anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             regular = stat.S_ISREG(os.fstat(file).st_mode)
-            return os.fsdecode(os.read(file, _MAX_TEXT_BYTES)).strip() if regular else ""
+            data = os.read(file, _MAX_TEXT_BYTES) if regular else b""
+            return data.decode("utf-8", "surrogateescape")
         finally:
             os.close(file)
     except (OSError, ValueError):

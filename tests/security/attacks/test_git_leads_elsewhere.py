@@ -212,14 +212,46 @@ def test_what_repositories_have_leads_nowhere(field: Field) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['"../../secret" # x', "../../sec\\\nret", "~/secret ; x", '"../../se"cret']
-)
+    "text",
+    ['"../../secret" # x', "../../sec\\\nret", "~/secret ; x", '"../../se"cret',
+     "%(prefix)/../secret", ":(optional)../secret", "a\x0c/../../secret", "../secret\r"],
+)  # fmt: skip
 def test_settings_that_are_written_oddly(field: Field, text: str) -> None:
     config = field.project / ".git/config"
     config.write_text(f"[blame] ignoreRevsFile = {text}\n{config.read_text()}")
     assert leads_astray(field.project)
     config.write_text(config.read_text().partition("\n")[2])
     assert not [lead for lead in leads(str(field.project)) if "ignorerevs" in lead.name.lower()]
+
+
+def test_what_is_too_much_to_look_through(field: Field) -> None:
+    """Neither is anything hidden behind it, nor does it hold up what looks."""
+    config = field.project / ".git/config"
+    text = config.read_text()
+    config.write_text(text + "\n" * (1 << 20) + f"[blame]\nignoreRevsFile = {field.secret}\n")
+    assert SECRET in field.shown("git blame a.txt")  # the control
+    assert "too large" in leads_astray(field.project)
+    config.write_text(text + "a" * 500_000 + "\n" * 500_000)
+    assert leads_astray(field.project) == ""
+    config.write_text(text)
+    store = field.project / ".git/objects"
+    for number in range(300):  # stores that all name each other
+        info = store / f"s{number}/info"
+        info.mkdir(parents=True)
+        info.joinpath("alternates").write_text("".join(f"../s{n}\n" for n in range(300)))
+    (store / "info/alternates").write_text("s1\ns2\n")
+    assert "/" in {lead.target for lead in leads(str(field.project))}
+
+
+def test_names_that_differ_by_what_is_easily_stripped(field: Field) -> None:
+    """git takes a line as it is, with its spaces."""
+    repository(field.project.parent / "fine")
+    shutil.rmtree(field.project / ".git")
+    (field.project / "own").symlink_to(field.project.parent / "fine/.git")
+    (field.project / "own ").symlink_to(field.other / ".git")
+    (field.project / ".git").write_text("gitdir: own \n")
+    assert SECRET in field.shown("git log")  # the control
+    assert str(field.other) in leads_astray(field.project)
 
 
 def test_the_command_itself_asks(field: Field) -> None:
