@@ -101,7 +101,7 @@ class PageModel:
 
     def offloaded_text(self, path: str) -> str | None:
         """Return the text of an offloaded file; None if it is missing or too large by now."""
-        text = read_kept_text(self.folder / path) if _OFFLOADED.fullmatch(path) else None
+        text = read_kept_text(self.folder, path) if _OFFLOADED.fullmatch(path) else None
         if text is None or min(len(text), MAX_TEXT_CHARS) > self.budget.left:
             return None
         self.budget.left -= min(len(text), MAX_TEXT_CHARS)

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.files import make_private_folder, read_below, replace_file
 from ..errors import RecordError, SessionError
 from .entries import Checkpoint, Entry, User
 from .log import Entries, timestamp
-from .store import content_text
+from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
     from ..worktree import TreeChange, WorkTree
@@ -260,16 +260,16 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
 def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
     """Read a checkpoint of the session in `folder`. Raises SessionError when there is none of that
     number, or when its file is broken."""
-    path = folder / CHECKPOINTS_FOLDER / f"{number}.json"
+    name = f"{CHECKPOINTS_FOLDER}/{number}.json"
     try:
-        return _parse_checkpoint(json.loads(path.read_bytes()))
+        return _parse_checkpoint(json.loads(read_below(folder, name, MAX_KEPT_BYTES)))
     except FileNotFoundError:
         raise SessionError(
             f"session {folder.name} has no checkpoint {number}", hint=_existing(folder)
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise SessionError(
-            f"the checkpoint {path} cannot be read: {error}",
+            f"the checkpoint {folder / name} cannot be read: {error}",
             hint="The log still has everything that was said and done up to it.",
         ) from error
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.files import private_opener, replacing
+from ...tools.system.files import open_kept, private_opener, replacing
 from ..errors import RecordError, SessionError
 from .entries import Assistant, Block, Entry, ToolResult, User
 
@@ -84,7 +84,7 @@ class ConversationFile:
             self._complete()
             if not self._size:
                 return
-            with self.path.open("rb") as file:
+            with open_kept(self.path) as file:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RecordError(
@@ -110,7 +110,7 @@ class ConversationFile:
         begin, missing = self._size, list[bytes]()
         for text in filter(None, map(conversation_text, reversed(self._entries))):
             if begin <= size:
-                with self.path.open("rb") as file:
+                with open_kept(self.path) as file:
                     file.seek(max(0, begin - len(text)))
                     return missing[::-1] if file.read(len(text)) == text else None
             begin -= len(text)

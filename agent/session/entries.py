@@ -6,6 +6,7 @@ and a line of an unknown kind in `Unknown`. `docs/internals/log-format.md` descr
 """
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
@@ -378,6 +379,26 @@ def encode(entry: Entry) -> dict[str, Any]:
     return {**head, "kind": entry.kind, **body, **entry.extra}
 
 
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+_OFFLOADED = re.compile(r"offloaded/[^/\0]{1,255}")
+_ELSEWHERE = "offloaded/a file outside of the session"  # which is never there
+_CHECKPOINT_PATH = re.compile(r"checkpoints/\d{1,18}\.json|")
+
+
+def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
+    """See to it that what an entry names of its session lies in the session's folder, whoever has
+    written the log: other files count as gone, and a subagent's log is where its id says. Raises
+    ValueError for an id that is none."""
+    if body.get("offloaded") is not None and not _OFFLOADED.fullmatch(body["offloaded"]):
+        body["offloaded"] = _ELSEWHERE
+    if cls is Checkpoint and not _CHECKPOINT_PATH.fullmatch(body.get("path", "")):
+        body["path"] = ""
+    if cls is SubagentRun:
+        if not _PLAIN_ID.fullmatch(body.get("id", "")):
+            raise ValueError("agent.id is no plain name")
+        body["log"] = f"agents/{body['id']}/log.jsonl"
+
+
 def decode(line: Mapping[str, Any]) -> Entry:
     """Return the entry that a line of the log stands for. Raises ValueError, naming the field, for
     a line that is no entry or whose fields have the wrong shape: a reader skips such a line with a
@@ -404,6 +425,7 @@ def decode(line: Mapping[str, Any]) -> Entry:
         raise ValueError("assistant.content is not a list of blocks")
     if len(body.get("covers", (1, 1))) != 2:
         raise ValueError(f"{kind}.covers is not a first and a last")
+    _within_session(cls, body)
     if "usage" in body:
         Usage.from_json(body["usage"])
     try:

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...tools.system.files import replace_file
+from ...tools.system.files import open_kept, replace_file
 from .entries import Assistant, Entry, User
 from .log import try_parse_entry
 from .store import content_text
@@ -123,7 +123,7 @@ def session_row(log: Path, catalogue: Catalogue | None = None) -> SessionRow:
 
 def newest_entries(log: Path) -> list[Entry]:
     """Return the last entries of a log, as far back as a row is read; none if it is unreadable."""
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError), open_kept(log) as file:
         lines = [*chain.from_iterable(_line_groups(file, os.fstat(file.fileno()).st_size))]
         return [entry for line in reversed(lines) if (entry := try_parse_entry(line))]
     return []
@@ -156,7 +156,7 @@ def _answer(entry: Entry | None) -> str:
 
 
 def _read_card(log: Path) -> SessionCard:
-    with log.open("rb", buffering=_NEAR_END_BYTES) as file:
+    with open_kept(log) as file:
         stat = os.fstat(file.fileno())
         opened, title = _read_beginning(file)
         reopened, last, entries = _read_end(file, stat.st_size)

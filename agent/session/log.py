@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
+from ...tools.system.files import open_kept
 from ..errors import SessionError
 from .conversation import ConversationFile
 from .entries import VERSION, Entry, decode, encode
@@ -111,7 +112,7 @@ def skipped_line_warning(path: Path, number: int, why: str) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with path.open("rb") as file:
+        with open_kept(path) as file:
             yield file
     except OSError as error:
         raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
@@ -129,7 +130,7 @@ def find_entry(path: Path, seq: int) -> Entry | None:
     that, every line is looked at."""
     begins = f'{{"v": {VERSION}, "seq": {seq},'.encode()
     try:
-        with path.open("rb") as file:
+        with open_kept(path) as file:
             for start in dict.fromkeys((_offset_near(file, seq), 0)):
                 file.seek(start)
                 for line in file:

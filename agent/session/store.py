@@ -18,7 +18,13 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
-from ...tools.system.files import copy_private, copy_tree_private, make_private_folder
+from ...tools.system.files import (
+    copy_private,
+    copy_tree_private,
+    make_private_folder,
+    open_kept,
+    read_below,
+)
 from ..errors import RecordError, SessionError
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
@@ -39,6 +45,7 @@ from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
 from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
+MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
 _COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
@@ -143,7 +150,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
     if (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded")
     for path in paths:
-        if _is_checkpoint_path(path) and (source / path).is_file():
+        if path and (source / path).is_file():
             make_private_folder((folder / path).parent)
             copy_private(source / path, folder / path)
     if left_out_from is None:
@@ -185,21 +192,22 @@ def entry_text(entry: Entry, folder: Path) -> str | None:
     is the offloaded file of a result or the file of a checkpoint, else the entry's own words; of a
     reply also its calls, with their arguments as they are."""
     if isinstance(entry, ToolResult | User):
-        whole = read_kept_text(folder / str(entry.offloaded)) if entry.offloaded else None
+        whole = read_kept_text(folder, entry.offloaded) if entry.offloaded else None
         return content_text(entry.content) if whole is None else whole
     if isinstance(entry, Assistant):
         return "\n\n".join(filter(None, map(_block_text, entry.content)))
     if isinstance(entry, Checkpoint):
-        return read_kept_text(folder / entry.path)
+        return read_kept_text(folder, entry.path)
     if isinstance(entry, SubagentRun):
         return f"{entry.prompt}\n\n{entry.answer}".strip()
     return entry.text if isinstance(entry, Summary | Pin | Note) else None
 
 
-def read_kept_text(path: Path) -> str | None:
-    """Return the text of a file that a session keeps, or None when it is gone."""
+def read_kept_text(folder: Path, name: str) -> str | None:
+    """Return the text of a file that the session in `folder` keeps under this name, or None when it
+    is gone; of a file larger than any that was written the beginning."""
     try:
-        data = path.read_bytes()
+        data = read_below(folder, name, MAX_KEPT_BYTES)
     except (OSError, ValueError):  # a garbled log may name anything
         return None
     try:
@@ -256,14 +264,9 @@ def _subagent_logs(logs: Sequence[Path]) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
-def _is_checkpoint_path(path: str) -> bool:
-    """Return whether a path is that of a checkpoint file; a garbled log may name anything."""
-    return re.fullmatch(r"checkpoints/\d+\.json", path) is not None
-
-
 def _read_whole_lines(log: Path) -> Iterator[bytes]:
     try:
-        with log.open("rb") as file:
+        with open_kept(log) as file:
             yield from (line for line in file if line.endswith(b"\n"))
     except OSError as error:
         raise SessionError(f"cannot read the log {log}: {error.strerror}") from error

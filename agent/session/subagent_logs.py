@@ -48,7 +48,7 @@ def earlier_work(folder: Path, ledger: Ledger, type: str, description: str, prom
         if agent.type != type or not is_same_work(known, (description, prompt)):
             continue
         log = subagent_log(folder, agent.id)
-        record = (read_kept_text(log.with_name(SUMMARY_NAME)) or "").strip()
+        record = (read_kept_text(log.parent, SUMMARY_NAME) or "").strip()
         if record or agent.answer:
             task = cut_after(agent.prompt, MIN_ANSWER_CHARS, " …")
             texts = [

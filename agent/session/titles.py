@@ -3,7 +3,7 @@ it, so that a list of sessions need not look for the note."""
 
 from pathlib import Path
 
-from ...tools.system.files import replace_file
+from ...tools.system.files import open_kept, replace_file
 from ...tools.system.unicode import clean
 from ..errors import RecordError, UsageError
 from .entries import Note
@@ -39,7 +39,7 @@ def keep_title(folder: Path, title: str) -> None:
 def kept_title(folder: Path) -> str:
     """Return the title that was given to the session in `folder`; "" for none."""
     try:
-        with (folder / TITLE_NAME).open("rb") as file:
+        with open_kept(folder / TITLE_NAME) as file:
             text = file.read(4 * MAX_TITLE_CHARS).decode("utf-8", "replace")
     except OSError:
         return ""

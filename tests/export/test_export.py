@@ -354,7 +354,7 @@ def poisoned(folder: Path, words: str) -> Path:
         Checkpoint(number=1, path=words, trigger=words),
         Pin(ref=None, text=words),
         Note(topic=words, text=words, data={words: words}),
-        SubagentRun(id=words, type=words, prompt=words, log=words, answer=words, status=words,
+        SubagentRun(id="a", type=words, prompt=words, log=words, answer=words, status=words,
               description=words),
         End(status=words, reason=words),
         Unknown(name=words, extra={words: words}),
@@ -495,12 +495,11 @@ def test_what_is_folded_is_printed(tmp_path: Path) -> None:
 
 def test_agents_that_name_each_other_come_to_an_end(tmp_path: Path) -> None:
     agent = SubagentRun(id="a", type="t", prompt="p", log="")
-    log = recorded(tmp_path, agent, replace(agent, id=".."), replace(agent, id="gone"))
+    log = recorded(tmp_path, agent, replace(agent, id="gone"))
     (log.parent / "agents").mkdir()
     (log.parent / "agents" / "a").symlink_to(log.parent)
     page = shown(log)
-    assert "Its log is not in this page" in page.texts["e2"]
-    assert "Its log is gone" in page.texts["e3"]
+    assert "Its log is gone" in page.texts["e2"]
     assert max(id.count("a1-") for id in page.ids) == 3
     assert len(page.ids) == len({*page.ids})
 

@@ -16,6 +16,8 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from .safe_open import entered, open_regular, opened_folder
+
 _UNIQUE_PART = re.compile(r"\.ctxagent-[0-9a-f]{16}")
 
 
@@ -145,19 +147,50 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def open_kept(path: Path) -> BinaryIO:
+    """Open a regular file for reading; a FIFO or a device, which would be waited for or never end,
+    is an OSError with EINVAL. Raises OSError."""
+    return open(path, "rb", opener=_regular_opener)
+
+
+def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
+    """Return what a regular file below a folder begins with, `max_bytes` at most; no link leads to
+    it. Raises OSError."""
+    with (
+        entered(folder.resolve()) as inside,
+        opened_folder(inside) as top,
+        os.fdopen(open_regular(name, top), "rb") as file,
+    ):
+        return file.read(max_bytes)
+
+
+def _regular_opener(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", path)
+
+
 def copy_private(source: Path, target: Path) -> None:
-    """Copy the content of a file to one for its owner alone. Raises OSError."""
-    with source.open("rb") as old, open(target, "wb", opener=private_opener) as new:
+    """Copy the content of a regular file to one for its owner alone. Raises OSError: a file is not
+    copied onto itself, which would lose it."""
+    with open_kept(source) as old, open(target, "ab", opener=private_opener) as new:
+        if os.path.samestat(os.fstat(old.fileno()), os.fstat(new.fileno())):
+            raise OSError(errno.EINVAL, "it is the very file that it is copied to", str(source))
+        new.truncate(0)
         shutil.copyfileobj(old, new, 1 << 20)
 
 
 def copy_tree_private(source: Path, target: Path) -> None:
-    """Copy a folder and all that is in it, for its owner alone. Raises OSError."""
+    """Copy a folder with the regular files and folders in it, for its owner alone; links are left
+    out. Raises OSError."""
+    entries = list(os.scandir(source))
     make_private_folder(target)
-    for entry in os.scandir(source):
-        if entry.is_dir():
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
             copy_tree_private(Path(entry), target / entry.name)
-        elif entry.is_file():
+        elif entry.is_file(follow_symlinks=False):
             copy_private(Path(entry), target / entry.name)
 
 

@@ -6,7 +6,6 @@ left out, as the view leaves them out when a summary is reverted: without the su
 what stands in the context. A subagent's log is a file of its own.
 """
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,8 +25,6 @@ from ...session.entries import (
 from ...session.store import content_text, read_kept_text
 from .builder import RecordedResult, TranscriptBuilder
 from .fields import JsonObject, as_seconds
-
-_OFFLOADED = re.compile(r"offloaded/[^/\0]+")  # a log from elsewhere may name anything
 
 
 def recognizes(row: JsonObject) -> bool:
@@ -94,8 +91,6 @@ class _LogReading:
         """Return the text in an entry's file; None if it has no file or the file is missing."""
         if entry.offloaded is None:
             return None
-        path = self._folder / entry.offloaded
-        is_held = _OFFLOADED.fullmatch(entry.offloaded) and path.is_file()
-        text: str | None = without_surrogates(read_kept_text(path) if is_held else None)
+        text: str | None = without_surrogates(read_kept_text(self._folder, entry.offloaded))
         self.gone += text is None
         return text

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
+from ....tools.system.files import open_kept
 from ..log import LOG_NAME as LOG
 from ..log import end_of_whole_lines
 from .query import Hit, find_hits, query_words
@@ -272,7 +273,7 @@ def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
     """Index lines of a log until it is time to stop, and return the bytes read. What was appended
     comes first, then the log from its end towards its beginning."""
     try:
-        with log.path.open("rb") as file:
+        with open_kept(log.path) as file:
             if not log.id:
                 end = end_of_whole_lines(file, log.size)
                 made = db.execute(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ....tools.system.files import open_kept
 from ..entries import Assistant, Entry, ToolResult
 from ..log import LOG_NAME as LOG
 from ..log import lines_backwards, try_parse_entry
@@ -110,7 +111,7 @@ def _ranked(
 def _hit(folder: Path, session: str, offset: int, start: int, words: Sequence[str]) -> Hit | None:
     """Read the entry at an offset of a log; None when that cannot be done."""
     try:
-        with (folder / session / LOG).open("rb") as file:
+        with open_kept(folder / session / LOG) as file:
             file.seek(offset)
             entry = try_parse_entry(file.readline())
             if entry is None:

@@ -35,7 +35,7 @@ def text_of_ref(folder: Path, here: str, ref: int | str) -> str | None:
         log = _inside(sessions, sessions / session / LOG_NAME) if session else own
         return None if log is None else full_text(log, int(seq))
     path = _inside(sessions, sessions / here / str(ref).strip())
-    return None if path is None else read_kept_text(path)
+    return None if path is None else read_kept_text(path.parent, path.name)
 
 
 def search_sessions(
