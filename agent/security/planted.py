@@ -8,7 +8,6 @@ lets no user choose it), so a look costs one lstat for each folder, and for each
 """
 
 import os
-import re
 import secrets
 import stat
 import threading
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...tools.system.git_links import settings_in
 from ...tools.system.unicode import reveal_invisible
 from ..permissions.paths import PROTECTED_NAMES
 from ..worktree.signatures import file_sha256
@@ -40,7 +40,6 @@ _OUTSIDE = -1  # the depth of what is in no folder of a protected name
 # Packages bring along settings for their own development, which nothing reads where they are.
 _PACKAGE_FOLDERS = frozenset(("node_modules", "site-packages"))
 _BARE_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
-_HOOKS_PATH = re.compile(r"^\s*(?:\[.*\]\s*)?hookspath\s*=\s*\"?(.*?)\"?\s*$", re.I | re.M)
 
 Stamp = tuple[int, ...]
 
@@ -232,8 +231,10 @@ class PlantedWatch:
         for folder in [part for part in parts if part.endswith("/hooks")]:
             parts += _entries(folder)
         for config in [part for part in parts if part.endswith("/config")]:
-            for named in _HOOKS_PATH.findall(_read_text(config)):
-                parts += _entries(os.path.join(top, os.path.expanduser(named)))  # noqa: PTH111, PTH118
+            for key, named in settings_in(_read_text(config)):
+                if key == "hookspath":
+                    place = os.path.expanduser(named.strip('"'))  # noqa: PTH111
+                    parts += _entries(os.path.join(top, place))  # noqa: PTH118
         return self._sign([path, *parts])
 
     def _signature(self, path: str) -> str:

@@ -181,6 +181,7 @@ def inside_of_other_kind(project: Path, script: str) -> None:
         lambda p, s: git(p, "config", "includeIf.gitdir:/.path", s),
         lambda p, s: git(p, "config", "remote.origin.promisor", "true"),
         lambda p, s: git(p, "config", "core.worktree", "/"),
+        lambda p, s: (p / ".git/config").open("a").write('[remote "x"]\n\tpromisor\n'),
         lambda p, s: (p / ".git/config").open("a").write(f'[FILTER "a]b"]\tClean={s}\n'),
         lambda p, s: (p / ".git/config").write_bytes(
             b"\xef\xbb\xbf[diff]\rexternal = %b\n" % s.encode() + (p / ".git/config").read_bytes()

@@ -23,7 +23,7 @@ MAX_STORES = 100  # of objects that are borrowed
 _NOT_READ = frozenset(("hooks", "lfs", "annex"))
 _BORROWED = "objects/info/alternates"  # the file that names the stores
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
-_FILE_SETTING = re.compile(r"\w*file|skiplist|template", re.IGNORECASE)
+_FILE_SETTING = re.compile(r"\w*file|skiplist|template")
 _ODDLY_WRITTEN = re.compile(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, prefixes of git's own
 
 
@@ -74,6 +74,17 @@ def leads(top: str) -> Iterator[Lead]:
         if _is_too_large(Path(config)):
             yield Lead(f"{config}, too large to read,", "/")
         yield from _named_files(_read_text(Path(config)), top)
+
+
+def settings_in(config: str) -> Iterator[tuple[str, str]]:
+    """Yield the name, in lower case and without its section, and the value of each setting in the
+    text of a git-config(1) file, as they are written; of one without a value "". It takes time in
+    proportion to the text."""
+    for line in config.removeprefix("\ufeff").split("\n"):
+        before, _, value = line.partition("=")
+        words = re.split(r"[\s\]]", before.rstrip())
+        if words[-1] and not line.lstrip().startswith(("#", ";")):
+            yield words[-1].lower(), value.strip(" \t\r")
 
 
 def linked_folders(entry: Path) -> list[str]:
@@ -140,11 +151,8 @@ def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
 
 def _named_files(config: str, top: str) -> Iterator[Lead]:
     """Yield the files that a configuration names."""
-    for line in config.split("\n"):
-        before, sign, value = line.partition("=")
-        key = re.split(r"[\s\]]", before.rstrip())[-1]
-        if sign and _FILE_SETTING.fullmatch(key):
-            plain = value.strip(" \t\r")
+    for key, plain in settings_in(config):
+        if plain and _FILE_SETTING.fullmatch(key):
             if len(plain) > 1 and plain[0] == plain[-1] == '"':
                 plain = plain[1:-1]
             path = Path(top, os.path.expanduser(plain))  # noqa: PTH111

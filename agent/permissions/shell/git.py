@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ....tools.system.git_links import Lead, leads
+from ....tools.system.git_links import Lead, leads, settings_in
 from .parser import Script, SimpleCommand, Word
 from .wrappers import name_set
 
@@ -43,11 +43,10 @@ _MAX_REPOSITORY_DEPTH = 3  # repositories in repositories
 _GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
 _UNREADABLE = (OSError, ValueError, IndexError, struct.error)
 _SPARSE_EXTENSION = b"sdir\0\0\0\0"  # some entries are whole folders, with what is inside of them
-_CONFIG_KEY = re.compile(
-    r"^\s*(?:\[.*\]\s*)?(external|command|textconv|clean|smudge|process|program|promisor"
-    r"|partialclone|path|hookspath|worktree|alternaterefscommand|driver|submodule|objectformat"
-    r")\s*=\s*(.*)$",
-    re.IGNORECASE | re.MULTILINE,
+# Settings that name programs, or have git look elsewhere.
+_SETTINGS = name_set(
+    "external command textconv clean smudge process program promisor partialclone path hookspath "
+    "worktree alternaterefscommand driver submodule objectformat"
 )
 _HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
 _GIT_LFS_COMMAND = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
@@ -258,8 +257,9 @@ def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the file, the key and the value of each setting that matters."""
     folder = _git_folder(root)
     for file in (_common_folder(folder) / "config", folder / "config.worktree"):
-        for key, value in _CONFIG_KEY.findall(_read_text(file).removeprefix("\ufeff")):
-            yield file.name, key.lower(), value.strip()
+        for key, value in settings_in(_read_text(file)):
+            if key in _SETTINGS:
+                yield file.name, key, value.strip()
 
 
 def _git_folder(root: Path) -> Path:
