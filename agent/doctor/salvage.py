@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.files import open_kept
 from ..context.view import THINKING
 from ..errors import SessionError
 from ..session.entries import VERSION, Assistant, Entry, decode
@@ -42,7 +43,7 @@ def read_lines(path: Path) -> Iterator[RawLine]:
     """Yield the lines of a log. Raises SessionError when it cannot be read."""
     offset = 0
     try:
-        with path.open("rb") as file:
+        with open_kept(path) as file:
             for number, raw in enumerate(file, 1):
                 yield _line(number, offset, raw)
                 offset += len(raw)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ... import __version__
-from ...tools.system.files import replace_file
+from ...tools.system.files import open_kept, replace_file
 from ..compaction.drift import WATCHED_TURNS
 from ..context import tokens
 from ..context.view import Folding, View, start_folding
@@ -147,7 +147,7 @@ class CachedState:
         Raises SessionError when the log cannot be read.
         """
         try:
-            with log.open("rb") as file:
+            with open_kept(log) as file:
                 file.seek(self.offset)
                 self._read(file)
         except OSError as error:
@@ -275,7 +275,8 @@ class ResumeCache:
     def _load(self) -> dict[str, Any] | None:
         """Return the content of the cache file, None where it is not whole or of another form."""
         try:
-            digest, _, data = self._path.read_bytes().partition(b"\n")
+            with open_kept(self._path) as file:
+                digest, _, data = file.read().partition(b"\n")
             if hashlib.sha256(data).hexdigest().encode() != digest:
                 return None
             told: dict[str, Any] = json.loads(data)
@@ -292,8 +293,8 @@ class ResumeCache:
             stat = self._log.stat()
             if segments[-1][0] > stat.st_size:
                 return False
-            with suppress(OSError, ValueError):
-                if json.loads(self._left.read_bytes()) == [*FileState.of(stat)]:
+            with suppress(OSError, ValueError), open_kept(self._left) as file:
+                if json.load(file) == [*FileState.of(stat)]:
                     return True
             return _match_digests(self._log, segments)
         except OSError:
@@ -320,7 +321,8 @@ def create_session(path: Path) -> tuple[Log, SessionState, ResumeCache]:
 def copy_cache(log: Path, copy: Path) -> None:
     """Give a copy of a log the cache of the log itself."""
     with suppress(OSError):
-        data = log.with_name(CACHE_NAME).read_bytes()
+        with open_kept(log.with_name(CACHE_NAME)) as file:
+            data = file.read()
         replace_file(copy.with_name(CACHE_NAME), data, single_writer=True, durable=False)
 
 
@@ -374,7 +376,7 @@ def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
 
 def _digest(log: Path, start: int, end: int) -> str:
     digest, room = hashlib.sha256(), memoryview(bytearray(_READ_BLOCK_BYTES))
-    with log.open("rb", buffering=0) as file:
+    with open_kept(log) as file:
         file.seek(start)
         while start < end and (count := file.readinto(room[: end - start])):
             digest.update(room[:count])

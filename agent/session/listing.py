@@ -49,7 +49,8 @@ class Catalogue:
         self._cards: dict[str, Any] = {}
         self.unsaved = 0  # cards that are not in the file
         with suppress(OSError, ValueError, RecursionError):
-            kept = json.loads(self._path.read_bytes())
+            with open_kept(self._path) as file:
+                kept = json.load(file)
             cards = kept.get("cards") if isinstance(kept, dict) else None
             if isinstance(cards, dict) and kept.get("v") == CATALOGUE_VERSION:
                 self._cards = cards

@@ -69,7 +69,8 @@ class LogFile:
         warnings: list[str] = []
         self._lock = acquire_lock(self.path, warnings)
         try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            self._fd = os.open(self.path, flags, 0o600)
         except OSError as error:
             self._release()
             raise unwritable(self.path, error) from error

@@ -128,7 +128,7 @@ class Project:
 def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> None:
     """Copy a log up to entry `upto`, and of those behind it what was recorded earlier than
     `before`, with the session's files that belong to it. Raises OSError and SessionError."""
-    source, folder = log.parent, target.parent
+    source, folder = log.parent.resolve(), target.parent
     make_private_folder(folder)
     paths, runs = set[str](), dict[str, SubagentRun]()
     left_out_from: str | None = None  # the moment of the first entry that is left out
@@ -147,24 +147,35 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
                 runs[entry.id] = entry
             elif isinstance(entry, Note) and entry.topic == TITLE_TOPIC:
                 keep_title(folder, entry.text)
-    if (source / "offloaded").is_dir():
+    if _is_own(source / "offloaded") and (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded")
-    for path in paths:
-        if path and (source / path).is_file():
-            make_private_folder((folder / path).parent)
-            copy_private(source / path, folder / path)
+    for path in filter(None, paths):
+        _copy_kept(source, folder, path)
     if left_out_from is None:
         for name in (CONVERSATION_NAME, SUMMARY_NAME):
-            with suppress(FileNotFoundError):
-                copy_private(source / name, folder / name)
+            _copy_kept(source, folder, name)
     else:
         write_conversation(folder, Entries(target))
     for id, run in runs.items():
         old, new = (each / AGENTS / id / LOG_NAME for each in (source, folder))
+        if not _is_own(old.parent):
+            continue
         if left_out_from is None and old.parent.is_dir():
             copy_tree_private(old.parent, new.parent)
         elif left_out_from is not None and old.is_file():
             _copy_session(old, new, run.told, left_out_from)
+
+
+def _copy_kept(source: Path, folder: Path, name: str) -> None:
+    """Copy a file that a session keeps, if there is one. Raises OSError."""
+    if _is_own(source / name) and (source / name).is_file():
+        make_private_folder((folder / name).parent)
+        copy_private(source / name, folder / name)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether no link leads from a session's real folder to a path in it."""
+    return path.resolve() == path
 
 
 def all_logs(state: Path) -> list[Path]:

@@ -28,6 +28,7 @@ OF_THE_PROJECT = {
     "agent/cli/demo.py",
     "tools/system/files.py:replacing",  # private unless it is told a mode or keeps one
     "tools/system/files.py:edit_file",
+    "tools/system/safe_open.py:_made",  # folders for what edit_file puts in place
     "tools/system/files.py:_write_over",  # opens what is there
 }
 PRIVATE_BEFORE = {"agent/ui/input/editor.py"}  # made private in the line before

@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -133,8 +133,9 @@ def is_part_name(name: str) -> bool:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for `open(..., opener=)`; a new one is for its owner alone."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    """Open a file for `open(..., opener=)`; a new one is for its owner alone. A link is an OSError
+    with ELOOP: what it leads to may be anybody's."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _no_link_opener(path: str, flags: int) -> int:
@@ -147,9 +148,9 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def open_kept(path: Path) -> BinaryIO:
+def open_kept(path: Path) -> BufferedReader:
     """Open a regular file for reading; a FIFO or a device, which would be waited for or never end,
-    is an OSError with EINVAL. Raises OSError."""
+    is an OSError with EINVAL, a link one with ELOOP. Raises OSError."""
     return open(path, "rb", opener=_regular_opener)
 
 
@@ -165,7 +166,7 @@ def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
 
 
 def _regular_opener(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -184,7 +185,9 @@ def copy_private(source: Path, target: Path) -> None:
 
 def copy_tree_private(source: Path, target: Path) -> None:
     """Copy a folder with the regular files and folders in it, for its owner alone; links are left
-    out. Raises OSError."""
+    out. Raises OSError, with EINVAL for a folder that would be copied into itself."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise OSError(errno.EINVAL, "a folder is not copied into itself", str(source))
     entries = list(os.scandir(source))
     make_private_folder(target)
     for entry in entries:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.loop.resume import CACHE_NAME, LOG_STATE_NAME
 from ctxagent.agent.session.entries import decode
+from ctxagent.agent.session.listing import CATALOGUE_NAME
 from ctxagent.agent.session.log import LOG_NAME
 from ctxagent.agent.session.store import entry_text
+from ctxagent.agent.session.titles import TITLE_NAME
 from ctxagent.tools.system.files import copy_private, copy_tree_private
 
 from ...support.command import Place
@@ -85,11 +88,16 @@ def test_without_the_guard_it_does(place: Place, tmp_path: Path) -> None:
 
 def test_copying_a_tree_onto_itself_changes_nothing(place: Place, tmp_path: Path) -> None:
     tree = place.root / "outside"
+    (tmp_path / "link").symlink_to(tree)
+    for target in (tree, tree / "deep", tree / "new" / "er", tmp_path / "link" / "new"):
+        with pytest.raises(OSError, match="into itself"):
+            copy_tree_private(tree, target)
+    (tmp_path / "file").symlink_to(tree / "secret")
+    with pytest.raises(OSError, match="symbolic links"):
+        copy_private(tree / "secret", tmp_path / "file")
+    os.link(tree / "secret", tmp_path / "name")
     with pytest.raises(OSError, match="very file"):
-        copy_tree_private(tree, tree)
-    (tmp_path / "link").symlink_to(tree / "secret")
-    with pytest.raises(OSError, match="very file"):
-        copy_private(tree / "secret", tmp_path / "link")
+        copy_private(tree / "secret", tmp_path / "name")
 
 
 def test_neither_recall_nor_export_nor_doctor_reads_outside(place: Place) -> None:
@@ -144,3 +152,42 @@ def test_a_log_that_is_a_fifo_is_not_waited_for(place: Place) -> None:
     done = place.run("sessions", "export", other.name)
     assert done.returncode == 1
     assert "no regular file" in done.stderr
+
+
+def test_a_fork_follows_no_link(place: Place) -> None:
+    log = forge(place, **agent("a"))
+    outside, folder = place.root / "outside", log.parent
+    (folder / "agents").mkdir()
+    links = {"agents/a": outside, "offloaded": outside, "conversation.md": outside / "secret"}
+    for name, target in {**links, "summary.md": "/dev/zero"}.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+    assert SECRET in (folder / "agents/a/secret").read_text()  # what following them gives
+    assert place.run("sessions", "fork", folder.name).returncode == 0
+    [copy] = [path.parent for path in place.logs() if path != log]
+    assert all(SECRET not in path.read_text() for path in copy.rglob("*") if path.is_file())
+    assert not any(path.is_symlink() for path in copy.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["conversation.md", LOG_NAME])
+def test_a_session_is_not_written_through_a_link(place: Place, name: str) -> None:
+    """The files outside are looked at when the test is over."""
+    (log,) = place.logs()
+    (log.parent / name).unlink()
+    (log.parent / name).symlink_to(place.root / "outside" / "secret")
+    with Server([Say("Hello again.")]) as server:
+        place.run("-p", "on", "--continue", env=place.server(server.url))
+
+
+def test_no_file_beside_a_log_is_waited_for(place: Place) -> None:
+    (log,) = place.logs()
+    for name in (CACHE_NAME, LOG_STATE_NAME, TITLE_NAME):
+        (log.parent / name).unlink(missing_ok=True)
+        os.mkfifo(log.parent / name)
+    catalogue = log.parents[2] / CATALOGUE_NAME
+    catalogue.unlink(missing_ok=True)
+    os.mkfifo(catalogue)
+    assert place.run("sessions", "list").returncode == 0
+    with Server([Say("Hello again.")]) as server:
+        done = place.run("-p", "on", "--continue", env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
