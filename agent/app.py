@@ -21,6 +21,7 @@ from ..tools.task import TaskTool
 from ..tools.todo import TodoTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
+from .config.keys import SCRIPTED
 from .context import tokens
 from .context.window import LearnedWindow
 from .errors import UsageError
@@ -40,10 +41,13 @@ from .loop.subagent_types import AgentType, load_types, names_and_descriptions
 from .loop.subagents import SubagentRunner, SubagentSpec
 from .models.base import Model
 from .models.catalog import known_model
+from .models.credentials import BASE_URL_VAR, UNENCRYPTED, unencrypted_host
 from .models.factory import make_model
 from .permissions.approval import Approval
 from .security.planted import PlantedWatch
+from .security.redaction import Redaction
 from .security.redaction import redaction_for as secrets_of
+from .security.reply_filter import reply_filter
 from .security.sandbox import agent_paths, make_sandbox
 from .security.search_bounds import search_bounds
 from .session.checkpoints import Checkpoints
@@ -121,6 +125,7 @@ def open_agent(
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(folder.name, str(log.path), model.id, resumed))
         warnings += _without_sandbox(agent.context.sandbox, parts.approval)
+        warnings += _unencrypted(launch)
         if resumed and not log.refusal and (unknown := unknown_outcomes(log.path, parts.tools)):
             warnings.append(unknown)
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
@@ -143,6 +148,14 @@ def _without_sandbox(sandbox: Confinement | None, approval: Approval) -> list[st
     return []
 
 
+def _unencrypted(launch: LaunchOptions) -> list[str]:
+    """Return a warning where the key would go to another machine as it is."""
+    chosen = launch.settings.model
+    url = chosen.base_url or launch.environ.get(BASE_URL_VAR) or ""
+    host = "" if chosen.id.startswith(SCRIPTED) else unencrypted_host(url)
+    return [UNENCRYPTED.format(host=host)] if host else []
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What a conversation has of its own; a subagent's differ from its parent's."""
@@ -163,7 +176,9 @@ class _Parts:
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
     settings, log, state = launch.settings, parts.log, parts.state
     folder = log.path.parent
-    context = _context(launch, log, state)
+    address, shapes = settings.model.base_url, settings.state.redact
+    redaction = secrets_of(launch.environ, address, shapes=shapes)
+    context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
     checkpoints = Checkpoints(folder, worktree, state.numbering)
     left = missing_entries(folder, state.untold, state.ledger.agents.values())
@@ -212,6 +227,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         max_tokens=settings.model.max_tokens,
         effort=settings.model.effort,
         overload_wait=_overload_wait(settings.model.overload_wait, is_watched=ask is not None),
+        clean_reply=reply_filter(redaction),
     )
     attach_engine(agent)
     agent.drift_monitor.resume(state.summary, state.ended)
@@ -334,7 +350,7 @@ def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
         )
 
 
-def _context(launch: LaunchOptions, log: Log, state: SessionState) -> Context:
+def _context(launch: LaunchOptions, log: Log, state: SessionState, redaction: Redaction) -> Context:
     """Return what the tools are handed."""
     context = Context(
         cwd=launch.cwd,
@@ -343,8 +359,6 @@ def _context(launch: LaunchOptions, log: Log, state: SessionState) -> Context:
         sandbox=make_sandbox(launch, log.path.parent),
         search_bounds=partial(search_bounds, launch.environ),
     )
-    address, shapes = launch.settings.model.base_url, launch.settings.state.redact
-    redaction = secrets_of(launch.environ, address, shapes=shapes)
     context.sieve, context.redact = redaction.filtered_sink, redaction.clean_output
     log.redact = redaction.clean_entry
     enable_recall(context, locate_log(log.path)[0], log.path)

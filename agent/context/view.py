@@ -205,6 +205,8 @@ class View:
             return
         before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
         item = self._append(entry.seq, "assistant", entry.content)
+        if any(block.get("altered") for block in entry.content):
+            self._leave_out_thinking()
         item.stop_reason = entry.stop_reason
         for block in entry.content:
             arguments = block.get("input")
@@ -282,6 +284,13 @@ class View:
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
         self._edited(1)
         self.size_changed = self.size
+
+    def _leave_out_thinking(self) -> None:
+        """Leave out all thinking so far: what comes later stays bound to what stands before it."""
+        for item in self.items:
+            if item.role == "assistant" and item.thinking:
+                item.thinking = False
+                self._resize(item)
 
     def _edited(self, start: int) -> None:
         """Note that history changed before the item `start`: later thinking is left out."""

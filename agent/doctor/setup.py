@@ -12,7 +12,12 @@ from ..config.load import LoadedSettings
 from ..config.settings import SandboxSettings, Settings
 from ..context import tokens
 from ..errors import NoCredentials, conceal
-from ..models.credentials import find_credentials
+from ..models.credentials import (
+    BASE_URL_VAR,
+    UNENCRYPTED,
+    find_credentials,
+    unencrypted_host,
+)
 from ..security import landlock
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
@@ -27,7 +32,7 @@ def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
-        Finding("server", conceal(settings.model.base_url or "the public API")),
+        _server(settings.model.base_url),
         _credentials(settings.model.id),
         _writable(state),
         _sandbox(settings.sandbox),
@@ -60,6 +65,13 @@ def download_vocabulary() -> Finding:
             why = done.stderr.strip().splitlines()[-1:] or ["unknown reason"]
             return Finding("tokenizer", f"not fetched: {why[0][:200]}", False)
     return Finding("tokenizer", f"{tokens.vocabulary_path()}")
+
+
+def _server(address: str | None) -> Finding:
+    url = address or os.environ.get(BASE_URL_VAR) or ""
+    if host := unencrypted_host(url):
+        return Finding("server", f"{conceal(url)}: {UNENCRYPTED.format(host=host)}", note=True)
+    return Finding("server", conceal(url or "the public API"))
 
 
 def _credentials(model_id: str) -> Finding:

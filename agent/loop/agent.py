@@ -7,7 +7,7 @@ Everything that happens in a conversation goes through `Agent.record` (durable, 
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..events import Ask, CallFinished, Emit, Notice, waiting
-from ..models.base import Model, Reply
+from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
 from ..security.planted import PlantedWatch
@@ -75,6 +75,8 @@ class Agent:
     limits: Limits | None = None  # of the model; None until it was asked
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)  # of the model, too
     denials: list[Denial] = field(default_factory=list)
+    # takes out of a reply what must not be kept
+    clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
     denials_told: int = 0  # how many of them the ends of turns have told of
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
@@ -166,7 +168,13 @@ class Agent:
             request = replace(request, overload_wait=self.overload_wait)
         ratio = self.view.ratio
         return await stream_reply(
-            self.model, request, emit, self._record_reply, purpose, ratio=ratio
+            self.model,
+            request,
+            emit,
+            self._record_reply,
+            purpose,
+            ratio=ratio,
+            clean=self.clean_reply,
         )
 
     def tool_runner(self) -> ToolRunner:

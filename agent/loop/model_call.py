@@ -11,7 +11,7 @@ from ..context.request import Request
 from ..context.view import INTERRUPTED, Item
 from ..errors import ModelError
 from ..events import Accepted, Delta, Emit, Retrying, TextDelta, ThinkingDelta, ToolDraft
-from ..models.base import Model, Reply
+from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import cost
 from ..models.request_body import parameters
 from ..session.entries import Assistant, Block, Usage
@@ -60,8 +60,9 @@ async def stream_reply(
     purpose: str,
     *,
     ratio: float,
+    clean: Callable[[ReplyStream], ReplyStream] = lambda stream: stream,
 ) -> Reply:
-    """Ask the model, pass its deltas to `emit`, and return its reply.
+    """Ask the model, pass its deltas to `emit`, and return its reply, both as `clean` has them.
 
     `keep` is given the reply's entry at once, or, when cancelled, an entry of what had arrived. For
     an attempt that broke off after the server had taken the request, `keep` is given an entry with
@@ -75,7 +76,7 @@ async def stream_reply(
             keep(reply_entry(attempt, request, BROKEN_ATTEMPT))
 
     try:
-        async with aclosing(model.stream(request)) as stream:
+        async with aclosing(clean(model.stream(request))) as stream:
             async for delta in stream:
                 if isinstance(delta, Reply):
                     keep(reply_entry(delta, request, purpose))

@@ -25,8 +25,9 @@ from ..errors import NoCredentials, RequestRejected, conceal
 from ..events import Accepted, Delta
 from . import lazy_sdk
 from .base import Reply
+from .bounded_body import bound_body
 from .catalog import DEFAULT_LIMITS, Limits, known_model
-from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, find_credentials
+from .credentials import BASE_URL_VAR, KEY_VAR, LOOPBACK_HOSTS, TOKEN_VAR, find_credentials
 from .request_body import body, digest
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MAX_ERROR_CHARS = 500
+_MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
 _LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
 _DRAIN_TIMEOUT_S = 0.5  # to read to the end of the stream, so that its connection is used again
 _IMPORT_SWITCH_INTERVAL_S = 0.001  # for which the import keeps other threads waiting
@@ -194,8 +195,11 @@ class AnthropicModel:
             self._environ.get(TOKEN_VAR) or None,
         )
         url = urlsplit(self.base_url or "")
-        options: dict[str, Any] = {"follow_redirects": False}  # the key would go there too
-        if url.scheme == "http" and url.hostname in _LOOPBACK:
+        options: dict[str, Any] = {
+            "follow_redirects": False,  # the key would go there too
+            "event_hooks": {"response": [bound_body]},
+        }
+        if url.scheme == "http" and url.hostname in LOOPBACK_HOSTS:
             # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
             options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
         return anthropic.AsyncAnthropic(
@@ -276,7 +280,8 @@ class AnthropicModel:
 
     def _words(self, said: object) -> str:
         """Return the beginning of an error's text, without the key, which some servers repeat."""
-        text = conceal(str(said), self._environ.get(KEY_VAR), self._environ.get(TOKEN_VAR))
+        beginning = str(said)[:_MAX_READ_CHARS]
+        text = conceal(beginning, self._environ.get(KEY_VAR), self._environ.get(TOKEN_VAR))
         return text[:_MAX_ERROR_CHARS]
 
     def _describe(self, error: Exception, draft: ReplyDraft) -> str:

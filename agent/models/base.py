@@ -24,6 +24,9 @@ class Reply:
     sent: str = ""  # sha256 of the request's bytes in hex, "" where the model does not tell
 
 
+ReplyStream = AsyncGenerator[Delta | Reply, None]
+
+
 class Model(Protocol):
     """Something that answers requests."""
 

@@ -36,7 +36,9 @@ _GROWTH = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("input", "partial_json"),
 }
-MAX_REPLY_BYTES = 128 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a tenth
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
+MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
+MAX_BLOCKS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -182,8 +184,10 @@ class ReplyDraft:
         index, block = _index(event), _object(event, "content_block")
         if index in self._open or index in self._content:
             _nonsense(event)
+        if len(self._open) + len(self._content) >= MAX_BLOCKS:
+            raise ValueError(f"a reply of more than {MAX_BLOCKS:,} blocks")
         self._open[index] = _Open(dict(block))
-        self._size += len(json.dumps(block))
+        self._add_size(len(json.dumps(block)))
         if block.get("type") == "tool_use":
             yield ToolDraft(_text(block.get("name")) or "", 0)
         elif block.get("type") == "text" and block.get("text"):
@@ -200,7 +204,7 @@ class ReplyDraft:
         if opened is None or not isinstance(piece, str):
             _nonsense(event)
         opened.pieces.setdefault(name, []).append(piece)
-        self._size += len(piece)
+        self._add_size(len(piece))
         if kind == "text_delta":
             yield TextDelta(piece)
         elif kind == "thinking_delta":
@@ -208,6 +212,11 @@ class ReplyDraft:
         elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
             opened.size += len(piece)
             yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
+
+    def _add_size(self, chars: int) -> None:
+        self._size += chars
+        if self._size > MAX_REPLY_CHARS:
+            raise ValueError(f"a reply of more than {MAX_REPLY_CHARS:,} characters")
 
     def _close(self, index: int) -> None:
         opened = self._open.pop(index, None)

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
-from ..session.entries import ATTACHMENT, Entry, Note, ToolResult, User
+from ..session.entries import ATTACHMENT, Entry, Note, ToolResult, User, altered_thinking
 from .secret_shapes import MAX_PRIVATE_KEY_CHARS, is_mixed, open_private_key, without_shapes
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class Redaction:
         cleaned = {name: _map_texts(value, clean) for name, value in values.items()}
         return entry if cleaned == values else replace(entry, **cleaned)
 
+    def clean_blocks(self, content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the blocks of a reply without the known values."""
+        cleaned: list[dict[str, Any]] = _map_texts(content, self.without_known)
+        return cleaned
+
     def filtered_sink(self, sink: "Sink") -> "Sink":
         """Return a sink that passes its input on to `sink` without what must not be stored."""
         if not self.known and not self.shapes:
@@ -127,6 +132,9 @@ def _map_texts(value: Any, clean: Any) -> Any:
         return clean(value)
     if isinstance(value, list):
         return [_map_texts(each, clean) for each in value]
+    if isinstance(value, dict) and isinstance(thought := value.get("thinking"), str):
+        # With another text its signature is none: such a block is left out of requests.
+        return value if (said := clean(thought)) == thought else altered_thinking(said)
     if isinstance(value, dict) and value.get("type") not in _UNTOUCHED_BLOCKS:
         return {name: _map_texts(each, clean) for name, each in value.items()}
     return value

@@ -142,6 +142,11 @@ class ToolResult(Entry):
     offloaded: str | None = None  # file in the session's folder with all that `content` previews
 
 
+def altered_thinking(text: str) -> Block:
+    """Return a block of thinking that a secret was taken out of: it cannot be sent any more."""
+    return {"type": "thinking", "thinking": text, "signature": "", "altered": True}
+
+
 def shell_result(entry: User) -> ToolResult:
     """Return the outcome of a command that the person ran, as the result of a call."""
     said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
@@ -380,6 +385,7 @@ def encode(entry: Entry) -> dict[str, Any]:
 
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+_SUBAGENT_LOG = re.compile(r"agents/[A-Za-z0-9][\w.-]{0,99}/log\.jsonl", re.ASCII)
 _OFFLOADED = re.compile(r"offloaded/[^/\0]{1,255}")
 _ELSEWHERE = "offloaded/a file outside of the session"  # which is never there
 _CHECKPOINT_PATH = re.compile(r"checkpoints/\d{1,18}\.json|")
@@ -396,7 +402,8 @@ def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
     if cls is SubagentRun:
         if not _PLAIN_ID.fullmatch(body.get("id", "")):
             raise ValueError("agent.id is no plain name")
-        body["log"] = f"agents/{body['id']}/log.jsonl"
+        if not _SUBAGENT_LOG.fullmatch(body.get("log", "")):
+            body["log"] = f"agents/{body['id']}/log.jsonl"
 
 
 def decode(line: Mapping[str, Any]) -> Entry:

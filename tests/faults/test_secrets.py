@@ -32,7 +32,7 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.security.redaction import Redaction, redaction_for
 from ctxagent.agent.security.secret_shapes import without_shapes
-from ctxagent.agent.session.entries import Assistant, Note, ToolResult, User
+from ctxagent.agent.session.entries import Assistant, Note, ToolResult, User, altered_thinking
 from ctxagent.tools.base import Context, Output
 from ctxagent.tools.edit import EditTool
 from ctxagent.tools.redaction_marks import mark
@@ -266,14 +266,17 @@ def test_known_are_keys_of_the_environment_that_no_text_holds_by_chance() -> Non
         assert redaction_for({"ANTHROPIC_API_KEY": harmless}).known == {}
 
 
-def test_entries_lose_what_is_known_wherever_it_stands_and_thinking_is_left_alone() -> None:
+def test_entries_lose_what_is_known_wherever_it_stands() -> None:
+    """Thinking with another text has no signature: it is marked, so that it is not sent again."""
     thought = {"type": "thinking", "thinking": f"the key is {KEY}", "signature": "s"}
     said = {"type": "text", "text": f"It is {KEY}."}
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": f"echo {KEY}"}}
     entry = Assistant(content=[thought, said, call], usage={}, stop_reason=None, model="m")
     redaction = redaction_for(ENVIRON)
     left = redaction.clean_entry(entry).content
-    assert left[0] == thought
+    assert left[0] == altered_thinking("the key is [redacted: ANTHROPIC_API_KEY]")
+    harmless = replace(entry, content=[{**thought, "thinking": "a word"}])
+    assert redaction.clean_entry(harmless) is harmless
     assert left[1]["text"] == "It is [redacted: ANTHROPIC_API_KEY]."
     assert left[2]["input"]["command"] == "echo [redacted: ANTHROPIC_API_KEY]"
     plain = User(content="hello")

@@ -30,7 +30,7 @@ LIBRARY_USERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
     "anthropic": ("agent.models.anthropic", "agent.models.lazy_sdk"),
-    "httpx2": ("agent.models.anthropic",),
+    "httpx2": ("agent.models.anthropic", "agent.models.bounded_body"),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
     "tree_sitter_bash": ("agent.permissions.shell.parser",),

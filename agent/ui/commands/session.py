@@ -53,9 +53,9 @@ LINE_KEYS = (  # what works where lines are read
 
 @command("what you can do here", anytime=True)
 async def _help(repl: CommandContext, argument: str) -> None:
+    await read_command_files(repl)
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
     repl.show_table(rows)
-    await read_command_files(repl)
     if files := file_commands(repl).values():
         repl.say("commands of your own and of the project:")
         repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])

@@ -1,0 +1,55 @@
+"""Bounds on what a server answers that is not a reply: the body of an error, or of a question about
+a model. The SDK reads such a body whole, however long it is, and whatever it unpacks to.
+"""
+
+import zlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_BODY_BYTES = 1 << 18  # unpacked; what is longer is cut off there
+_PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+
+
+async def bound_body(response: "httpx2.Response") -> None:
+    """Bound the body of a response that is no stream of events; a hook of httpx2's client, which
+    calls it before the body is read."""
+    import httpx2
+
+    kind = response.headers.get("content-type", "")
+    if "event-stream" in kind and response.status_code < 300:
+        return
+    packing = response.headers.pop("content-encoding", "").strip().lower()
+    response.headers.pop("content-length", None)
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    whole: httpx2.AsyncByteStream = stream
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return _bounded(whole.__aiter__(), packing)
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    response.stream = Bounded()
+
+
+async def _bounded(chunks: AsyncIterator[bytes], packing: str) -> AsyncIterator[bytes]:
+    """Yield the chunks unpacked, as far as they are within bounds. What is packed in a way that was
+    not asked for is left out."""
+    if packing not in ("", "identity", *_PACKED):
+        return
+    unpack = zlib.decompressobj(_PACKED[packing]) if packing in _PACKED else None
+    left = MAX_BODY_BYTES
+    async for chunk in chunks:
+        try:
+            part = unpack.decompress(chunk, left) if unpack else chunk[:left]
+        except zlib.error:
+            return
+        yield part
+        left -= len(part)
+        if left <= 0:
+            return
