@@ -16,7 +16,7 @@ from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.errors import RecordError, SessionError
 from ctxagent.agent.events import Event, SessionOpened
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.resume import CACHE_NAME, MIN_UNCACHED_LOG_BYTES, fold_sources
+from ctxagent.agent.loop.resume import fold_sources
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.archive import MAX_OFFLOADED_BYTES, offload
@@ -125,39 +125,30 @@ def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
 
 
 def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
-    """What is kept of it is a pipe here: to read it takes until somebody writes to it."""
-    talk.agent.record(User(content="x" * (MIN_UNCACHED_LOG_BYTES + 1)))
-    kept = talk.agent.folder / CACHE_NAME
-    os.mkfifo(kept)
-    late = threading.Event()
+    """What is written as it is left takes until the test lets it."""
+    talk.agent.record(User(content="One."))
+    leave = talk.agent.resume_cache.leave
+    begun, go = threading.Event(), threading.Event()
 
-    def release() -> None:
-        late.set()
-        os.close(os.open(kept, os.O_WRONLY))
+    def held(log: Log) -> None:
+        begun.set()
+        assert go.wait(100)
+        leave(log)
 
-    watchdog = threading.Timer(100, release)
-    watchdog.start()
+    talk.agent.resume_cache.leave = held  # type: ignore[method-assign]
 
     async def run() -> None:
         leaving = asyncio.ensure_future(talk.agent.leave())
-        while not late.is_set():
-            await asyncio.sleep(0.002)
-            try:
-                writer = os.open(kept, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:  # nobody reads it yet
-                continue
-            with pytest.raises(SessionError):
-                Log.open(talk.agent.log.path)  # it is locked meanwhile
-            leaving.cancel()  # and whoever gives up does not change that
-            await asyncio.sleep(0)
-            assert not leaving.done()
-            os.close(writer)
-            break
+        assert await asyncio.to_thread(begun.wait, 100)
+        with pytest.raises(SessionError):
+            Log.open(talk.agent.log.path)  # it is locked meanwhile
+        leaving.cancel()  # and whoever gives up does not change that
+        await asyncio.sleep(0)
+        assert not leaving.done()
+        go.set()
         await asyncio.wait([leaving])
 
     asyncio.run(run())
-    watchdog.cancel()
-    assert not late.is_set()
     Log.open(talk.agent.log.path).close()
 
 

@@ -378,7 +378,7 @@ def test_a_reply_without_end_is_not_gathered() -> None:
     async def gather() -> None:
         [event async for event in parse_events(endless())]
 
-    with pytest.raises(ValueError, match="more than 128 MB"):
+    with pytest.raises(ValueError, match="more than 64 MB"):
         asyncio.run(gather())
     assert len(taken) == (MAX_REPLY_BYTES >> 22) + 1
 
