@@ -60,16 +60,17 @@ class ChangeTracker:
             self.edits.append(FileEdit(self.name, self._real(subject)))
             return WatchedCall(edits=self.edits[-1])
         if tool.effect == "none":
-            return WatchedCall() if self._running() and tool.name == "Job" else None
+            # Of a job that has ended since the last look, too, this call is where it is heard of.
+            return WatchedCall() if self._by and tool.name == "Job" else None
         if tool.effect != "run":
             return None
         script = parse(subject)
         if changes_no_file(script):
             return None
         named = tuple(await asyncio.to_thread(touched_paths, script, str(self.context.cwd)))
-        since = self._still()
+        since, running = self._still(), self._running()
         look = await asyncio.to_thread(self.tree.observe, named)
-        await self._settle(look)
+        await self._settle(look, running)
         self._by = INTERRUPTED
         return WatchedCall(look, named, since=since)
 
@@ -102,18 +103,19 @@ class ChangeTracker:
             self._busy = False
 
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
+        running = self._running()
         look = await asyncio.to_thread(self.tree.observe, token.named)
         head = ""
         changes: Sequence[TreeChange] = ()
         if token.before is None:
-            await self._settle(look)
+            await self._settle(look, running)
         else:
             found = await asyncio.to_thread(self.tree.changes, token.before, look)
             others = self._of_others(token.since)
             changes = [change for change in found if change.path not in others]
             head = _head(look) if look.head != token.before.head else ""
         rows = [*self._found, *(change_row(change) for change in changes)]
-        self._rest(look)
+        self._rest(look, running)
         self._found = []
         details: dict[str, Any] = {}
         if rows:
@@ -124,17 +126,18 @@ class ChangeTracker:
             details["head"] = head
         return details
 
-    async def _settle(self, look: TreeState) -> None:
-        """Find what changed since the last look by a job or a killed call."""
+    async def _settle(self, look: TreeState, running: str) -> None:
+        """Find what changed since the last look by a job or a killed call. `running` are the jobs
+        that ran just before this look."""
         if self._base is not None and self._by:
             changes = await asyncio.to_thread(self.tree.changes, self._base, look)
             own = self._own | self._of_others(self._since)
             self._found += [change_row(c, by=self._by) for c in changes if c.path not in own]
-        self._rest(look)
+        self._rest(look, running)
 
-    def _rest(self, look: TreeState) -> None:
+    def _rest(self, look: TreeState, running: str) -> None:
         """Remember this look: up to here the author of every change is known."""
-        self._base, self._by, self._own = look, self._running(), set()
+        self._base, self._by, self._own = look, running, set()
         self._since = self._still()
 
     def _still(self) -> int:
