@@ -116,7 +116,9 @@ def open_agent(
             prior=launch.prior,
         )
         agent = _put_together(launch, parts, emit, ask)
-        agent.approval.sandbox = agent.context.sandbox
+        if sandbox := make_sandbox(launch, folder):
+            sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
+        agent.context.sandbox = agent.approval.sandbox = sandbox
         agent.subagent_types = types
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
@@ -275,6 +277,7 @@ def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> 
             spec.ask,
         )
     agent.context.foreground = parent.context.foreground
+    agent.context.sandbox = parent.context.sandbox
     shared = model is parent.model
     if shared:
         agent.limits, agent.effort = parent.limits, parent.effort
@@ -356,7 +359,6 @@ def _context(launch: LaunchOptions, log: Log, state: SessionState, redaction: Re
         cwd=launch.cwd,
         session_dir=log.path.parent,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
-        sandbox=make_sandbox(launch, log.path.parent),
         search_bounds=partial(search_bounds, launch.environ),
     )
     context.sieve, context.redact = redaction.filtered_sink, redaction.clean_output

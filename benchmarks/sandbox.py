@@ -1,8 +1,9 @@
-"""What a command's start costs: without a sandbox, under bubblewrap as it is, under bubblewrap with
-the filter of system calls and the scopes of Landlock, and under Landlock alone.
+"""What the sandbox costs: a command's start without one, under bubblewrap as it is, under it
+with the filter of system calls and the scopes of Landlock, with the network by name, and under
+Landlock alone; and Read of a file, judged and opened, where the file tools keep to it.
 
 The command does nothing. Each way takes its turn, so that what else the machine does falls on all
-of them; `more_ms` is what it takes more than without a sandbox, `wall_ms` is its median.
+of them; `more_ms` is what it takes more than the first, `wall_ms` is its median.
 """
 
 import asyncio
@@ -18,9 +19,12 @@ from typing import Any
 
 import measure
 
+from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
+from ctxagent.tools.base import Context
+from ctxagent.tools.read import ReadTool
 from ctxagent.tools.system.process import Process
 from ctxagent.tools.system.spawn import Enclosed
 
@@ -43,7 +47,8 @@ class Nothing:
 def ways(cwd: Path) -> Mapping[str, Enclose | None]:
     """Each way that there is here to start a command."""
     found: dict[str, Enclose | None] = {"without a sandbox": None}
-    sandbox, alone = (Sandbox(cwd=cwd, environ=dict(os.environ)) for _ in range(2))
+    own = {"own_temporary": cwd.with_name("temporary"), "own_home": cwd.with_name("home")}
+    sandbox, alone = (Sandbox(cwd=cwd, environ=dict(os.environ), **own) for _ in range(2))
 
     def bare(command: list[str]) -> Enclosed:
         whole = sandbox.enclose(command)
@@ -56,7 +61,9 @@ def ways(cwd: Path) -> Mapping[str, Enclose | None]:
         return replace(whole, command=words, passed=(), give_up=None)
 
     if not sandbox.absent and not sandbox.partial:
+        by_name = Sandbox(cwd=cwd, environ=dict(os.environ), **own, network=False, names=())
         found |= {"bubblewrap as it is": bare, "bubblewrap": sandbox.enclose}
+        found["bubblewrap, network by name"] = by_name.enclose
     if landlock.works():
         alone._bubblewrap = Bubblewrap(absent="It is not to be used.")
         found["Landlock alone"] = alone.enclose
@@ -86,9 +93,37 @@ async def in_turns(cwd: Path, turns: int) -> measure.Rows:
     return {name: {"wall_ms": each, "more_ms": each - least} for name, each in medians.items()}
 
 
+async def reads(cwd: Path, turns: int) -> measure.Rows:
+    """Read a small file by each way, in turn."""
+    file, tool = cwd / "file.txt", ReadTool()
+    file.write_text("text\n" * 100)
+    own = {"own_temporary": cwd.with_name("temporary"), "own_home": cwd.with_name("home")}
+    approvals = {"Read": Approval(cwd=cwd), "Read, sandbox required": Approval(cwd=cwd)}
+    approvals["Read, sandbox required"].sandbox = Sandbox(
+        cwd=cwd, environ=dict(os.environ), **own, required=True
+    )
+    took: dict[str, list[float]] = {name: [] for name in ("opened alone", *approvals)}
+    params = tool.Params(path=str(file))
+    for _ in range(turns):
+        began = time.perf_counter()
+        file.read_bytes()
+        took["opened alone"].append((time.perf_counter() - began) * 1e3)
+        for name, approval in approvals.items():
+            began = time.perf_counter()
+            context = Context(cwd, judged=approval.judge(tool, params).path)
+            await tool.run(params, context)
+            took[name].append((time.perf_counter() - began) * 1e3)
+    medians = {name: statistics.median(each) for name, each in took.items()}
+    least = medians["opened alone"]
+    return {name: {"wall_ms": each, "more_ms": each - least} for name, each in medians.items()}
+
+
 def main(turns: int) -> Iterator[measure.Table]:
     with tempfile.TemporaryDirectory() as folder:
-        yield measure.Table("a command's start", asyncio.run(in_turns(Path(folder), turns)))
+        project = Path(folder) / "project"
+        project.mkdir()
+        yield measure.Table("a command's start", asyncio.run(in_turns(project, turns)))
+        yield measure.Table("Read of a file", asyncio.run(reads(project, turns)))
 
 
 if __name__ == "__main__":

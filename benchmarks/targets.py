@@ -78,6 +78,9 @@ TARGETS = (
     Target("probes of artifacts not answered", PROBES, "", "missed_artifacts", 0.05, count=True),
     Target("a long session goes on, s more", LONG, "", "wall_s", 1.0),
     Target("a long session goes on, MB more", LONG, "", "peak_MB", 200),
+    Target(
+        "Read, sandbox required, more ms", "Read of a file", "Read, sandbox required", "more_ms", 1
+    ),
     Target("start in the sandbox, wall ms", "a command's start", "bubblewrap", "wall_ms", 17),
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
     Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),

@@ -105,8 +105,10 @@ class Confinement(Protocol):
     """A sandbox that keeps commands from what is not theirs.
 
     `absent` says why there is none, "" where it works, `partial` why it holds less than it should;
-    with `required` no command may run outside of it. `unasked` gives the stricter one for a
-    command that nobody was asked about.
+    with `required` no command may run outside of it. Where the network is there `by_name`, commands
+    reach some hosts, and others once the person allows it. `unasked` gives the stricter one for a
+    command that nobody was asked about, `opening` one whose commands may also read these paths.
+    `moved` tells where that lies which commands find at a path.
     """
 
     required: bool
@@ -120,9 +122,18 @@ class Confinement(Protocol):
     def partial(self) -> str: ...
 
     @property
+    def by_name(self) -> bool: ...
+
+    @property
     def unasked_absent(self) -> str: ...
 
     def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Confinement": ...
+
+    def opening(self, paths: Sequence[str]) -> "Confinement": ...
+
+    def moved(self, path: str) -> str: ...
+
+    def can_read(self, path: str) -> bool: ...
 
     def can_write(self, path: str) -> bool: ...
 
@@ -137,6 +148,8 @@ class Confinement(Protocol):
     def environment(self, env: Mapping[str, str]) -> dict[str, str]: ...
 
     def set_aside(self) -> list[str]: ...
+
+    def remove_empty(self) -> None: ...
 
 
 async def _nobody(task: SubagentTask) -> Output:

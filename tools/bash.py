@@ -7,6 +7,8 @@ was detached on purpose, output redirected, is left alone.
 """
 
 import asyncio
+import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -38,6 +40,9 @@ NETWORK_ERRORS = (
     "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN", "Failed to connect", "Connection refused",
     "Address family not supported", "EAFNOSUPPORT",
 )  # fmt: skip
+# Of what a command that failed says, where paths are looked for that it could not see.
+MAX_COMPLAINT_CHARS, MAX_COMPLAINT_PATHS = 4_000, 20
+_PATH = re.compile(r"""/[^\s:'"`,;()<>\[\]]+""")
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
 
@@ -191,6 +196,8 @@ class _Outcome:
             yield "[what it left running was ended with it; run_in_background keeps such things]"
         if note := undone(self.sandbox):
             yield note
+        if kept_from := dict.fromkeys(self.process.refused):
+            yield f"[not reached, as nobody has allowed it: {', '.join(kept_from)}]"
         if blocked := self.blocked(complaint):
             where = f"It ran in the sandbox: {self.sandbox.bounds()}."
             asks = blocked == "network" and self.sandbox.network_if_asked
@@ -206,7 +213,10 @@ class _Outcome:
         if not self.sandbox.network and any(sign in complaint for sign in NETWORK_ERRORS):
             return "network"
         signs = SANDBOX_ERRORS + (PARTIAL_SANDBOX_ERRORS if self.sandbox.partial else ())
-        return "files" if any(sign in complaint for sign in signs) else ""
+        named = _PATH.findall(complaint, 0, MAX_COMPLAINT_CHARS)[:MAX_COMPLAINT_PATHS]
+        there = [os.path.realpath(path) for path in named if os.path.lexists(path)]
+        unseen = not all(map(self.sandbox.can_read, there))
+        return "files" if unseen or any(sign in complaint for sign in signs) else ""
 
     def note(self) -> str:
         """Return what the model must know beyond the output; "" after a plain success."""
@@ -263,6 +273,11 @@ def confined(params: BashParams, context: Context) -> Confinement | None:
         raise ToolError(
             f"Commands run in a sandbox only here, and there is none: {sandbox.absent} The user "
             'can do that, or set sandbox.mode to "auto". Go on without commands.'
+        )
+    if params.network and sandbox.by_name:
+        raise ToolError(
+            "Run it without `network`: here commands reach hosts by name, through the proxy that "
+            "their environment names, and the user is asked about new ones."
         )
     if params.network and not (sandbox.network or sandbox.absent or unsandboxed):
         raise ToolError("There is no network for commands here: sandbox.network is false.")

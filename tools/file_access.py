@@ -42,6 +42,7 @@ class Place:
 
     name: str  # for people and the model
     path: Path  # with links resolved, as it was judged
+    is_moved: bool = False  # it is a session's own file, which only its commands find by this name
 
     @contextmanager
     def reporting(self, doing: str) -> Iterator[None]:
@@ -69,7 +70,9 @@ def locate(context: Context, path: str) -> Place:
         named = context.resolve(path)
         if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
-        return Place(context.shown(named), Path(context.judged or os.path.realpath(named)))
+        path = context.judged or os.path.realpath(named)
+        moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
+        return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
     except (ValueError, RuntimeError) as error:  # a NUL, a lone surrogate; an unknown ~user
         reason = str(error).rstrip(".")
         raise ToolError(f"{path!r} cannot be a path: {reason}. Give another path.") from error

@@ -80,7 +80,10 @@ def _report(change: Change, content: str) -> str:
     count = texts.count_lines(change.after)
     lines = count_of(count, "line")
     if change.before is None:
-        return f"Created {change.place.name}: {lines}."
+        where = (
+            f" Outside of the sandbox it is {change.place.path}." if change.place.is_moved else ""
+        )
+        return f"Created {change.place.name}: {lines}.{where}"
     diff = change.diff
     text = f"Wrote {change.place.name}: {lines} (+{diff.added:,} -{diff.removed:,})."
     if "\r\n" in change.after and "\r\n" not in content:

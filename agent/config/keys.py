@@ -157,6 +157,22 @@ def _threshold_literal(text: str) -> str | int | float:
 
 
 SWITCH = ValueType("true or false", _read_switch, _switch_literal)
+
+
+def switch_or(value_type: ValueType) -> ValueType:
+    """Return the type that also takes true and false."""
+
+    def read(value: Any) -> Any:
+        return value if isinstance(value, bool) else value_type.read(value)
+
+    def literal(text: str) -> Any:
+        if text.lower() in ("true", "1", "false", "0"):
+            return _switch_literal(text)
+        return value_type.literal(text)
+
+    return ValueType(f"true, false, or {value_type.wanted}", read, literal)
+
+
 THRESHOLD = ValueType(
     'a share of the window such as 0.93 or "93%", or a number of tokens above 1',
     _read_threshold,

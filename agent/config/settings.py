@@ -29,6 +29,7 @@ from .keys import (
     one_of,
     or_none,
     or_preset,
+    switch_or,
     text_matching,
     whole_number,
     with_spelling,
@@ -57,6 +58,9 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 
 MODEL_ID = text_matching("the id of a model", _VISIBLE_TEXT)
 ADDRESS = text_matching("an http:// or https:// address", r"https?://[!-.0-~][!-~]*")
+HOSTS = switch_or(
+    list_of(text_matching('a name such as "pypi.org" or "*.npmjs.org"', r"[\w*.:-]+", str.lower))
+)
 FOLDER = text_matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
 PROJECT_PATH = text_matching(
     "a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+"
@@ -295,6 +299,12 @@ class BashSettings:
     )
 
 
+def _loosens_network(new: Any, current: Any) -> bool:
+    if isinstance(new, tuple) and isinstance(current, tuple):
+        return not set(new) <= set(current)
+    return new is not False and current is not True and new != current
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
     """[sandbox]"""
@@ -305,16 +315,23 @@ class SandboxSettings:
         '"auto" confines commands by bubblewrap or, less, by Landlock; "require" needs bubblewrap.',
         loosens=loosens_if_later(SandboxMode),
     )
-    network: bool = _setting(
+    network: bool | tuple[str, ...] = _setting(
         True,
-        SWITCH,
-        "Whether commands in the sandbox reach the network.",
-        loosens=loosens_if_turned(True),
+        HOSTS,
+        "Whether commands in the sandbox reach the network, or which hosts without a question.",
+        loosens=_loosens_network,
     )
     write: tuple[Path, ...] = _setting(
         (),
         list_of(FOLDER),
         "Folders that commands may write to, besides the project and those for temporary files.",
+        adds=True,
+        loosens=loosens_if_different,
+    )
+    read: tuple[Path, ...] = _setting(
+        (),
+        list_of(FOLDER),
+        "Folders and files of your home that commands may read, besides those of toolchains.",
         adds=True,
         loosens=loosens_if_different,
     )

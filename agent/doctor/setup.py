@@ -88,7 +88,9 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
     if chosen.mode == "off":
         return Finding("sandbox", "off: commands can do everything that you can")
     network = "with the network if you allow it" if chosen.network else "without a network"
-    found = find_bubblewrap(str(Path.cwd()), chosen.network)
+    if isinstance(chosen.network, tuple):
+        network = f"with the network by name: {', '.join(chosen.network) or 'you are asked'}"
+    found = find_bubblewrap(str(Path.cwd()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
         what = f"Landlock alone, which holds less, {network}" if alone else "none"

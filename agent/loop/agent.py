@@ -30,6 +30,7 @@ from ..session.checkpoints import Checkpoints
 from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
+from ..session.store import AGENTS
 from ..session.totals import Totals
 from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
@@ -219,6 +220,8 @@ class Agent:
         try:
             await self.engine.close()
             await end_all(self.context.jobs, self.context.sandbox)
+            if self.context.sandbox and self.log.path.parent.parent.name != AGENTS:
+                await asyncio.to_thread(self.context.sandbox.remove_empty)
             if self.planted and (found := await asyncio.to_thread(self.planted.last)):
                 self.emit(Notice("warning", found.notice))
             await self.startup.close()

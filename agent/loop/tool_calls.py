@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from ...tools.base import Context, Interrupted, Output, Params, Tool
+from ...tools.network import NetworkParams, NetworkTool
 from ...tools.system import orphans
 from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file
 from ..compaction.policy import Policy
 from ..errors import ToolError
 from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
 from ..permissions import suggestions
-from ..permissions.approval import Approval, Verdict
+from ..permissions.approval import Approval
+from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
 from ..session.entries import Block, Entry, Note, ToolResult
 from ..session.log import LOG_NAME
@@ -288,12 +290,27 @@ class ToolRunner:
         why = f" They say: {answer.reason}" if answer.reason else ""
         raise _Refused(f"The user declined this call.{why}", denied=True, declined=True)
 
+    async def why_not_reached(self, host: str) -> str:
+        """Return why a command in the sandbox may not reach a host that settings do not name, "" if
+        it may: rules and the person decide, as of a call."""
+        try:
+            await self._allowed(NetworkTool(), NetworkParams(host=host), host, {"host": host})
+        except _Refused as refused:
+            return refused.output.text
+        return ""
+
     def _context(self, verdict: Verdict) -> Context:
         """Return what a call is handed: the place that was judged, and the stricter sandbox if it
         runs because that confines it."""
         sandbox, context = self.context.sandbox, replace(self.context, judged=verdict.path)
-        if sandbox is None or not verdict.confined:
+        if sandbox is None:
             return context
+        if not verdict.confined:
+            return (
+                replace(context, sandbox=sandbox.opening(verdict.opens))
+                if verdict.opens
+                else context
+            )
         guarded = self.approval.guarded_files()
         if guarded is None:
             raise _Refused("Not done: files that rules guard cannot be found any more. Try again.")
@@ -317,7 +334,7 @@ class ToolRunner:
         if not why or verdict.action == "deny" or self.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-        return Verdict("ask", reason, verdict.rule)
+        return replace(verdict, action="ask", reason=reason, confined=False)
 
     async def _run_before_hook(
         self, tool: Tool[Any], title: str, given: dict[str, Any], verdict: Verdict

@@ -12,12 +12,11 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...tools.system.shorten import shorten
 from ..config.settings import PermissionMode
 from .paths import all_path_forms, expand_glob, is_within, path_forms, protected_name
 from .rules import (
@@ -41,7 +40,7 @@ from .shell.listings import (
 )
 from .shell.parser import Script, SimpleCommand, Word, parse
 from .shell.programs import Programs
-from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox
+from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox, paths_read
 from .shell.read_only import (
     changes_no_file,
     follows_links,
@@ -52,41 +51,22 @@ from .shell.read_only import (
     searched_folders,
 )
 from .shell.rule_match import RuleMatch
+from .verdict import (
+    PLAN_MODE_REFUSAL,
+    READ_ONLY_REFUSAL,
+    Verdict,
+    quoted_command,
+    stricter,
+    verdict_by_rule,
+)
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool
 
 RuleKind = Literal["deny", "ask", "allow", "session"]
-VerdictAction = Literal["allow", "ask", "deny"]
 
 MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
 MAX_ASKED = 50  # calls that are kept to suggest rules by
-MAX_QUOTED_COMMAND_CHARS = 80  # of a command in a reason
-_SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
-
-_PLAN_MODE_REFUSAL = (
-    "plan mode is on: nothing may be edited, and only commands that look may run. Finish the plan "
-    "and present it"
-)
-_READ_ONLY_REFUSAL = (
-    "this subagent only looks: it edits nothing and runs only commands that plainly read"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement of one call."""
-
-    action: VerdictAction
-    reason: str  # for people and for the model
-    # The rule that decided or, when the call is asked about, confined, or denied by plan mode, the
-    # narrowest rule that would allow it.
-    rule: str = ""
-    # The call is allowed because the sandbox confines it, so that it must run there as one that
-    # nobody was asked about.
-    confined: bool = False
-    guarded: bool = False  # a rule may be meant that denies or asks: no mode allows it
-    path: str = ""  # where the path of the call leads, for calls that have one
 
 
 class Approval:
@@ -192,15 +172,21 @@ class Approval:
         """Return whether a call may run, must be asked about or is denied."""
         subject = tool.subject(params)
         if self._read_only and not self._changes_nothing(tool, subject):
-            return Verdict("deny", _READ_ONLY_REFUSAL)
+            return Verdict("deny", READ_ONLY_REFUSAL)
         if tool.effect in ("read", "edit"):
             verdict = self._judge_path(tool.name, subject, edits=tool.effect == "edit")
+            if out := self._out_of_bounds(verdict.path, edits=tool.effect == "edit"):
+                return Verdict("deny", out)
         elif tool.name == "Bash":
             verdict = self._judge_command(subject)
+            if verdict.action != "deny" and not verdict.confined:
+                verdict = replace(verdict, opens=tuple(self._paths_to_open(subject)))
+        elif tool.name == "Network":
+            return self._judge_host(subject)
         else:
             verdict = self._judge_call(tool.name, subject, harmless=tool.effect == "none")
         if self.mode == "bypass" and verdict.action == "ask":
-            return Verdict("allow", "bypass mode: no deny rule forbids it")
+            return replace(verdict, action="allow", reason="bypass mode: no deny rule forbids it")
         return verdict
 
     def denies_reading(self, path: str) -> bool:
@@ -227,45 +213,87 @@ class Approval:
         part = SimpleCommand((Word(subject),), subject)
         shown = f"{tool} {subject}".strip()
         if rule := self._matching_rule(tool, part, "deny"):
-            return _verdict_by_rule("deny", shown, rule)
+            return verdict_by_rule("deny", shown, rule)
         if self.mode == "plan" and not harmless:
-            return Verdict("deny", _PLAN_MODE_REFUSAL, tool)
+            return Verdict("deny", PLAN_MODE_REFUSAL, tool)
         if rule := self._matching_rule(tool, part, "ask"):
-            return _verdict_by_rule("ask", shown, rule)
+            return verdict_by_rule("ask", shown, rule)
         if rule := self._matching_rule(tool, part, "allow", "session"):
-            return _verdict_by_rule("allow", shown, rule)
+            return verdict_by_rule("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
         return Verdict("ask", f"{tool} may change something", tool)
 
+    def _judge_host(self, host: str) -> Verdict:
+        """Judge whether a command in the sandbox may reach a host that settings do not name."""
+        verdict = self._judge_call("Network", host, harmless=False)
+        if verdict.action != "ask" or verdict.rule != "Network":
+            return verdict
+        if self.mode == "bypass":
+            return Verdict(
+                "deny", f"{host} is not in sandbox.network, and bypass asks about nothing"
+            )
+        return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
+
     def _matching_rule(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
         return next((r for r, _ in self._rules_for(tool, *kinds) if allows_part(r, part)), None)
 
+    def _paths_to_open(self, command: str) -> list[str]:
+        """Return the absolute paths outside of the sandbox that a command visibly reads."""
+        if self.sandbox is None or self.sandbox.absent:
+            return []
+        script = parse(command)
+        found = paths_read(script, self._base_folders(script))
+        return [path for path in found if not self.sandbox.can_read(path)]
+
+    def _out_of_bounds(self, path: str, *, edits: bool) -> str:
+        """Return why a file tool may not use a path where the sandbox is required; "" if it may."""
+        sandbox = self.sandbox
+        if not path or sandbox is None or not sandbox.required:
+            return ""
+        if (sandbox.can_write if edits else sandbox.can_read)(path):
+            return ""
+        doing = "edited" if edits else "read"
+        return f'{path} may not be {doing} here: it is outside of the sandbox, which is "require"'
+
+    def _own_form(self, path: str, *, edits: bool) -> str:
+        """Return where a path leads among the session's own temporary files, "" if it does not."""
+        moved = self.sandbox.moved(path) if self.sandbox else path
+        found = moved != path and (edits or os.path.lexists(moved) or not os.path.lexists(path))
+        return moved if found and os.path.realpath(moved) == moved else ""
+
     def _judge_path(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
         found = path_forms(text or ".", base or self._cwd)
-        verdict = self._judge_forms(tool, text, found, edits=edits)
-        return replace(verdict, path=found[-1] if found else "")
+        own = self._own_form(found[-1], edits=edits) if found else ""
+        verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
+        return replace(verdict, path=own or (found[-1] if found else ""))
 
-    def _judge_forms(self, tool: str, text: str, found: Sequence[str], *, edits: bool) -> Verdict:
+    def _judge_forms(
+        self, tool: str, text: str, found: Sequence[str], *, edits: bool, temporary: str
+    ) -> Verdict:
+        """Judge a path by its forms. `temporary` is where it leads among the session's own
+        temporary files, "" if it does not."""
         verb = "editing" if edits else "reading"
         if not found:
             return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
         if rule := self._matching_path_rule(tool, found, "deny"):
-            return _verdict_by_rule("deny", f"{verb} {text}", rule)
+            return verdict_by_rule("deny", f"{verb} {text}", rule)
         wanted = self._path_rule(tool, found[0], edits)
         if edits and self.mode == "plan":
-            return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
+            return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
         if rule := self._matching_path_rule(tool, found, "ask"):
-            return _verdict_by_rule("ask", f"{verb} {text}", rule)
+            return verdict_by_rule("ask", f"{verb} {text}", rule)
         if tool == "Grep" and (rule := self._rule_hiding_below(found, "ask")):
             own = self._rules_for("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
                 reason = f"{text or '.'} may hold files that the rule {rule} guards"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
-        for form in reversed(found):
+        for form in [temporary] if temporary else reversed(found):
             if rule := self._path_allowing_rule(tool, form, edits):
                 deciding = str(rule)
+            elif temporary and not (edits and self.mode == "ask"):
+                continue
             elif why := self._mode_objection(form, edits):
                 return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
         return Verdict("allow", f"{verb} {text} is allowed", deciding)
@@ -323,7 +351,7 @@ class Approval:
         verdicts += [self._judge_file(w, script, bases, edits=False) for w in script.reads]
         if script.doubt:
             verdicts.append(self._doubtful(script.doubt, script))
-        verdict = reduce(_stricter, verdicts or [Verdict("allow", "it does nothing")])
+        verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
         ask_rules = self.rules()["ask"]
         by_ask_rule = any(v.action == "ask" and v.rule in ask_rules for v in verdicts)
         if verdict.action != "ask" or by_ask_rule:
@@ -331,7 +359,7 @@ class Approval:
         may_match = any(self._rule_answering(part, "maybe") for part in script.parts)
         for rule, _ in self._rules_for("Bash", "allow", "session"):
             if allows_text(rule, text) and not (rule.any and may_match):
-                return _verdict_by_rule("allow", "the command", rule)
+                return verdict_by_rule("allow", "the command", rule)
         unclear = bool(script.doubt) and self._has_rules("Bash", "deny", "ask")
         if self.sandboxed and not (unclear or any(v.guarded for v in verdicts)):
             return self._judge_confined(script, bases, verdict)
@@ -345,7 +373,7 @@ class Approval:
         if self.guarded_files() is None:
             return replace(asked, reason="rules guard more files than the sandbox can hide")
         protected = partial(protected_name, roots=self._project, own=self._own)
-        need = need_beyond_sandbox(script, bases, sandbox.can_write, protected)
+        need = need_beyond_sandbox(script, bases, sandbox, protected)
         if need:
             return replace(asked, reason=f"it leaves the sandbox, for {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
@@ -378,9 +406,9 @@ class Approval:
         return [self._cwd]
 
     def _judge_part(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> Verdict:
-        shown, wanted = _quoted_command(part.source), f"Bash({narrowest_subject(part, script)})"
+        shown, wanted = quoted_command(part.source), f"Bash({narrowest_subject(part, script)})"
         if rule := self._deny_rule(part, bases):
-            return _verdict_by_rule("deny", shown, rule)
+            return verdict_by_rule("deny", shown, rule)
         plain, bases = self._at_its_folder(part, bases)
         plain, hands_over = self._with_names(plain, script)
         known = self._programs.is_known(part, script, bases)
@@ -389,9 +417,9 @@ class Approval:
         looks = starts_only or self._tells_of_itself(part, script, bases)
         looks = looks or (known and is_read_only(plain) and git.has_known_folder(part, script))
         if self.mode == "plan" and not looks:
-            return Verdict("deny", _PLAN_MODE_REFUSAL, wanted)
+            return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
         if rule := self._rule_answering(part, "yes", "ask"):
-            return _verdict_by_rule("ask", shown, rule)
+            return verdict_by_rule("ask", shown, rule)
         if rule := self._rule_answering(part, "maybe"):
             return self._guarded(f"{shown} may do what the rule {rule} is for", script)
         if hands_over and part.name == "find":
@@ -409,7 +437,7 @@ class Approval:
         if part.name != "cd" and (rule := self._matching_rule("Bash", part, "allow", "session")):
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
-            return _verdict_by_rule("allow", shown, rule)
+            return verdict_by_rule("allow", shown, rule)
         if not looks and not known and has_read_only_form(part.name):
             reason = f"`{part.name}` is not the system's: it is found in what commands can change"
             return Verdict("ask", reason, wanted)
@@ -509,7 +537,7 @@ class Approval:
 
     def _judge_looking(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> Verdict:
         """Judge a command that only looks, by the files and folders that it looks at."""
-        verdicts = [Verdict("allow", f"{_quoted_command(part.source)} only looks")]
+        verdicts = [Verdict("allow", f"{quoted_command(part.source)} only looks")]
         files = list(path_arguments(part))
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched_folders(part)
@@ -520,7 +548,7 @@ class Approval:
                 verdicts.append(self._guarded(f"it may show what the rule {rule} is for", script))
         if follows_links(part, bases):
             verdicts.append(self._doubtful("it follows links, wherever they lead", script))
-        return reduce(_stricter, verdicts)
+        return reduce(stricter, verdicts)
 
     def _judge_file(
         self, word: Word, script: Script, bases: Sequence[str], *, edits: bool
@@ -539,7 +567,7 @@ class Approval:
             if word.split and not all(map(is_plain_name, texts)):
                 verdicts.append(self._doubtful(f"{word.text} stands for names with spaces", script))
             verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
-        return reduce(_stricter, verdicts)
+        return reduce(stricter, verdicts)
 
     def _judge_folder(self, word: Word, script: Script, base: str) -> Verdict:
         """Judge a folder whose files a command reads without naming them."""
@@ -563,18 +591,5 @@ class Approval:
     def _doubtful(self, reason: str, script: Script) -> Verdict:
         rule = f"Bash({exact_command(script.text)})"
         if self.mode == "plan":
-            return Verdict("deny", _PLAN_MODE_REFUSAL, rule)
+            return Verdict("deny", PLAN_MODE_REFUSAL, rule)
         return Verdict("ask", reason, rule)
-
-
-def _verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:
-    done = {"deny": "denied", "ask": "to be asked about", "allow": "allowed"}[action]
-    return Verdict(action, f"{what} is {done} by the rule {rule}", str(rule))
-
-
-def _stricter(one: Verdict, other: Verdict) -> Verdict:
-    return other if _SEVERITY[other.action] > _SEVERITY[one.action] else one
-
-
-def _quoted_command(source: str) -> str:
-    return f"`{shorten(' '.join(source.split()), MAX_QUOTED_COMMAND_CHARS)}`"

@@ -28,7 +28,9 @@ from .shell.rule_match import (
 )
 from .shell.wrappers import name_set
 
-TOOL_NAMES = ("Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall")
+TOOL_NAMES = (
+    "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
+)  # fmt: skip
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
 BLANKS = " \t\n"

@@ -52,15 +52,18 @@ def suggest(
     call alone to the one for the whole tool. The first is the narrowest of those that would have
     allowed the most of the calls that were asked about; for a command that is its kind (`pytest`),
     not the very command line. Only the one for the whole tool, and the one for a folder, may be
-    wide. `narrow` is the rule that the call's verdict names. Returns () when no rule helps, or when
-    the call holds invisible characters."""
+    wide. `narrow` is the rule that the call's verdict names. Returns () when it names none, when no
+    rule helps, or when the call holds invisible characters."""
     subject, whole, own = tool.subject(params), tool.name, ""
-    if reveal_invisible(subject) != subject:
+    if not narrow or reveal_invisible(subject) != subject:
         return ()
     if tool.name == "Bash":
         found = list(_command_rules(subject, narrow))
     elif tool.effect in ("read", "edit"):
         found, whole, own = list(_path_rules(parse_rule(narrow))), parse_rule(narrow).tool, narrow
+    elif tool.name == "Network":
+        above = subject.partition(".")[2]
+        found = [narrow, *([f"Network(*.{above})"] if "." in above else [])]
     else:
         found = [f"{tool.name}({subject})"] if re.fullmatch(r"[\w-]+", subject) else []
     fit = [
@@ -129,6 +132,8 @@ def describe_rule(text: str) -> str:
         return _describe_commands(rule)
     if rule.tool in _PATH_TOOL_VERBS:
         return f"{_PATH_TOOL_VERBS[rule.tool]} {_describe_files(rule.subject)}"
+    if rule.tool == "Network":
+        return f"commands reach {rule.subject}" if rule.subject else "commands reach any host"
     if rule.tool == "Task":
         return f"subagents of type {rule.subject}" if rule.subject else "any subagent"
     return f"{rule.tool} with {rule.subject}" if rule.subject else f"any call of {rule.tool}"

@@ -1,31 +1,39 @@
 """The sandbox of a session's commands: bubblewrap, where it works.
 
-A command sees the file system as it is, but read-only. The project, its repository, temporary files
-and the caches of package managers can be written; secrets, the agent's own files and the sockets of
-other programs are hidden; what would make git or the agent run something later is read-only. Each
-call has processes of its own, which end with it. Where bubblewrap is missing or the system forbids
-what it needs, `absent` says so and nothing is confined.
+A command sees the file system as it is, but read-only, and of homes no more than toolchains need.
+The project and its repository can be written, and what commands have of their own instead of what
+others see: a home, and a folder for temporary files. Secrets, the agent's own files and the sockets
+of other programs are hidden; what would make git or the agent run something later is read-only.
+Each call has processes of its own, which end with it. Where bubblewrap is missing or the system
+forbids what it needs, `absent` says so and nothing is confined.
 """
 
 import copy
+import errno
 import functools
 import os
 import pwd
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shlex
+import stat
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...tools.system.files import make_private_folder
 from ...tools.system.programs import distrust, within
 from ...tools.system.spawn import Enclosed
 from ..config.load import user_file
 from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
-from . import bubblewrap, landlock, sandbox_git, sandbox_paths, seccomp
+from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seccomp
+from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
-from .sandbox_paths import existing
+from .name_proxy import NameProxy, listener_command, proxy_variables
+from .sandbox_paths import contains_home, existing
 
 # The powers that root keeps: over files, over processes of its own, to be another user.
 _ROOT_CAPABILITIES = {
@@ -37,6 +45,7 @@ _KERNEL_PATHS = (
 )  # fmt: skip
 _COMPUTE_DEVICES = ("nvidia*", "kfd", "dri/renderD*")
 _PROGRAMS = ("git", "rg", "bash", "sh", "bwrap")
+RECENT_S = 0.2  # for which a boundary counts in judgements; each command has one of its own
 _READ_ONLY_IN_PROJECT = (".agentrc", ".ctxagent")
 
 # The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
@@ -53,25 +62,40 @@ _REPORT_LEFT_PROCESSES = "[ $# -le 2 ] || echo left >&0\n"
 _WAIT_FOR_PROCESSES = "while [ $# -gt 2 ]; do sleep 0.5; set -- /proc/[0-9]*; done\n"
 
 
+async def _nobody_decides(host: str) -> str:
+    return "sandbox.network does not name it"
+
+
 @dataclass(slots=True)
 class Sandbox:
     """The confinement of a session's commands."""
 
     cwd: Path
     environ: Mapping[str, str]
+    own_temporary: Path  # what commands find at `temporary`; made when it is needed
+    own_home: Path  # likewise, instead of a home
     required: bool = False  # no command runs where the sandbox is absent
     network: bool = True
     network_if_asked: bool = False  # it is off only because nobody was asked about the command
+    names: Sequence[str] | None = None  # hosts, and patterns of them, that are reached without it
+    decide: Callable[[str], Awaitable[str]] = (
+        _nobody_decides  # of other hosts, where there are names
+    )
     write: Sequence[Path] = ()  # folders that commands may also write to
     hide: Sequence[Path] = ()  # what commands must not see
     show: Sequence[Path] = ()  # what they may read within `hide`
+    read: Sequence[Path] = ()  # what else of homes they may read
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
     _git: sandbox_git.GitFolders = field(init=False)
     _read_only: list[str] = field(init=False)
     _must_not_appear: list[str] = field(init=False)
     _homes: list[str] = field(init=False)
     _bubblewrap: Bubblewrap = field(init=False)
-    _open: list[str] = field(init=False)  # what commands may write to, as far as it is there
+    # When the boundary was last made, and what it was.
+    _recent: tuple[float, Boundary] = field(init=False, default=(0.0, Boundary()))
+    _mount_points: set[str] = field(
+        init=False, default_factory=set
+    )  # in folders of its own, shared
     _lasting: list[bool] = field(init=False, default_factory=list)  # one for each job, shared
 
     def __post_init__(self) -> None:
@@ -85,7 +109,6 @@ class Sandbox:
         missing = (path for path in programs if path not in present)
         self._must_not_appear = [*self._git.absent, *missing]
         self._bubblewrap = find_bubblewrap(cwd, self.network)
-        self._open = [*self._temporary_folders(), *self._cache_folders(), *self._opened(cwd)]
 
     @property
     def absent(self) -> str:
@@ -100,6 +123,11 @@ class Sandbox:
         return without if without and landlock.works() else ""
 
     @property
+    def by_name(self) -> bool:
+        """Whether commands reach some hosts by name, and others once the person allows it."""
+        return self.names is not None and not self._bubblewrap.absent
+
+    @property
     def unasked_absent(self) -> str:
         """Why a command that nobody was asked about cannot be confined; "" if it can."""
         return (
@@ -108,19 +136,56 @@ class Sandbox:
         )
 
     def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Sandbox":
-        """Return the sandbox for a command that nobody was asked about: without a network, with the
-        paths `hide` hidden, and with `keep` read-only."""
+        """Return the sandbox for a command that nobody was asked about: without a network, but for
+        hosts by name, with the paths `hide` hidden, and with `keep` read-only."""
         cwd = os.path.realpath(self.cwd)
         stricter = copy.copy(self)
+        stricter._recent = (0.0, Boundary())
         stricter.network, stricter.network_if_asked = False, self.network
         stricter._bubblewrap = find_bubblewrap(cwd, network=False)
         stricter.hide = [*self.hide, *map(Path, hide)]
         stricter._read_only = [*self._read_only, *keep]
         return stricter
 
+    def opening(self, paths: Sequence[str]) -> "Sandbox":
+        """Return a sandbox whose commands may also read what lies at these absolute paths, as an
+        allowed command names it; secrets they may not."""
+        wider = copy.copy(self)
+        wider._recent = (0.0, Boundary())
+        wider.read = [*self.read, *map(Path, paths)]
+        return wider
+
+    def can_read(self, path: str) -> bool:
+        """Tell whether commands find what lies at an absolute path with links followed."""
+        moved = self.moved(path)
+        gone = moved != path and os.path.lexists(path) and not os.path.lexists(moved)
+        return not gone and self._recent_boundary().can_read(moved)
+
     def can_write(self, path: str) -> bool:
-        """Tell whether commands may write to an absolute path, with links followed."""
-        return within(path, self._open) and not within(path, list(existing(self._read_only)))
+        """Tell whether commands may write to an absolute path with links followed."""
+        return self._recent_boundary().can_write(self.moved(path))
+
+    def moved(self, path: str) -> str:
+        """Return where that lies which commands find at an absolute path with links followed, if it
+        is among temporary files; else the path."""
+        if self._bubblewrap.absent or not within(path, list(self._temporary_folders())):
+            return path
+        boundary = self._recent_boundary()
+        if boundary.at(path)[1].source != os.path.realpath(self.own_temporary):
+            return path
+        try:
+            make_own_folder(self.own_temporary)
+        except OSError:
+            return path
+        return boundary.moved(path)
+
+    def _recent_boundary(self) -> Boundary:
+        """Return the boundary as it was a moment ago: one judgement may ask about many paths."""
+        since, boundary = self._recent
+        if not since or time.monotonic() - since > RECENT_S:
+            boundary = self.boundary()
+            self._recent = (time.monotonic(), boundary)
+        return boundary
 
     def describe(self) -> str:
         """Return one line for people about how commands are confined."""
@@ -128,13 +193,18 @@ class Sandbox:
             held = "no command runs" if self.required else "commands run without one"
             return f"{held}: {self.absent}"
         network = "those you allow have the network" if self.network else "without a network"
+        if self.by_name:
+            network = f"the network by name: {', '.join(self.names or ()) or 'you are asked'}"
         if self.partial:
             return f"Landlock alone, which holds less; {network}. {self.partial}"
-        return f"bubblewrap: commands write to the project and temporary files only; {network}"
+        own = "home and temporary files are their own"
+        return f"bubblewrap: commands write to the project only, {own}; {network}"
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
         network = "" if self.network else ", and there is no network, nor sockets with a path"
+        if self.by_name:
+            network = ", and the network is there by names alone, through the proxy that is set"
         if self.partial:
             return (
                 "only the project, temporary files and caches can be written; neither folders that "
@@ -142,7 +212,8 @@ class Sandbox:
             )
         return (
             "only the project, temporary files and caches can be written, but not .git/config and "
-            f".git/hooks; keys and sockets of other programs cannot be reached{network}"
+            ".git/hooks; of homes only toolchains are seen, /tmp and caches are its own, "
+            f"and sockets of other programs cannot be reached{network}"
         )
 
     def enclose(
@@ -169,23 +240,31 @@ class Sandbox:
                 arguments += ["--ro-bind", path, path]
         for device in _compute_devices():
             arguments += ["--dev-bind", device, device]
-        places = self._places()
-        arguments += _mount_arguments(places | self._covered_sockets(places, own))
+        regions = self.boundary().mounted()
+        self._make_own_folders(regions)
+        arguments += _mount_arguments({**regions, **self._foreign_sockets(regions, own)})
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
+        proxy = NameProxy(self.names or (), self.decide, self.environ) if self.by_name else None
         families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
         passed = seccomp.readable_filter(families)
         arguments += bubblewrap.filter_arguments(passed)
+        if proxy:
+            script = f"{shlex.join(listener_command(proxy.descriptor))} </dev/null\n{script}"
+            passed = (*passed, proxy.descriptor)
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
-        return Enclosed([*arguments, *command], passed, self._bubblewrap.give_up, reports=True)
+        give_up = self._bubblewrap.give_up
+        return Enclosed([*arguments, *command], passed, give_up, reports=True, beside=proxy)
 
     def _confinement(self) -> Callable[[], None]:
         """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
         rule tells them apart; without the network all are, as there is none of its own."""
-        access: dict[str, landlock.Access] = {"rw": "write", "ro": "read"}
+        found = self.boundary().mounted()
+        make_own_folder(self.own_home)
         places: dict[str, landlock.Access] = {"/": "read", **landlock.DEVICES}
-        for path, kind in self._places().items():
-            places[path] = access.get(kind, "hidden")
+        for path, region in found.items():
+            access = region.access
+            places[region.source or path] = "hidden" if access == "empty" else access
         places |= dict.fromkeys(_compute_devices(), "write")
         return landlock.confinement(
             places,
@@ -199,7 +278,13 @@ class Sandbox:
         hidden = {*sandbox_paths.ESCAPE_VARIABLES}
         if env.get("DOCKER_HOST", "").startswith("unix:"):
             hidden.add("DOCKER_HOST")
-        return {name: value for name, value in env.items() if name not in hidden}
+        given = {name: value for name, value in env.items() if name not in hidden}
+        if not self._bubblewrap.absent:
+            given.pop("XDG_CACHE_HOME", None)  # their own caches are at the usual place
+            given |= proxy_variables() if self.by_name else {}
+        elif self.partial:
+            given["XDG_CACHE_HOME"] = str(self.own_home / ".cache")
+        return given
 
     def set_aside(self) -> list[str]:
         """Rename what has appeared where git would take it for its configuration, or the agent for
@@ -213,40 +298,88 @@ class Sandbox:
                     renamed.append(name)
         return renamed
 
-    def _places(self) -> dict[str, str]:
-        """Return each place's kind: "rw", "ro", "empty" or "run". Inner places win."""
-        cwd = os.path.realpath(self.cwd)
-        temporary = list(self._temporary_folders())
-        places = dict.fromkeys(temporary, "rw")
-        places |= {home: "ro" for home in self._homes if within(home, temporary)}
-        places |= dict.fromkeys(self._cache_folders(), "rw")
-        places |= dict.fromkeys(existing(sandbox_paths.RUN_FOLDERS), "run")
-        places |= dict.fromkeys(sandbox_paths.needed_run_paths(), "ro")
-        places |= dict.fromkeys(sandbox_paths.secret_paths(self._homes), "empty")
-        places |= dict.fromkeys(existing(map(str, self.hide)), "empty")
-        places |= dict.fromkeys(existing(map(str, self.show)), "ro")
-        places |= dict.fromkeys(self._opened(cwd), "rw")
-        # Links among them may lead to what is hidden.
-        closed = [path for path in existing(self._read_only) if _kind(path, places) in ("rw", "ro")]
-        return places | dict.fromkeys(closed, "ro")
+    def remove_empty(self) -> None:
+        """Remove the empty folders among the session's own temporary files, at its end: most were
+        made for something to be mounted."""
+        for folder, _, _ in os.walk(self.own_temporary, topdown=False):
+            _remove_empty(folder)
 
-    def _covered_sockets(self, places: Mapping[str, str], own: Iterable[int]) -> dict[str, str]:
-        """Return the places of sockets of other programs, and of the folders where they lie."""
-        opened = list(self._opened(os.path.realpath(self.cwd)))
-        folders = sandbox_paths.socket_folders(self._temporary_folders())
-        covered = {path: "empty" for path in folders if path not in places}
-        found = self._foreign_sockets({**places, **covered}, opened, own)
-        return covered | dict.fromkeys(found, "empty")
+    def boundary(self) -> Boundary:
+        """Return what commands find at each path, as things are now."""
+        cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
+        own_temporary = os.path.realpath(self.own_temporary)
+        source = own_temporary if moves else ""
+        regions = {path: Region("write", source) for path in self._temporary_folders()}
+        if moves:
+            opened = list(self._opened(cwd))
+            for folder in list(regions):
+                named = home_paths.named_toolchains(folder, self.environ)
+                regions |= _all((path for path in named if not within(path, opened)), "read")
+            regions[own_temporary] = Region("write")
+        else:
+            regions[os.path.realpath(self.own_home)] = Region("write")
+        regions |= _all(filter(home_paths.hides, self._homes), "hidden")
+        for home in filter(home_paths.hides, own_homes(self.environ)):
+            regions |= self._of_home(home, moves)
+        regions |= _all(existing(sandbox_paths.RUN_FOLDERS), "empty")
+        regions |= _all(sandbox_paths.needed_run_paths(), "read")
+        hidden = [*sandbox_paths.secret_paths(self._homes), *existing(map(str, self.hide))]
+        chosen = existing(self._expanded(self.read))
+        regions |= _all((path for path in chosen if not within(path, hidden)), "read")
+        regions |= _all(hidden, "hidden")
+        regions |= _all(existing(map(str, self.show)), "read")
+        root = sandbox_git.repository_root(cwd)
+        if root and not contains_home(root, self._homes):
+            regions.setdefault(os.path.realpath(root), Region("read"))
+        regions |= _all(self._opened(cwd), "write")
+        # Links among them may lead to what is hidden.
+        found = Boundary(regions)
+        regions |= _all((p for p in existing(self._read_only) if found.can_read(p)), "read")
+        return Boundary(regions)
+
+    def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
+        """Yield the regions of a home: its own, and what is read of the person's, by the name that
+        it has there."""
+        cwd, has_own = os.path.realpath(self.cwd), moves and home == self._homes[0]
+        if cwd == home:  # as the project it is the person's
+            yield from _all(home_paths.plain_files(home), "read").items()
+        elif has_own:
+            yield home, Region("write", str(self.own_home))
+        if has_own:
+            yield f"{home}/.cache", Region("write", str(self.own_home / ".cache"))
+        opened = list(self._opened(cwd))
+        for path in home_paths.readable_paths(home, self.environ):
+            if not within(path, opened):
+                real = os.path.realpath(path)
+                yield path, Region("read", "" if real == path else real)
+
+    def _make_own_folders(self, regions: Mapping[str, Region]) -> None:
+        """Make what commands find in place of something else. An earlier one may have put links
+        where something is to be mounted: they are set aside. What was made for something to be
+        mounted that no command is to see any more is removed. Raises OSError."""
+        needed = set()
+        for path, region in regions.items():
+            if region.access == "write" and region.source:
+                make_own_folder(Path(region.source))
+                inner = (
+                    other[len(path) + 1 :] for other in regions if other.startswith(f"{path}/")
+                )
+                for name in inner:
+                    _set_links_aside(region.source, name.split("/"))
+                    needed.add(f"{region.source}/{name}")
+        if not self._lasting:
+            for path in self._mount_points - needed:
+                _remove_empty(path)
+        self._mount_points |= needed
 
     def _opened(self, cwd: str) -> Iterator[str]:
         """Yield what may be written of the project and its repository, and what settings open."""
         yield from _writable_project_folders(cwd, self._homes)
         yield from existing(self._git.folders)
-        yield from existing(str(_expand_home(path, self._homes)) for path in self.write)
+        yield from existing(self._expanded(self.write))
 
-    def _cache_folders(self) -> Iterator[str]:
-        for home in self._homes[:2]:
-            yield from sandbox_paths.cache_folders(home, dict(self.environ))
+    def _expanded(self, paths: Iterable[Path]) -> Iterator[str]:
+        return (str(_expand_home(path, self._homes)) for path in paths)
 
     def _temporary_folders(self) -> Iterator[str]:
         named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]
@@ -255,17 +388,53 @@ class Sandbox:
                 yield path
 
     def _foreign_sockets(
-        self, places: Mapping[str, str], opened: Sequence[str], own: Iterable[int]
-    ) -> Iterator[str]:
-        """Yield sockets of other programs that could still be reached."""
-        covered = [path for path, kind in places.items() if kind in ("empty", "run")]
+        self, regions: Mapping[str, Region], own: Iterable[int]
+    ) -> dict[str, Region]:
+        """Return the regions of sockets of other programs that could still be reached."""
+        opened = list(self._opened(os.path.realpath(self.cwd)))
+        covered = [
+            path
+            for path, region in regions.items()
+            if region.access in ("hidden", "empty") or region.source
+        ]
         left = [
             (path, number)
             for path, number in sandbox_paths.sockets()
             if not within(path, opened) and not within(path, covered)
         ]
         held = sandbox_paths.sockets_held_by(own) if left else set()
-        yield from (path for path, number in left if number not in held)
+        return _all((path for path, number in left if number not in held), "hidden")
+
+
+def _all(paths: Iterable[str], access: RegionAccess) -> dict[str, Region]:
+    return dict.fromkeys(paths, Region(access))
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder that is for its owner alone, in which commands write. Raises OSError where
+    something else has its name."""
+    make_private_folder(path)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise OSError(errno.EEXIST, "it belongs to somebody else", str(path))
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
+
+
+def _remove_empty(path: str) -> None:
+    with suppress(OSError):
+        if os.path.isdir(path):  # noqa: PTH112
+            os.rmdir(path)  # noqa: PTH106
+        elif not os.path.getsize(path):  # noqa: PTH202
+            os.unlink(path)  # noqa: PTH108
+
+
+def _set_links_aside(folder: str, names: Sequence[str]) -> None:
+    path = folder
+    for name in names:
+        path = f"{path}/{name}"
+        if os.path.islink(path):  # noqa: PTH114
+            os.rename(path, f"{path}.set-aside-{secrets.token_hex(3)}")  # noqa: PTH104
 
 
 def _project_programs(path: str, cwd: str) -> Iterator[str]:
@@ -281,8 +450,6 @@ def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path]
     homes = home_folders(environ)
     temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
     named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
-    for home in homes[:2]:
-        named += sandbox_paths.possible_cache_folders(home, environ)
     named += [str(_expand_home(path, homes)) for path in write]
     repository = sandbox_git.find_repository(os.path.realpath(cwd))
     return [*named, *project_folders(cwd, environ), *repository.folders]
@@ -295,12 +462,16 @@ def project_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
 
 def home_folders(environ: Mapping[str, str]) -> list[str]:
     """Return the home that `environ` names, that of the user, and for root those of all users."""
+    others = [str(path) for path in Path("/home").glob("*")] if os.geteuid() == 0 else []
+    return list(dict.fromkeys([*own_homes(environ), *existing(others)]))
+
+
+def own_homes(environ: Mapping[str, str]) -> list[str]:
+    """Return the home that `environ` names, and that of the user."""
     user = ""
     with suppress(KeyError):
         user = pwd.getpwuid(os.geteuid()).pw_name
     named = [environ.get("HOME", ""), os.path.expanduser(f"~{user}")]  # noqa: PTH111
-    if os.geteuid() == 0:
-        named += [str(path) for path in Path("/home").glob("*")]
     found = existing(name for name in named if name.startswith("/"))
     return [home for home in dict.fromkeys(found) if home != "/"]
 
@@ -320,25 +491,18 @@ def _writable_project_folders(cwd: str, homes: Sequence[str]) -> list[str]:
     return [cwd]
 
 
-def _kind(path: str, places: Mapping[str, str]) -> str:
-    """Return the kind of the innermost place that a path is in; all else can be read only."""
-    while path not in places and path != "/":
-        path = os.path.dirname(path)  # noqa: PTH120
-    return places.get(path, "ro")
-
-
-def _mount_arguments(places: Mapping[str, str]) -> Iterator[str]:
-    """Yield the bubblewrap arguments for the places, outer ones first."""
+def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
+    """Yield the bubblewrap arguments for the regions, outer ones first."""
     sealed = []
-    for path in sorted(places, key=lambda path: path.count("/")):
-        kind = places[path]
+    for path in sorted(regions, key=lambda path: path.count("/")):
+        access, source = regions[path].access, regions[path].source or path
         if within(path, ["/proc", "/sys"]) or path in ("/", "/dev"):
             continue
-        if kind in ("rw", "ro"):
-            yield from ("--bind-try" if kind == "rw" else "--ro-bind-try", path, path)
+        if access in ("write", "read"):
+            yield from ("--bind-try" if access == "write" else "--ro-bind-try", source, path)
         elif os.path.isdir(path):  # noqa: PTH112
             yield from ("--tmpfs", path)
-            sealed += [path] if kind == "empty" else []
+            sealed += [path] if access == "hidden" else []
         else:
             yield from ("--dev-bind", "/dev/null", path)
     for path in sealed:
@@ -355,11 +519,6 @@ def _expand_home(path: Path, homes: Sequence[str]) -> Path:
     return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
 
 
-def contains_home(path: str, homes: Sequence[str]) -> bool:
-    """Tell whether a folder is one of these homes, or has one in it."""
-    return any(within(home, [os.path.realpath(path)]) for home in homes)
-
-
 def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
     """Return the sandbox for the commands of the session in this folder, None if it is off. What
     the agent keeps is hidden from commands, except for what the session itself has kept."""
@@ -370,11 +529,20 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
         cwd=launch.cwd,
         environ=launch.environ,
         required=chosen.mode == "require",
-        network=chosen.network,
+        network=chosen.network is True,
+        names=chosen.network if isinstance(chosen.network, tuple) else None,
+        own_temporary=_own_temporary(launch.environ, session.name),
+        own_home=session.parents[1] / "home",
         write=chosen.write,
+        read=chosen.read,
         hide=agent_paths(launch),
         show=[session],
     )
+
+
+def _own_temporary(environ: Mapping[str, str], session: str) -> Path:
+    folder = environ.get("TMPDIR") or "/tmp"
+    return Path(folder) / f"ctxagent-{os.geteuid()}-{session}"
 
 
 def distrust_writable_folders(
@@ -409,7 +577,7 @@ def check_sandbox(launch: LaunchOptions) -> None:
     chosen = launch.settings.sandbox
     if chosen.mode != "require":
         return
-    if absent := find_bubblewrap(str(launch.cwd.resolve()), chosen.network).absent:
+    if absent := find_bubblewrap(str(launch.cwd.resolve()), chosen.network is True).absent:
         what, _, hint = absent.partition(". ")
         raise UsageError(
             f'sandbox.mode is "require", and {what}', hint=f'{hint} Or set it to "auto".'

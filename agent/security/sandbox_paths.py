@@ -1,4 +1,4 @@
-"""The paths that commands in the sandbox must not see, and those in a home that they may write to.
+"""The paths that commands in the sandbox must not see, wherever they lie.
 
 Secrets are known by the places where programs keep them, sockets by the kernel's own list of them.
 Only existing paths are named, with links followed: nothing is ever created for the sandbox.
@@ -6,48 +6,42 @@ Only existing paths are named, with links followed: nothing is ever created for 
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ...tools.system.programs import within
 
-def _words(text: str) -> tuple[str, ...]:
+
+def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
 # Below a home.
-_SECRETS = _words("""
+_SECRETS = words("""
 .ssh .aws .azure .gnupg .kube .netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf
 .vault-token .boto .s3cfg .fly .password-store .1password .Xauthority .ICEauthority
 .docker/config.json .docker/run .docker/desktop .colima .lima .orbstack .rd .minikube
 .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings-security.xml
-.terraform.d/credentials.tfrc.json .terraformrc .emacs.d/server
-.config/gcloud .config/gh .config/hub .config/glab-cli .config/git/credentials .config/op
-.config/1Password .config/Bitwarden .config/keepassxc .config/sops .config/age .config/rclone
-.config/doctl .config/flyctl .config/heroku .config/github-copilot .config/containers/auth.json
-.config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .config/vivaldi
-.config/opera .config/Signal .config/Slack .config/discord
-.mozilla .thunderbird .cache/mozilla .cache/google-chrome .cache/chromium .cache/BraveSoftware
-snap/firefox snap/chromium .var/app/org.mozilla.firefox .var/app/com.google.Chrome
-.local/share/keyrings .local/share/kwalletd .local/share/containers/podman .pki
-.bitcoin .electrum .ethereum .claude.json .claude/.credentials.json .codex/auth.json .gemini
-.bash_history .zsh_history .zsh_sessions .local/share/fish/fish_history .python_history
-.node_repl_history .psql_history .mysql_history .sqlite_history .rediscli_history .lesshst
-.viminfo .local/share/recently-used.xbel
+.terraform.d/credentials.tfrc.json .terraformrc .emacs.d/server .config/gcloud .config/gh
+.config/hub .config/glab-cli .config/git/credentials .config/op .config/1Password
+.config/Bitwarden .config/keepassxc .config/sops .config/age .config/rclone .config/doctl
+.config/flyctl .config/heroku .config/github-copilot .config/containers/auth.json
+.config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
+.config/vivaldi .config/opera .config/Signal .config/Slack .config/discord .mozilla .thunderbird
+.cache/mozilla .cache/google-chrome .cache/chromium .cache/BraveSoftware snap/firefox
+snap/chromium .var/app/org.mozilla.firefox .var/app/com.google.Chrome .local/share/keyrings
+.local/share/kwalletd .local/share/containers/podman .pki .bitcoin .electrum .ethereum
+.claude.json .claude/.credentials.json .codex/auth.json .gemini .bash_history .zsh_history
+.zsh_sessions .local/share/fish/fish_history .python_history .node_repl_history .psql_history
+.mysql_history .sqlite_history .rediscli_history .lesshst .viminfo .local/share/recently-used.xbel
+.cache/huggingface/token .cache/huggingface/stored_tokens .huggingface .authinfo .authinfo.gpg
+.gradle/gradle.properties .m2/settings.xml .config/pypoetry .config/pip .pip .config/uv
+.sbt/credentials .nuget/NuGet .config/NuGet .bundle/config .composer/auth.json
+.config/composer/auth.json .condarc .cargo/config .cargo/config.toml .config/hcloud
+.config/configstore .config/stripe .config/ngrok .databrickscfg .kaggle .subversion/auth
+.mylogin.cnf .local/share/uv/credentials .ansible
 """)
 
-# Below a home: where programs keep what can be fetched again.
-_CACHES = _words("""
-.cache .npm .yarn .pnpm-store .local/share/pnpm/store .bun/install/cache
-.cargo/registry .cargo/git go/pkg .m2/repository .ivy2 .gradle/caches .gradle/wrapper
-.gradle/daemon .gradle/native .nuget/packages .composer/cache .bundle/cache .pub-cache/hosted
-.cabal/packages .conda/pkgs .hex .terraform.d/plugin-cache .local/share/virtualenvs
-""")
-
-# Below a folder for temporary files: where agents, multiplexers and displays listen.
-_SOCKET_FOLDER_PREFIXES = (
-    "ssh-", "tmux-", ".X11-unix", ".ICE-unix", "systemd-private-", "snap-private-tmp",
-)  # fmt: skip
 # All of /run is hidden except for these.
 _NEEDED_PATHS = (
     "/etc/resolv.conf", "/etc/localtime", "/run/current-system", "/run/booted-system",
@@ -57,7 +51,7 @@ RUN_FOLDERS = ("/run", "/var/run")
 _SYSTEM_SECRETS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
 
 # Variables that name a way out: a socket, a display, a multiplexer.
-ESCAPE_VARIABLES = _words(
+ESCAPE_VARIABLES = words(
     """SSH_AUTH_SOCK SSH_AGENT_PID SSH_ASKPASS GIT_ASKPASS GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS
     DBUS_SYSTEM_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR TMUX TMUX_PANE STY
     NVIM NVIM_LISTEN_ADDRESS KITTY_LISTEN_ON WEZTERM_UNIX_SOCKET ALACRITTY_SOCKET I3SOCK SWAYSOCK
@@ -71,30 +65,6 @@ def secret_paths(homes: Iterable[str]) -> Iterator[str]:
     yield from existing(_SYSTEM_SECRETS)
     for home in homes:
         yield from existing(f"{home}/{name}" for name in _SECRETS)
-
-
-def cache_folders(home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the folders of a home that hold what can be fetched again."""
-    found = existing(possible_cache_folders(home, environ))
-    yield from (path for path in found if os.path.isdir(path))  # noqa: PTH112
-
-
-def possible_cache_folders(home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the places of a home's caches, existing or not."""
-    yield from (f"{home}/{name}" for name in _CACHES)
-    yield from filter(None, (environ.get("XDG_CACHE_HOME"), environ.get("GOMODCACHE")))
-    if cargo := environ.get("CARGO_HOME"):
-        yield from (f"{cargo}/registry", f"{cargo}/git")
-
-
-def socket_folders(temporary: Iterable[str]) -> Iterator[str]:
-    """Yield the folders for sockets among temporary files."""
-    for folder in temporary:
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder and entry.name.startswith(_SOCKET_FOLDER_PREFIXES):
-                    yield os.path.realpath(entry.path)
 
 
 def needed_run_paths() -> Iterator[str]:
@@ -148,3 +118,9 @@ def _is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def contains_home(path: str, homes: Iterable[str]) -> bool:
+    """Tell whether a folder is one of these homes, or has one in it."""
+    real = os.path.realpath(path)
+    return any(within(home, [real]) for home in homes)

@@ -155,7 +155,8 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "hooks.before_compact": "true | false",
         "hooks.after_compact": '["a b", "c"]', "hooks.before_tool": "a", "hooks.after_tool": "b",
         "hooks.session_start": "c", "hooks.session_end": "d", "sandbox.mode": "require",
-        "sandbox.network": "false", "sandbox.write": "/srv/cache", "state.redact": "true",
+        "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",
+        "state.redact": "true",
     }  # fmt: skip
     assert texts.keys() == KEYS.keys()
     loaded = place.load(**{KEYS[name].env: text for name, text in texts.items()})

@@ -14,7 +14,6 @@ import pytest
 from ctxagent.agent.events import Answer, Question
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.security.bubblewrap import Bubblewrap
-from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult
 
 from ..support.command import Place
@@ -157,7 +156,7 @@ def test_without_a_sandbox_everything_is_asked_about(place: Field) -> None:  # n
     ask, questions = answering(Answer(False))
     steps = [Step(tools=[("Bash", {"command": "python3 x.py"})]), Step(text="done")]
     talk = Conversation(place.cwd, steps, mode="sandboxed", ask=ask)
-    box = Sandbox(cwd=place.cwd, environ=place.environ)
+    box = place.context().sandbox
     box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     talk.agent.approval.sandbox = box
     talk.say("go")

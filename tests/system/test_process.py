@@ -429,7 +429,7 @@ SECRET = """
     AWS_SESSION_TOKEN AZURE_CLIENT_SECRET SECRET_KEY_BASE DJANGO_SECRET PGPASSWORD MYSQL_PWD
     DB_PASS SSHPASS GPG_PASSPHRASE AZURE_DEVOPS_EXT_PAT STRIPE_KEY SSH_PRIVATE_KEY CI_JOB_JWT
     NPM_CONFIG__AUTH npm_config_//registry.example/:_authToken SLACK_WEBHOOK_URL GCP_CREDENTIALS
-    REDISCLI_AUTH DOCKER_AUTH_CONFIG
+    REDISCLI_AUTH DOCKER_AUTH_CONFIG DB_CREDS GITHUB_TOKENS SIGNING_KEYS FTP_PWD ADMIN_PWD
 """
 
 
@@ -450,6 +450,12 @@ HARMLESS = """
 @pytest.mark.parametrize("name", HARMLESS.split())
 def test_harmless_by_name(name: str) -> None:
     assert child_environment({name: "x"})[name] == "x"
+
+
+@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "UV_EXTRA_INDEX_URL", "npm_config_registry"])
+def test_indexes_of_packages_by_what_they_hold(name: str) -> None:
+    assert name not in child_environment({name: "https://me:secret@packages.example/simple"})
+    assert name in child_environment({name: "https://packages.example/simple"})
 
 
 def test_the_person_can_let_names_through() -> None:

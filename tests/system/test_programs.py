@@ -93,11 +93,10 @@ def test_what_commands_may_write_to(tmp_path: Path) -> None:
     """Also what is not there yet; a home or the whole system as the project is not all of it."""
     home, cwd = tmp_path / "home", project(tmp_path / "project")
     (home / "work").mkdir(parents=True)
-    environ = {"HOME": str(home), "TMPDIR": "/elsewhere", "CARGO_HOME": "/cargo"}
+    environ = {"HOME": str(home), "TMPDIR": "/elsewhere"}
     folders = writable_folders(str(cwd), environ, [Path("~/data"), Path("/data")])
     assert {
-        "/tmp", "/var/tmp", "/elsewhere", "/cargo/registry", f"{home}/.cache", f"{home}/data",
-        f"{home}/.local/share/virtualenvs", "/data", str(cwd), f"{cwd}/.git",
+        "/tmp", "/var/tmp", "/elsewhere", f"{home}/data", "/data", str(cwd), f"{cwd}/.git",
     } <= set(folders)  # fmt: skip
     assert project_folders(str(home), environ) == [f"{home}/work"]
     assert project_folders("/", environ) == []

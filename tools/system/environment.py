@@ -1,9 +1,9 @@
 """The environment of the commands the model runs: the person's own, without what opens doors.
 
-Variables are judged by name alone. What looks like a key, token or password goes; paths and
-sockets stay (`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do addresses, even where
-some hold a password (`DATABASE_URL`): a project's tests need them. What waits for a person at a
-terminal is told that there is none.
+Variables are judged by name. What looks like a key, token or password goes; paths and sockets stay
+(`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do addresses, even where some hold a
+password (`DATABASE_URL`), as a project's tests need them; of package indexes only those without.
+What waits for a person at a terminal is told that there is none.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 # Words of a name (split at `_` and the like), then parts of it with all separators gone.
-_WORDS = frozenset({"AUTH", "JWT", "PASS", "PAT", "TOKEN", "WEBHOOK"})
+_WORDS = frozenset({"AUTH", "CRED", "CREDS", "JWT", "PASS", "PAT", "TOKEN", "WEBHOOK"})
 _PARTS = (
     "ACCESSTOKEN",
     "APIKEY",
@@ -23,7 +23,14 @@ _PARTS = (
     "PRIVATEKEY",
     "SECRET",
 )
-_NAMES = frozenset({"AWS_ACCESS_KEY_ID", "MYSQL_PWD", "SSHPASS"})
+_NAMES = frozenset({"AWS_ACCESS_KEY_ID", "SSHPASS"})
+_LAST_WORDS = frozenset({"KEY", "KEYS", "TOKENS"})
+_LIMITS = frozenset({"COUNT", "LIMIT", "MAX", "MIN", "NUM"})  # words of numbers (`MAX_TOKENS`)
+# Addresses of package indexes, which are not needed where they hold a password.
+_INDEX = re.compile(
+    r"(?:PIP|UV|POETRY|PDM|NPM|YARN|CARGO|TWINE|CONDA)_\w*(?:INDEX|URL|REGISTRY)\w*"
+)
+_WITH_PASSWORD = re.compile(r"//[^/@\s]+@")
 _PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
 _HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
 
@@ -55,7 +62,8 @@ def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> d
     passed = {
         name: value
         for name, value in environ.items()
-        if not is_secret(name) or any(fnmatchcase(name, pattern) for pattern in kept)
+        if not (is_secret(name) or _is_private_index(name, value))
+        or any(fnmatchcase(name, pattern) for pattern in kept)
     }
     return {**passed, **NON_INTERACTIVE, **_git_settings(passed)}
 
@@ -70,17 +78,22 @@ def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def _is_private_index(name: str, value: str) -> bool:
+    return bool(_INDEX.fullmatch(name.upper()) and _WITH_PASSWORD.search(value))
+
+
 def is_secret(name: str) -> bool:
     """Tell whether a variable of this name is likely to hold a key, a token or a password."""
     name = name.upper()
     words = [word for word in re.split(r"[^A-Z0-9]+", name) if word]
-    if name in _HARMLESS or (words and words[-1] in _PLACES):
+    if name in _HARMLESS or (words and words[-1] in _PLACES) or not _LIMITS.isdisjoint(words):
         return False
     squashed = "".join(words)
     return (
         name.startswith("ANTHROPIC_")
         or name in _NAMES
         or not _WORDS.isdisjoint(words)
-        or words[-1:] == ["KEY"]
+        or not _LAST_WORDS.isdisjoint(words[-1:])
+        or (len(words) > 1 and words[-1] == "PWD")
         or any(part in squashed for part in _PARTS)
     )

@@ -13,14 +13,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from ...agent.errors import ToolError
 from .programs import program
-from .spawn import Enclosed, Spawned, spawn
+from .spawn import Beside, Enclosed, Spawned, spawn
 
 MISSING_CWD = (
     "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
@@ -46,7 +46,13 @@ class Process:
     """A running command. `sink` may be exchanged while it runs."""
 
     def __init__(
-        self, child: Spawned, mark: str, pipe: int, sink: Sink, report: int | None = None
+        self,
+        child: Spawned,
+        mark: str,
+        pipe: int,
+        sink: Sink,
+        report: int | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self.sink = sink
         self._child = child
@@ -57,6 +63,8 @@ class Process:
         self._closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(pipe, self._read)
+        self._beside = beside
+        self._serving = asyncio.ensure_future(beside.serve()) if beside else None
         self._report = report
         if report is not None:
             self._loop.add_reader(report, self._heed)
@@ -128,7 +136,7 @@ class Process:
             raise ToolError(_refusal(error, command, cwd)) from error
         finally:
             _close(writer, told, *whole.passed)
-        return cls(child, mark, pipe, sink, report)
+        return cls(child, mark, pipe, sink, report, whole.beside)
 
     @property
     def pid(self) -> int:
@@ -161,6 +169,11 @@ class Process:
         except TimeoutError:
             self._drain()  # a busy loop may not have come round to what is there
         return not self.running
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """What its sandbox has kept it from, by name."""
+        return self._beside.refused if self._beside else ()
 
     def left(self) -> bool:
         """Tell whether a command that has ended had left processes running, which its sandbox
@@ -244,6 +257,8 @@ class Process:
         if not self._closed.is_set():
             self._loop.remove_reader(self._pipe)
             os.close(self._pipe)
+            if self._serving:
+                self._serving.cancel()
             self._closed.set()
             self.sink.close()
 

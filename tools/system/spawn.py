@@ -12,7 +12,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+
+class Beside(Protocol):
+    """What serves a command in a sandbox as long as it runs."""
+
+    refused: list[str]  # what it was kept from
+
+    async def serve(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,7 @@ class Enclosed:
     passed: tuple[int, ...] = ()  # descriptors that it reads; whoever starts it closes them
     give_up: Callable[[], None] | None = None  # called in the thread that starts it
     reports: bool = False  # its stdin is a pipe, where it tells of processes that were left
+    beside: Beside | None = None  # started with it
 
 
 class Spawned:

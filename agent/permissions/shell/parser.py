@@ -318,9 +318,11 @@ class _Reader:
         """Doubt an assignment that stands alone, as it lasts for the commands after it, unless no
         program or shell could heed the variable."""
         if node.parent is not None and node.parent.type != "command":
-            name, sign, _ = self.slice(node).partition("=")
+            name, sign, value = self.slice(node).partition("=")
             if not (sign and _LOOP_NAME.fullmatch(name)) or "proxy" in name:
                 self.doubts.append(f"it sets {name}")
+            elif "/" in value and re.search(r"[*?[]", value):
+                self.doubts.append(f"it sets {name} to a pattern for paths")
 
     def declaration(self, node: "Node") -> None:
         words = [Word(text) for text in self.slice(node).split()]

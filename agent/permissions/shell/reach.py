@@ -8,13 +8,18 @@ sandbox itself prevents.
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..paths import expand_glob, is_within, path_forms
 from .parser import Script, SimpleCommand, Word
 from .read_only import path_arguments
 from .rule_match import first_operand
 from .wrappers import name_set
+
+if TYPE_CHECKING:
+    from ....tools.base import Confinement
+
+NETWORK = "the network"
 
 _Use = Literal["read", "write", "remove"]  # of a path
 FILE_WRITING_COMMANDS = name_set(
@@ -65,30 +70,42 @@ _SYSTEM_FOLDERS = (
 def need_beyond_sandbox(
     script: Script,
     bases: Sequence[str],
-    can_write: Callable[[str], bool],
+    sandbox: "Confinement",
     protected: Callable[[str], str],
 ) -> str:
     """Return what a command visibly needs beyond the sandbox, in words for a person; "" if nothing.
 
-    `bases` are the folders that its paths may be relative to, the project's the first. `can_write`
-    tells of an absolute path whether the sandbox lets it be written, `protected` what makes a path
-    in the project a protected one, "" if nothing.
+    `bases` are the folders that its paths may be relative to, the project's the first. `protected`
+    tells what makes a path in the project a protected one, "" if nothing.
     """
     for part in script.parts:
-        if need := _service(part):
+        need = _service(part)
+        if need and not (sandbox.by_name and need.startswith(NETWORK)):
             return need
+    for path, use in _uses(script, bases):
+        if use == "remove" and path == os.path.realpath(bases[0]):
+            return "the project's own folder, which it removes or moves"
+        if use != "read" and (name := protected(path)):
+            return f"a protected file: {name}"
+        kept_out = not sandbox.can_write(path) or (use == "read" and not sandbox.can_read(path))
+        if kept_out and (use != "read" or _is_kept_elsewhere(path)):
+            return f"a path outside of the project: {path}"
+    return ""
+
+
+def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
+    """Return the absolute paths that a command visibly reads, as far as something is there and is
+    not the system's own, with links followed."""
+    found = (path for path, use in _uses(script, bases) if use == "read")
+    return [path for path in dict.fromkeys(found) if _is_kept_elsewhere(path)]
+
+
+def _uses(script: Script, bases: Sequence[str]) -> Iterator[tuple[str, _Use]]:
+    """Yield the absolute paths that a command visibly uses, with what it does there."""
     places: list[tuple[Word, _Use]] = [(word, "write") for word in script.writes]
     places += [(word, "read") for word in script.reads]
     places += [place for part in script.parts for place in _places(part)]
-    for word, use in places:
-        for path in _paths(word, bases):
-            if use == "remove" and path == os.path.realpath(bases[0]):
-                return "the project's own folder, which it removes or moves"
-            if use != "read" and (name := protected(path)):
-                return f"a protected file: {name}"
-            if not can_write(path) and (use != "read" or _is_kept_elsewhere(path)):
-                return f"a path outside of the project: {path}"
-    return ""
+    yield from ((path, use) for word, use in places for path in _paths(word, bases))
 
 
 def _service(part: SimpleCommand) -> str:
@@ -105,10 +122,10 @@ def _service(part: SimpleCommand) -> str:
     start = first_operand([name, *words[1:]])
     subcommand = words[start] if start < len(words) else ""
     if subcommand in _NETWORK_SUBCOMMANDS.get(name, "").split():
-        return f"the network: `{name} {subcommand}`"
+        return f"{NETWORK}: `{name} {subcommand}`"
     remote = name == "rsync" and any(re.match(r"[\w.@-]+:", word) for word in words[1:])
     if name in _NETWORK_COMMANDS or remote or (name in _NETWORK_ALONE and len(words) == 1):
-        return f"the network: `{name}`"
+        return f"{NETWORK}: `{name}`"
     return ""
 
 

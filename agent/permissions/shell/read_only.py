@@ -308,9 +308,11 @@ def _may_be_folder(word: Word, base: str) -> bool:
 
 def path_arguments(part: SimpleCommand) -> Iterator[Word]:
     """Yield the arguments that may be files, as far as they can be seen, including glued ones
-    (`--file=x`); none for a command that is known to take no files."""
+    (`--file=x`). For a command that is known to take no files these are the patterns, for which the
+    shell lists folders."""
     safe = _TABLE.get(part.name)
     if safe and not safe.paths:
+        yield from (word for word in part.words[1:] if word.glob)
         return
     options, operands = _options_and_operands(part)
     for word in options:

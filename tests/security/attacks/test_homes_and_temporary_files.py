@@ -1,0 +1,262 @@
+"""What commands find of a home and of temporary files: of the home what toolchains need, of caches
+and temporary files their own; and the file tools with them. Each attempt is made outside of the
+sandbox, too, where it succeeds."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.security.sandbox_paths import words
+from ctxagent.agent.session.entries import ToolResult
+
+from ...support.command import Place
+from ...support.server.loopback import Say, Server
+from ...support.sessions.conversation import Conversation
+from ..test_sandbox import SECRET, WHO, Field, as_user, needs_bwrap, place  # noqa: F401
+
+CREDENTIALS = words("""
+.authinfo .authinfo.gpg .cache/huggingface/token .gradle/gradle.properties .m2/settings.xml
+.config/pypoetry/auth.toml .config/pip/pip.conf .config/uv/uv.toml .sbt/credentials
+.nuget/NuGet/NuGet.Config .bundle/config .composer/auth.json .condarc .cargo/config.toml
+.config/hcloud/cli.toml .config/configstore/firebase-tools.json .config/stripe/config.toml
+.databrickscfg .kaggle/kaggle.json .subversion/auth/svn.simple/x .mylogin.cnf .wakatime.cfg
+.config/some-new-tool/token .local/share/some-new-tool/session notes/passwords.txt
+""")
+
+
+def run(who: str, place: Field, *commands: str) -> list[str]:  # noqa: F811
+    """What the commands say."""
+    work = lambda: [output.text for output in place.run(*commands)]  # noqa: E731
+    texts = as_user(who, place.root, work)
+    assert isinstance(texts, list)
+    return texts
+
+
+def plant(place: Field) -> None:  # noqa: F811
+    for name in CREDENTIALS:
+        path = place.root / "home" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SECRET)
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("read", [(), (Path("~"),)], ids=["by itself", "home opened"])
+def test_credentials_of_a_home(place: Field, who: str, read: tuple[Path, ...]) -> None:  # noqa: F811
+    """None is read; where the person opens the home, those that are known stay hidden."""
+    plant(place)
+    known = CREDENTIALS[:21] if read else CREDENTIALS
+    files = " ".join(f"$HOME/{name}" for name in known)
+    command = f"cat {files}; grep -rs {SECRET} {files}"
+    place.read = read
+    [text] = run(who, place, command)
+    assert SECRET not in text
+    done = subprocess.run(
+        ["sh", "-c", command], env=place.environ, capture_output=True, text=True, cwd="/"
+    )
+    assert done.stdout.count(SECRET) == 2 * len(known)
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("who", WHO)
+def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: str) -> None:  # noqa: F811
+    """What a command writes to caches stays among the commands of the project."""
+    home = place.root / "home"
+    planted = home / ".cache" / "p10k-instant-prompt-me.zsh"
+    module = home / ".cargo/registry/src/lib.rs"
+    for path in (planted, module):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("good\n")
+    texts = run(
+        who,
+        place,
+        f"echo bad > {planted}; mkdir -p ~/.npm/_npx && echo bad > ~/.npm/_npx/x",
+        f"cat {planted} ~/.npm/_npx/x {module}",
+        "echo bad > ~/.profile; git config --global core.pager evil",
+        f"echo bad > {module}",
+    )
+    assert texts[1] == "bad\nbad\ngood"
+    assert texts[2] == "[no output; exit 0]"
+    assert "Read-only file system" in texts[3]
+    assert planted.read_text() == module.read_text() == "good\n"
+    assert not (home / ".npm").exists()
+    assert not (home / ".profile").exists()
+    assert not (home / ".gitconfig").exists()
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("who", WHO)
+def test_toolchains_work(place: Field, who: str) -> None:  # noqa: F811
+    """Programs and libraries in a home run, through links, too; nothing beside them is seen."""
+    home = place.root / "home"
+    for name in (".nvm/versions/bin/tool", "dotfiles/gitconfig", "own/bin/mine"):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[user]\n\tname = N\n" if "git" in name else "#!/bin/sh\necho runs\n")
+        path.chmod(0o755)
+    (home / ".gitconfig").symlink_to("dotfiles/gitconfig")
+    place.path = f"{place.path}:{home}/own/bin"
+    commands = (
+        "~/.nvm/versions/bin/tool; mine; git config --global user.name; ls -A ~",
+        "ls ~/own",
+    )
+    first, second = run(who, place, *commands)
+    seen = first.split()
+    assert seen[:3] == ["runs", "runs", "N"]
+    assert {".ssh", ".netrc", "notes", "dotfiles"}.isdisjoint(seen[3:])
+    assert second == "bin"
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("who", WHO)
+def test_temporary_files_are_its_own(place: Field, who: str) -> None:  # noqa: F811
+    """Those of others are not seen, and what a command leaves there, nobody else finds."""
+    others = place.root / "tmp"
+    others.mkdir()
+    others.chmod(0o777)
+    (others / "theirs").write_text(SECRET)
+    place.temporary = (str(others),)
+    first, second = run(
+        who,
+        place,
+        f"ls -A {others}; echo mine > {others}/mine; ln -s {place.root}/outside {others}/link",
+        f"cat {others}/mine; cat {others}/theirs; echo x > {others}/link/new",
+    )
+    assert "theirs" not in first
+    assert second.startswith("mine\n")
+    assert SECRET not in second
+    assert [path.name for path in others.iterdir()] == ["theirs"]
+    assert not (place.root / "outside" / "new").exists()
+
+
+def talk_in(place: Field, *calls: tuple[str, dict[str, Any]], **fields: Any) -> list[ToolResult]:  # noqa: F811
+    talk = Conversation(place.cwd, [*(Step(tools=[call]) for call in calls), Step(text="done")],
+                        mode="bypass")  # fmt: skip
+    talk.agent.context.sandbox = talk.agent.approval.sandbox = place.context(**fields).sandbox
+    talk.agent.context.env = place.environ
+    try:
+        assert talk.say("go").status in ("ok", "denied"), talk.events[-3:]
+        return talk.of(ToolResult)[-len(calls) :]
+    finally:
+        talk.agent.log.close()
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_file_tools_find_the_same_temporary_files(place: Field) -> None:  # noqa: F811
+    others = place.root / "tmp"
+    others.mkdir()
+    (others / "theirs").write_text("theirs\n")
+    place.temporary = (str(others),)
+    name = f"{others}/x.py"
+    results = talk_in(
+        place,
+        ("Write", {"path": name, "content": "print(6 * 7)\n"}),
+        ("Bash", {"command": f"python3 {name}; echo more > {others}/made"}),
+        ("Read", {"path": f"{others}/made"}),
+        ("Edit", {"path": name, "old_string": "6", "new_string": "5"}),
+        ("Bash", {"command": f"python3 {name}"}),
+        ("Glob", {"pattern": "*", "path": str(others)}),
+        ("Read", {"path": f"{others}/theirs"}),
+    )
+    told = [result.content for result in results]
+    assert f"Outside of the sandbox it is {place.root}/temporary/x.py." in told[0]
+    assert told[1] == "42"
+    assert "more" in told[2]
+    assert told[4] == "35", told[3]
+    assert "x.py" in told[5]
+    assert "theirs" in told[6]
+    assert [path.name for path in others.iterdir()] == ["theirs"]
+    assert (place.root / "temporary" / "x.py").exists()
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> None:  # noqa: F811
+    """Also in bypass, where each of these calls is done without the requirement."""
+    home = place.root / "home"
+    (place.root / "trust").mkdir()
+    calls = [
+        ("Read", {"path": str(home / ".ssh/id")}),
+        ("Read", {"path": str(home / "notes/plain")}),
+        ("Grep", {"pattern": SECRET, "path": str(home / "notes")}),
+        ("Glob", {"pattern": "*", "path": str(home)}),
+        ("Write", {"path": str(home / "new"), "content": "x"}),
+        ("Write", {"path": str(place.root / "state/trusted.json"), "content": "x"}),
+        ("Write", {"path": str(place.cwd / ".git/hooks/pre-commit"), "content": "x"}),
+        ("Write", {"path": str(place.root / "outside/new"), "content": "x"}),
+    ]
+    results = talk_in(place, *calls, required=True)
+    for result in results:
+        assert result.is_error
+        assert "outside of the sandbox" in str(result.content)
+        assert SECRET not in str(result.content)
+    assert not (place.root / "outside/new").exists()
+    assert not (place.cwd / ".git/hooks/pre-commit").exists()
+    inside = talk_in(place, ("Write", {"path": "a.txt", "content": "x"}),
+                     ("Read", {"path": "/etc/passwd"}), required=True)  # fmt: skip
+    assert not any(result.is_error for result in inside)
+    assert not any(result.is_error for result in talk_in(place, *calls))
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_what_was_allowed_is_found(place: Field) -> None:  # noqa: F811
+    """A path that stands in an allowed command can be read, a secret not even then; what could not
+    be seen otherwise is told as such."""
+    notes = place.root / "home/notes/plain"
+    results = talk_in(
+        place,
+        ("Bash", {"command": f"cat {notes}"}),
+        ("Bash", {"command": f"cat {place.root}/home/.ssh/id"}),
+        ("Bash", {"command": f"python3 -c \"open('{notes}')\""}),
+    )
+    assert results[0].content == SECRET
+    assert SECRET not in results[1].content
+    assert "It ran in the sandbox" in results[2].content
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    calls = [
+        ("Write", {"path": "/tmp/ctxagent-test-note.txt", "content": "a note\n"}),
+        ("Bash", {"command": "cat /tmp/ctxagent-test-note.txt"}),
+    ]
+
+    def reply(body: dict[str, Any]) -> Say:
+        done = sum(message["role"] == "assistant" for message in body["messages"])
+        return Say("", tools=[calls[done]]) if done < len(calls) else Say("Done.")
+
+    with Server(reply) as running:
+        yield running
+    assert running.rejected == []
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_by_the_command(tmp_path: Path, server: Server) -> None:
+    """The session's own files are in a folder for its owner alone, and stay when it has ended."""
+    place = Place(tmp_path)  # noqa: F811
+    done = place.run("-p", "go", "--permission-mode", "bypass", "--output-format", "json",
+                     env=place.server(server.url))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.dumps(server.requests[-1])
+    assert "a note" in said
+    assert not Path("/tmp/ctxagent-test-note.txt").exists()
+    found = re.search(r"Outside of the sandbox it is (\S+)\.", said)
+    assert found
+    kept = Path(found[1])
+    assert kept.read_text() == "a note\n"
+    assert kept.parent.stat().st_mode & 0o077 == 0
+    kept.unlink()
+    kept.parent.rmdir()  # the mount points are gone
