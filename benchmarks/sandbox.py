@@ -47,7 +47,7 @@ class Nothing:
 def ways(cwd: Path) -> Mapping[str, Enclose | None]:
     """Each way that there is here to start a command."""
     found: dict[str, Enclose | None] = {"without a sandbox": None}
-    own = {"own_temporary": cwd.with_name("temporary"), "own_home": cwd.with_name("home")}
+    own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}
     sandbox, alone = (Sandbox(cwd=cwd, environ=dict(os.environ), **own) for _ in range(2))
 
     def bare(command: list[str]) -> Enclosed:
@@ -97,7 +97,7 @@ async def reads(cwd: Path, turns: int) -> measure.Rows:
     """Read a small file by each way, in turn."""
     file, tool = cwd / "file.txt", ReadTool()
     file.write_text("text\n" * 100)
-    own = {"own_temporary": cwd.with_name("temporary"), "own_home": cwd.with_name("home")}
+    own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}
     approvals = {"Read": Approval(cwd=cwd), "Read, sandbox required": Approval(cwd=cwd)}
     approvals["Read, sandbox required"].sandbox = Sandbox(
         cwd=cwd, environ=dict(os.environ), **own, required=True

@@ -108,7 +108,7 @@ class Confinement(Protocol):
     with `required` no command may run outside of it. Where the network is there `by_name`, commands
     reach some hosts, and others once the person allows it. `unasked` gives the stricter one for a
     command that nobody was asked about, `opening` one whose commands may also read these paths.
-    `moved` tells where that lies which commands find at a path.
+    `moved` tells where that lies which commands find at a path, `named` is the other way round.
     """
 
     required: bool
@@ -132,6 +132,8 @@ class Confinement(Protocol):
     def opening(self, paths: Sequence[str]) -> "Confinement": ...
 
     def moved(self, path: str) -> str: ...
+
+    def named(self, path: str) -> str: ...
 
     def can_read(self, path: str) -> bool: ...
 
@@ -200,11 +202,12 @@ class Context:
         return expanded if expanded.is_absolute() else self.cwd / expanded
 
     def shown(self, path: Path) -> str:
-        """Return a path as a person would write it here: relative inside `cwd`, else absolute."""
+        """Return a path as a person would write it here: relative inside `cwd`, else absolute, and
+        by the name that commands know it by."""
         try:
             return str(path.relative_to(self.cwd)) or "."
         except ValueError:
-            return str(path)
+            return self.sandbox.named(str(path)) if self.sandbox else str(path)
 
 
 P = TypeVar("P", bound=Params)

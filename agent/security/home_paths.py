@@ -1,5 +1,5 @@
-"""What commands in the sandbox find of a home: the places of toolchains, which they may read. All
-else is a home of their own, where they have caches instead of the person's.
+"""What commands in the sandbox find of a home: the places of toolchains, which they may read, and
+caches of their own instead of the person's. Nothing else is there.
 
 A cache of the person's that a command could write to would be a way out: shells, package managers
 and hooks of git run what lies there. Packages that were fetched before can be read, so that a build
@@ -33,11 +33,17 @@ _PACKAGES = words("""
 .cargo/registry .cargo/git go/pkg .m2/repository .nuget/packages .cabal/packages .conda/pkgs
 .pub-cache/hosted .hex .opam/download-cache .terraform.d/plugin-cache
 """)
-# Of the caches, what takes long to fetch and is only read: browsers, models, tools.
-_READ_OF_CACHES = words("""
-.cache/ms-playwright .cache/puppeteer .cache/Cypress .cache/selenium .cache/electron .cache/node-gyp
-.cache/prisma .cache/huggingface .cache/torch .cache/whisper .cache/bazelisk .cache/pre-commit
+_ALWAYS_CACHES = (".cache", ".npm")
+_CACHES = words("""
+.yarn .gradle .ivy2 .sbt .pnpm-store .local/share/pnpm/store .bun/install/cache .composer/cache
+.bundle/cache
 """)
+# Of `~/.cache` what takes long to fetch and is only read: browsers, models, tools.
+_SHARED_CACHES = words("""
+ms-playwright puppeteer Cypress selenium electron node-gyp prisma huggingface/hub
+huggingface/datasets torch whisper bazelisk pre-commit
+""")
+_SHARED = ".cache.shared"  # where they are mounted; links among the commands' own caches lead there
 # Variables that name folders of toolchains and of packages.
 _TOOLCHAIN_VARIABLES = words("""
 VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT NVM_DIR NVM_BIN FNM_DIR FNM_MULTISHELL_PATH VOLTA_HOME
@@ -55,11 +61,32 @@ def hides(home: str) -> bool:
     )
 
 
-def readable_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what commands may read of a home, as it is named there; it may be a link."""
-    names = (*_TOOLCHAINS, *_PACKAGES, *_READ_OF_CACHES)
-    yield from (path for name in names if os.path.exists(path := f"{home}/{name}"))  # noqa: PTH110
-    yield from named_toolchains(home, environ)
+def readable_paths(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what commands may read of a home: the name that it has there, and what it leads to."""
+    named = [f"{home}/{name}" for name in (*_TOOLCHAINS, *_PACKAGES)]
+    for path in (*filter(os.path.exists, named), *named_toolchains(home, environ)):
+        yield path, os.path.realpath(path)
+    for name in _SHARED_CACHES:
+        if os.path.exists(path := f"{home}/.cache/{name}"):  # noqa: PTH110
+            yield f"{home}/{_SHARED}/{name}", os.path.realpath(path)
+
+
+def own_caches(home: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of a home where commands find caches of their own, and a name for each."""
+    there = [name for name in _CACHES if os.path.exists(f"{home}/{name}")]  # noqa: PTH110
+    for name in _PACKAGES:
+        above = name.partition("/")[0]
+        if os.path.exists(f"{home}/{above}") and not os.path.exists(f"{home}/{name}"):  # noqa: PTH110
+            there.append(name)
+    yield from ((f"{home}/{name}", name.replace("/", "-")) for name in (*_ALWAYS_CACHES, *there))
+
+
+def link_shared_caches(home: str, caches: Path) -> None:
+    """Make the links by which shared caches of a home are found among the commands' own."""
+    for name in dict.fromkeys(name.partition("/")[0] for name in _SHARED_CACHES):
+        if os.path.exists(f"{home}/.cache/{name}"):  # noqa: PTH110
+            with suppress(OSError):  # a command may have made something else there
+                (caches / name).symlink_to(f"{home}/{_SHARED}/{name}")
 
 
 def named_toolchains(folder: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 PORT = 3128  # in the sandbox, whose loopback is its own
 MAX_HEAD_BYTES = 64 * 1024  # of a request, before its body
 CONNECT_TIMEOUT_S = 30.0
+MAX_NAME_CHARS = 253  # of a host (RFC 1035, 2.3.4)
+MAX_ASKED = 20  # hosts of one command that are asked about; others are refused
 _CHUNK = 64 * 1024
 _DROPPED = re.compile(rb"(?i)(proxy-[\w-]+|connection):")
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f:.]+")
@@ -94,7 +96,8 @@ class NameProxy:
                 writer.write(_refusal(400, f"it is no request for a proxy: {error}"))
                 return
             if why := await self._why_refused(host):
-                self.refused.append(host)
+                if host not in self.refused and len(self.refused) <= MAX_ASKED:
+                    self.refused.append(host)
                 writer.write(_refusal(403, f"{host} may not be reached: {why}"))
                 return
             try:
@@ -112,6 +115,8 @@ class NameProxy:
     async def _why_refused(self, host: str) -> str:
         if is_named(host, self.names):
             return ""
+        if host not in self._decided and len(self._decided) >= MAX_ASKED:
+            return f"{MAX_ASKED} hosts have been asked about for this command"
         if host not in self._decided:
             self._decided[host] = asyncio.ensure_future(self.decide(host))
         return await asyncio.shield(self._decided[host])
@@ -169,7 +174,8 @@ def _target(head: bytes) -> tuple[str, int, bytes]:
         if address.scheme != "http":
             raise ValueError(f"{method} needs a whole http:// address")
     host = (address.hostname or "").lower().rstrip(".")
-    if not port or not version.startswith("HTTP/1.") or not _NAME.fullmatch(host):
+    is_name = len(host) <= MAX_NAME_CHARS and _NAME.fullmatch(host)
+    if not port or not version.startswith("HTTP/1.") or not is_name:
         raise ValueError("its address names no host and port")
     if method == "CONNECT":
         return host, port, b""

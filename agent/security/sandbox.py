@@ -2,7 +2,7 @@
 
 A command sees the file system as it is, but read-only, and of homes no more than toolchains need.
 The project and its repository can be written, and what commands have of their own instead of what
-others see: a home, and a folder for temporary files. Secrets, the agent's own files and the sockets
+others see: caches, and a folder for temporary files. Secrets, the agent's own files and the sockets
 of other programs are hidden; what would make git or the agent run something later is read-only.
 Each call has processes of its own, which end with it. Where bubblewrap is missing or the system
 forbids what it needs, `absent` says so and nothing is confined.
@@ -73,7 +73,7 @@ class Sandbox:
     cwd: Path
     environ: Mapping[str, str]
     own_temporary: Path  # what commands find at `temporary`; made when it is needed
-    own_home: Path  # likewise, instead of a home
+    own_caches: Path  # likewise, instead of the caches in a home
     required: bool = False  # no command runs where the sandbox is absent
     network: bool = True
     network_if_asked: bool = False  # it is off only because nobody was asked about the command
@@ -149,10 +149,11 @@ class Sandbox:
 
     def opening(self, paths: Sequence[str]) -> "Sandbox":
         """Return a sandbox whose commands may also read what lies at these absolute paths, as an
-        allowed command names it; secrets they may not."""
+        allowed command names it; not secrets, nor what would have to be mounted among temporary
+        files, where other commands could exchange it for a link meanwhile."""
         wider = copy.copy(self)
         wider._recent = (0.0, Boundary())
-        wider.read = [*self.read, *map(Path, paths)]
+        wider.read = [*self.read, *(Path(path) for path in paths if self.moved(path) == path)]
         return wider
 
     def can_read(self, path: str) -> bool:
@@ -179,6 +180,14 @@ class Sandbox:
             return path
         return boundary.moved(path)
 
+    def named(self, path: str) -> str:
+        """Return the name by which commands find what lies at an absolute path."""
+        own = os.path.realpath(self.own_temporary)
+        for folder in self._temporary_folders() if within(path, [own]) else ():
+            if self._recent_boundary().at(folder)[1].source == own:
+                return folder + path[len(own) :]
+        return path
+
     def _recent_boundary(self) -> Boundary:
         """Return the boundary as it was a moment ago: one judgement may ask about many paths."""
         since, boundary = self._recent
@@ -197,7 +206,7 @@ class Sandbox:
             network = f"the network by name: {', '.join(self.names or ()) or 'you are asked'}"
         if self.partial:
             return f"Landlock alone, which holds less; {network}. {self.partial}"
-        own = "home and temporary files are their own"
+        own = "caches and temporary files are their own"
         return f"bubblewrap: commands write to the project only, {own}; {network}"
 
     def bounds(self) -> str:
@@ -260,7 +269,7 @@ class Sandbox:
         """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
         rule tells them apart; without the network all are, as there is none of its own."""
         found = self.boundary().mounted()
-        make_own_folder(self.own_home)
+        make_own_folder(self.own_caches)
         places: dict[str, landlock.Access] = {"/": "read", **landlock.DEVICES}
         for path, region in found.items():
             access = region.access
@@ -283,7 +292,7 @@ class Sandbox:
             given.pop("XDG_CACHE_HOME", None)  # their own caches are at the usual place
             given |= proxy_variables() if self.by_name else {}
         elif self.partial:
-            given["XDG_CACHE_HOME"] = str(self.own_home / ".cache")
+            given["XDG_CACHE_HOME"] = str(self.own_caches)
         return given
 
     def set_aside(self) -> list[str]:
@@ -299,28 +308,18 @@ class Sandbox:
         return renamed
 
     def remove_empty(self) -> None:
-        """Remove the empty folders among the session's own temporary files, at its end: most were
-        made for something to be mounted."""
-        for folder, _, _ in os.walk(self.own_temporary, topdown=False):
-            _remove_empty(folder)
+        """Remove the session's own folder for temporary files, at its end, if it is empty."""
+        with suppress(OSError):
+            self.own_temporary.rmdir()
 
     def boundary(self) -> Boundary:
         """Return what commands find at each path, as things are now."""
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
-        own_temporary = os.path.realpath(self.own_temporary)
-        source = own_temporary if moves else ""
-        regions = {path: Region("write", source) for path in self._temporary_folders()}
-        if moves:
-            opened = list(self._opened(cwd))
-            for folder in list(regions):
-                named = home_paths.named_toolchains(folder, self.environ)
-                regions |= _all((path for path in named if not within(path, opened)), "read")
-            regions[own_temporary] = Region("write")
-        else:
-            regions[os.path.realpath(self.own_home)] = Region("write")
-        regions |= _all(filter(home_paths.hides, self._homes), "hidden")
+        regions = _all(filter(home_paths.hides, self._homes), "hidden")
         for home in filter(home_paths.hides, own_homes(self.environ)):
             regions |= self._of_home(home, moves)
+        if not moves:
+            regions[os.path.realpath(self.own_caches)] = Region("write")
         regions |= _all(existing(sandbox_paths.RUN_FOLDERS), "empty")
         regions |= _all(sandbox_paths.needed_run_paths(), "read")
         hidden = [*sandbox_paths.secret_paths(self._homes), *existing(map(str, self.hide))]
@@ -335,42 +334,34 @@ class Sandbox:
         # Links among them may lead to what is hidden.
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._read_only) if found.can_read(p)), "read")
+        for folder in self._temporary_folders():
+            # Nothing is mounted where commands may put links meanwhile.
+            has_inner = any(path.startswith(f"{folder}/") for path in regions)
+            own = moves and not has_inner
+            region = Region("write", os.path.realpath(self.own_temporary) if own else "")
+            regions.setdefault(folder, region)
         return Boundary(regions)
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
-        """Yield the regions of a home: its own, and what is read of the person's, by the name that
-        it has there."""
-        cwd, has_own = os.path.realpath(self.cwd), moves and home == self._homes[0]
+        """Yield the regions of a home: what is read of the person's, and caches of its own."""
+        cwd = os.path.realpath(self.cwd)
+        opened = list(self._opened(cwd))
         if cwd == home:  # as the project it is the person's
             yield from _all(home_paths.plain_files(home), "read").items()
-        elif has_own:
-            yield home, Region("write", str(self.own_home))
-        if has_own:
-            yield f"{home}/.cache", Region("write", str(self.own_home / ".cache"))
-        opened = list(self._opened(cwd))
-        for path in home_paths.readable_paths(home, self.environ):
+        for path, real in home_paths.readable_paths(home, self.environ):
             if not within(path, opened):
-                real = os.path.realpath(path)
                 yield path, Region("read", "" if real == path else real)
+        if moves and home == self._homes[0]:
+            for path, name in home_paths.own_caches(home):
+                yield path, Region("write", str(self.own_caches / name))
 
     def _make_own_folders(self, regions: Mapping[str, Region]) -> None:
-        """Make what commands find in place of something else. An earlier one may have put links
-        where something is to be mounted: they are set aside. What was made for something to be
-        mounted that no command is to see any more is removed. Raises OSError."""
-        needed = set()
+        """Make what commands find in place of something else. Raises OSError."""
         for path, region in regions.items():
             if region.access == "write" and region.source:
                 make_own_folder(Path(region.source))
-                inner = (
-                    other[len(path) + 1 :] for other in regions if other.startswith(f"{path}/")
-                )
-                for name in inner:
-                    _set_links_aside(region.source, name.split("/"))
-                    needed.add(f"{region.source}/{name}")
-        if not self._lasting:
-            for path in self._mount_points - needed:
-                _remove_empty(path)
-        self._mount_points |= needed
+                if path.endswith("/.cache"):
+                    home_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
 
     def _opened(self, cwd: str) -> Iterator[str]:
         """Yield what may be written of the project and its repository, and what settings open."""
@@ -419,22 +410,6 @@ def make_own_folder(path: Path) -> None:
         raise OSError(errno.EEXIST, "it belongs to somebody else", str(path))
     if found.st_mode & 0o077:
         path.chmod(0o700)
-
-
-def _remove_empty(path: str) -> None:
-    with suppress(OSError):
-        if os.path.isdir(path):  # noqa: PTH112
-            os.rmdir(path)  # noqa: PTH106
-        elif not os.path.getsize(path):  # noqa: PTH202
-            os.unlink(path)  # noqa: PTH108
-
-
-def _set_links_aside(folder: str, names: Sequence[str]) -> None:
-    path = folder
-    for name in names:
-        path = f"{path}/{name}"
-        if os.path.islink(path):  # noqa: PTH114
-            os.rename(path, f"{path}.set-aside-{secrets.token_hex(3)}")  # noqa: PTH104
 
 
 def _project_programs(path: str, cwd: str) -> Iterator[str]:
@@ -531,18 +506,13 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
         required=chosen.mode == "require",
         network=chosen.network is True,
         names=chosen.network if isinstance(chosen.network, tuple) else None,
-        own_temporary=_own_temporary(launch.environ, session.name),
-        own_home=session.parents[1] / "home",
+        own_temporary=session / "temporary",
+        own_caches=session.parents[1] / "caches",
         write=chosen.write,
         read=chosen.read,
         hide=agent_paths(launch),
         show=[session],
     )
-
-
-def _own_temporary(environ: Mapping[str, str], session: str) -> Path:
-    folder = environ.get("TMPDIR") or "/tmp"
-    return Path(folder) / f"ctxagent-{os.geteuid()}-{session}"
 
 
 def distrust_writable_folders(

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,13 @@ PRIVATE_BEFORE = {"agent/ui/input/editor.py"}  # made private in the line before
 
 def wide(*folders: Path) -> list[str]:
     """What others than the owner may do anything with, of all that is in the folders; what commands
-    have made in the home that is their own, nobody else comes to."""
+    have made in caches and temporary files of their own, nobody else comes to."""
     return [
         f"{stat.filemode(path.lstat().st_mode)} {path}"
         for folder in folders
         for path in [folder, *folder.rglob("*")]
         if not path.is_symlink() and stat.S_IMODE(path.lstat().st_mode) & 0o077
-        if not any(fnmatch(str(above), "*/state/projects/*/home") for above in path.parents)
+        if not any(above.name in ("caches", "temporary") for above in path.parents)
     ]
 
 

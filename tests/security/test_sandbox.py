@@ -81,7 +81,7 @@ class Field:
             cwd=self.cwd,
             environ=self.environ,
             own_temporary=self.root / "temporary",
-            own_home=self.root / "own-home",
+            own_caches=self.root / "own-caches",
             network=self.network,
             write=self.write,
             read=self.read,
@@ -235,8 +235,6 @@ def test_no_way_out(place: Field, who: str) -> None:
         texts = as_user(who, place.root, attempts)
         assert other.poll() is None
     assert isinstance(texts, dict), texts
-    del texts["write to the home"]  # it is one of its own
-    assert not (place.root / "home/.bashrc").exists()
     assert {name: text for name, text in texts.items() if OUT in text or SECRET in text} == {}
     assert not (place.root / "outside" / "new").exists()
     assert (place.cwd / ".git/config").read_text() == before
@@ -411,7 +409,8 @@ def test_a_home_as_the_project(place: Field) -> None:
 def test_folders_that_are_given(place: Field) -> None:
     place.write = (place.root / "outside", Path("~/notes"), Path("/not/there"))
     (output,) = place.run("echo x > ../../outside/new; echo x > ~/notes/new; echo $?; echo x > ~/n")
-    assert output.text == "0"
+    assert output.text.startswith("0\n")
+    assert "Read-only" in output.text
     assert (place.root / "home/notes/new").exists()
     assert not (place.root / "home/n").exists()
     assert not Path("/not").exists()

@@ -82,10 +82,11 @@ def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: st
         f"cat {planted} ~/.npm/_npx/x {module}",
         "echo bad > ~/.profile; git config --global core.pager evil",
         f"echo bad > {module}",
+        # The folders of its own are mounted: no link takes their place for the next command.
+        "rm -rf ~/.cache ~/.npm; mv ~/.cache ~/.cache2; ln -sfT ~/.ssh ~/.cache",
     )
     assert texts[1] == "bad\nbad\ngood"
-    assert texts[2] == "[no output; exit 0]"
-    assert "Read-only file system" in texts[3]
+    assert all("Read-only file system" in text for text in texts[2:])
     assert planted.read_text() == module.read_text() == "good\n"
     assert not (home / ".npm").exists()
     assert not (home / ".profile").exists()
@@ -227,10 +228,12 @@ def test_what_was_allowed_is_found(place: Field) -> None:  # noqa: F811
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[Server]:
+    name = f"{tmp_path}/temporary/note.txt"
     calls = [
-        ("Write", {"path": "/tmp/ctxagent-test-note.txt", "content": "a note\n"}),
-        ("Bash", {"command": "cat /tmp/ctxagent-test-note.txt"}),
+        ("Write", {"path": name, "content": "a note\n"}),
+        ("Bash", {"command": f"cat {name}"}),
+        ("Glob", {"pattern": "*", "path": f"{tmp_path}/temporary"}),
     ]
 
     def reply(body: dict[str, Any]) -> Say:
@@ -247,16 +250,17 @@ def server() -> Iterator[Server]:
 def test_by_the_command(tmp_path: Path, server: Server) -> None:
     """The session's own files are in a folder for its owner alone, and stay when it has ended."""
     place = Place(tmp_path)  # noqa: F811
-    done = place.run("-p", "go", "--permission-mode", "bypass", "--output-format", "json",
-                     env=place.server(server.url))  # fmt: skip
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {**place.server(server.url), "TMPDIR": str(temporary)}
+    done = place.run("-p", "go", "--permission-mode", "bypass", env=env)
     assert done.returncode == 0, done.stderr
     said = json.dumps(server.requests[-1])
     assert "a note" in said
-    assert not Path("/tmp/ctxagent-test-note.txt").exists()
+    assert not (temporary / "note.txt").exists()
     found = re.search(r"Outside of the sandbox it is (\S+)\.", said)
     assert found
     kept = Path(found[1])
     assert kept.read_text() == "a note\n"
     assert kept.parent.stat().st_mode & 0o077 == 0
-    kept.unlink()
-    kept.parent.rmdir()  # the mount points are gone
+    assert f"{temporary}/note.txt" in server.requests[-1]["messages"][-1]["content"][0]["content"]

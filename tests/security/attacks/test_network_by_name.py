@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from ctxagent.agent.events import Answer
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.security.name_proxy import MAX_ASKED
 from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.bash import BashParams, BashTool
@@ -108,7 +110,7 @@ ATTEMPTS = {
     "by CONNECT": TUNNEL,
     "past the proxy": f"NO_PROXY='*' no_proxy='*' {FETCH}",
     "another name in the header": "curl -sS -m 20 -H 'Host: named.test' http://{host}:{port}/{path}",
-    "an address": "curl -sS -m 20 http://127.0.0.1.:{port}/{path}",
+    "an address": "curl -sS -m 20 http://127.0.0.1:{port}/{path}",
     "an address as a number": "curl -sS -m 20 http://2130706433:{port}/{path}",
     "an address of the sixth version": "curl -sS -m 20 'http://[::ffff:127.0.0.1]:{port}/{path}'",
     "a name within the name": "curl -sS -m 20 http://named.test@{host}:{port}/{path}",
@@ -128,7 +130,7 @@ ATTEMPTS = {
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_nothing_else_is_reached(place: Field, who: str) -> None:  # noqa: F811
-    """Each attempt but those of the last three reaches the server where there is no sandbox."""
+    """Those that need no proxy reach the server where there is no sandbox."""
     with web() as port:
         filled = {"host": "localhost", "port": port, "path": "secret"}
         commands = [
@@ -137,6 +139,16 @@ def test_nothing_else_is_reached(place: Field, who: str) -> None:  # noqa: F811
         ]
         texts = run(who, place, *commands, names=("named.test", "*.named.test"))
         told = dict(zip(ATTEMPTS, texts, strict=True))
+        reached = {
+            name
+            for name, command in zip(ATTEMPTS, commands, strict=True)
+            if "served"
+            in subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+        }
+    assert reached >= {
+        "another name", "by CONNECT", "past the proxy", "another name in the header",
+        "an address", "an address as a number", "a name within the name",
+    }  # fmt: skip
     assert {name: text for name, text in told.items() if "served" in text} == {}
     assert "localhost may not be reached: not named" in told["another name"]
     assert "[not reached, as nobody has allowed it: localhost]" in told["another name"]
@@ -155,17 +167,24 @@ def test_a_pattern_is_not_for_the_own_network(place: Field) -> None:  # noqa: F8
 @pytest.mark.slow
 @needs_bwrap
 def test_a_person_is_asked_once_for_each_name(place: Field) -> None:  # noqa: F811
-    """And what they allow for the session counts for it."""
+    """And about a bounded number of them."""
     asked: list[str] = []
 
     def decide(host: str) -> str:
         asked.append(host)
         return "no"
 
-    [text] = run("us", place, "for i in 1 2 3; do curl -sS http://new.test/; done", names=(),
-                 decide=decide)  # fmt: skip
-    assert asked == ["new.test"]
-    assert text.count("new.test may not be reached: no") == 3
+    thrice, many = run(
+        "us",
+        place,
+        "for i in 1 2 3; do curl -sS http://new.test/; done",
+        "for i in $(seq 30); do curl -sS http://new$i.test/; done",
+        names=(),
+        decide=decide,
+    )
+    assert asked == ["new.test", *(f"new{number}.test" for number in range(1, MAX_ASKED + 1))]
+    assert thrice.count("new.test may not be reached: no") == 3
+    assert many.count("hosts have been asked about for this command") == 30 - MAX_ASKED
 
 
 @pytest.mark.slow
