@@ -122,7 +122,7 @@ def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
 def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Agent:
     from ..app import open_agent
     from ..launch import LaunchOptions, SessionChoice
-    from ..security.sandbox import distrust_writable_folders
+    from ..security.folders import distrust_writable_folders
 
     launch = LaunchOptions(
         settings=Settings(permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED)),

@@ -32,7 +32,7 @@ def doctor(
     The exit code is 1 when something is wrong.
     """
     from ..doctor import check_session, download_vocabulary, repair
-    from ..security.sandbox import distrust_writable_folders
+    from ..security.folders import distrust_writable_folders
 
     if fetch_tokenizer and (id or mend):
         raise UsageError("--fetch-tokenizer takes no session")

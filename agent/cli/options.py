@@ -306,7 +306,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
     """Return all that a session needs to start."""
     from ..config.load import config_home, state_dir
     from ..launch import Budget, LaunchOptions
-    from ..security.sandbox import distrust_writable_folders
+    from ..security.folders import distrust_writable_folders
 
     loaded = loaded or load(options)
     launch = LaunchOptions(

@@ -12,7 +12,6 @@ import copy
 import errno
 import functools
 import os
-import pwd
 import secrets
 import shlex
 import stat
@@ -23,15 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder
-from ...tools.system.programs import distrust, within
+from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
 from ..config.load import user_file
-from ..config.settings import SandboxSettings
 from ..errors import UsageError
 from ..launch import LaunchOptions
 from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seccomp
 from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
+from .folders import expand_home, home_folders, own_homes, writable_of_project
 from .name_proxy import NameProxy, listener_command, proxy_variables
 from .sandbox_paths import contains_home, existing
 
@@ -365,12 +364,12 @@ class Sandbox:
 
     def _opened(self, cwd: str) -> Iterator[str]:
         """Yield what may be written of the project and its repository, and what settings open."""
-        yield from _writable_project_folders(cwd, self._homes)
+        yield from writable_of_project(cwd, self._homes)
         yield from existing(self._git.folders)
         yield from existing(self._expanded(self.write))
 
     def _expanded(self, paths: Iterable[Path]) -> Iterator[str]:
-        return (str(_expand_home(path, self._homes)) for path in paths)
+        return (str(expand_home(path, self._homes)) for path in paths)
 
     def _temporary_folders(self) -> Iterator[str]:
         named = [*self.temporary, *filter(None, [self.environ.get("TMPDIR")])]
@@ -420,52 +419,6 @@ def _project_programs(path: str, cwd: str) -> Iterator[str]:
             yield from (f"{place}/{name}" for name in _PROGRAMS)
 
 
-def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -> list[str]:
-    """Return the names of the folders that commands may write to, now or once they exist."""
-    homes = home_folders(environ)
-    temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
-    named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
-    named += [str(_expand_home(path, homes)) for path in write]
-    repository = sandbox_git.find_repository(os.path.realpath(cwd))
-    return [*named, *project_folders(cwd, environ), *repository.folders]
-
-
-def project_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the folders of the project that are its own, and not a person's or the system's."""
-    return _writable_project_folders(os.path.realpath(cwd), home_folders(environ))
-
-
-def home_folders(environ: Mapping[str, str]) -> list[str]:
-    """Return the home that `environ` names, that of the user, and for root those of all users."""
-    others = [str(path) for path in Path("/home").glob("*")] if os.geteuid() == 0 else []
-    return list(dict.fromkeys([*own_homes(environ), *existing(others)]))
-
-
-def own_homes(environ: Mapping[str, str]) -> list[str]:
-    """Return the home that `environ` names, and that of the user."""
-    user = ""
-    with suppress(KeyError):
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    named = [environ.get("HOME", ""), os.path.expanduser(f"~{user}")]  # noqa: PTH111
-    found = existing(name for name in named if name.startswith("/"))
-    return [home for home in dict.fromkeys(found) if home != "/"]
-
-
-def _writable_project_folders(cwd: str, homes: Sequence[str]) -> list[str]:
-    """Return what may be written of the project. A home holds files that run when its person logs
-    in, so of a home only the folders without a dot, and not `bin`; of a folder that holds homes,
-    nothing."""
-    if cwd in homes:
-        try:
-            entries = [entry for entry in os.scandir(cwd) if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            return []
-        return [e.path for e in entries if not e.name.startswith(".") and e.name != "bin"]
-    if cwd == "/" or any(within(home, [cwd]) for home in homes):
-        return []
-    return [cwd]
-
-
 def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
     """Yield the bubblewrap arguments for the regions, outer ones first."""
     sealed = []
@@ -489,11 +442,6 @@ def _compute_devices() -> tuple[str, ...]:
     return tuple(str(p) for pattern in _COMPUTE_DEVICES for p in Path("/dev").glob(pattern))
 
 
-def _expand_home(path: Path, homes: Sequence[str]) -> Path:
-    home = Path(homes[0]) if homes else Path("/")
-    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
-
-
 def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
     """Return the sandbox for the commands of the session in this folder, None if it is off. What
     the agent keeps is hidden from commands, except for what the session itself has kept."""
@@ -513,27 +461,6 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
         hide=agent_paths(launch),
         show=[session],
     )
-
-
-def distrust_writable_folders(
-    chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
-) -> None:
-    """Make sure that no program of ours comes from a folder that commands may write to. Without a
-    sandbox that would be any folder; then only the project's are excluded."""
-    distrust(_shipped_folders(os.path.realpath(cwd), environ))
-    if chosen.mode == "off":
-        distrust(project_folders(str(cwd), environ))
-    else:
-        distrust(writable_folders(str(cwd), environ, chosen.write))
-
-
-def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the project's folder and its repository's, unless they hold somebody's home. What a
-    project ships is as little ours as what a command writes there. A home that is itself the
-    project is included: folders that are made in it can be written to, too."""
-    homes, root = home_folders(environ), sandbox_git.repository_root(cwd)
-    found = [cwd] if cwd in homes or not contains_home(cwd, homes) else []
-    return [*found, root] if root and not contains_home(root, homes) else found
 
 
 def agent_paths(launch: LaunchOptions) -> list[Path]:

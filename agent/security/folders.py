@@ -1,0 +1,87 @@
+"""The folders of homes and projects: which of them commands may write to, and from which no program
+of ours is taken.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ...tools.system.programs import distrust, within
+from ..config.settings import SandboxSettings
+from . import sandbox_git
+from .sandbox_paths import contains_home, existing
+
+
+def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -> list[str]:
+    """Return the names of the folders that commands may write to, now or once they exist."""
+    homes = home_folders(environ)
+    temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
+    named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
+    named += [str(expand_home(path, homes)) for path in write]
+    repository = sandbox_git.find_repository(os.path.realpath(cwd))
+    return [*named, *project_folders(cwd, environ), *repository.folders]
+
+
+def project_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the folders of the project that are its own, and not a person's or the system's."""
+    return writable_of_project(os.path.realpath(cwd), home_folders(environ))
+
+
+def home_folders(environ: Mapping[str, str]) -> list[str]:
+    """Return the home that `environ` names, that of the user, and for root those of all users."""
+    others = [str(path) for path in Path("/home").glob("*")] if os.geteuid() == 0 else []
+    return list(dict.fromkeys([*own_homes(environ), *existing(others)]))
+
+
+def own_homes(environ: Mapping[str, str]) -> list[str]:
+    """Return the home that `environ` names, and that of the user."""
+    user = ""
+    with suppress(KeyError):
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    named = [environ.get("HOME", ""), os.path.expanduser(f"~{user}")]  # noqa: PTH111
+    found = existing(name for name in named if name.startswith("/"))
+    return [home for home in dict.fromkeys(found) if home != "/"]
+
+
+def writable_of_project(cwd: str, homes: Sequence[str]) -> list[str]:
+    """Return what may be written of the project. A home holds files that run when its person logs
+    in, so of a home only the folders without a dot, and not `bin`; of a folder that holds homes,
+    nothing."""
+    if cwd in homes:
+        try:
+            entries = [entry for entry in os.scandir(cwd) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        return [e.path for e in entries if not e.name.startswith(".") and e.name != "bin"]
+    if cwd == "/" or any(within(home, [cwd]) for home in homes):
+        return []
+    return [cwd]
+
+
+def expand_home(path: Path, homes: Sequence[str]) -> Path:
+    """Return a path of the settings with `~` as the first of the homes."""
+    home = Path(homes[0]) if homes else Path("/")
+    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
+
+
+def distrust_writable_folders(
+    chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
+) -> None:
+    """Make sure that no program of ours comes from a folder that commands may write to. Without a
+    sandbox that would be any folder; then only the project's are excluded."""
+    distrust(_shipped_folders(os.path.realpath(cwd), environ))
+    if chosen.mode == "off":
+        distrust(project_folders(str(cwd), environ))
+    else:
+        distrust(writable_folders(str(cwd), environ, chosen.write))
+
+
+def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the project's folder and its repository's, unless they hold somebody's home. What a
+    project ships is as little ours as what a command writes there. A home that is itself the
+    project is included: folders that are made in it can be written to, too."""
+    homes, root = home_folders(environ), sandbox_git.repository_root(cwd)
+    found = [cwd] if cwd in homes or not contains_home(cwd, homes) else []
+    return [*found, root] if root and not contains_home(root, homes) else found
