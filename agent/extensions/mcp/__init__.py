@@ -1,0 +1,1 @@
+"""Servers of the Model Context Protocol (https://modelcontextprotocol.io): their tools."""
