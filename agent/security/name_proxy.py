@@ -134,7 +134,10 @@ class NameProxy:
             addresses = [each for each in addresses if ipaddress.ip_address(each).is_global]
         if not addresses:
             raise OSError(f"{host} is an address of the own network. Name it in sandbox.network")
-        return await asyncio.open_connection(addresses[0], port)
+        for address in addresses[:-1]:
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection(address, port)
+        return await asyncio.open_connection(addresses[-1], port)
 
 
 async def _received(own: socket.socket) -> socket.socket | None:

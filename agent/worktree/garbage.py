@@ -7,10 +7,12 @@ way into one of these. A session that did not look for days may find its tree go
 everything anew.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from ...tools.system.files import replacing
 from .object_store import ObjectStore
@@ -30,8 +32,22 @@ def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
     with suppress(OSError):
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
-        with replacing(folder / name, part_name=f"{store.session}.part", durable=False) as file:
+        _remove_left_parts(folder)
+        part = f"{store.session}.{os.getpid()}.part"
+        with replacing(folder / name, part_name=part, durable=False) as file:
             file.write("".join(f"{tree}\n" for tree in trees).encode("ascii"))
+
+
+def _remove_left_parts(folder: Path) -> None:
+    """Remove files that a process was writing as it was killed."""
+    for part in folder.glob("*.part"):
+        pid = part.name.split(".")[-2]
+        try:
+            os.kill(int(pid), 0)
+        except (OverflowError, ProcessLookupError, ValueError):
+            part.unlink(missing_ok=True)
+        except PermissionError:  # somebody else's, who is there
+            continue
 
 
 def is_sweep_due(store: ObjectStore) -> bool:

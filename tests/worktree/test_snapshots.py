@@ -716,6 +716,21 @@ def test_clean_files_of_a_repository_are_not_kept_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_killed_conversations_were_writing_does_not_stay(tmp_path: Path) -> None:
+    """A subagent that was killed never comes back to its own part; that of one at work stays."""
+    tree = tree_of(repository(tmp_path / "p"))
+    tree.observe()
+    live = tmp_path / "state" / "worktree.git" / "live"
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    for name in (f"general-1.{ended.pid}.part", "general-2.part", f"general-3.{os.getpid()}.part"):
+        (live / name).write_text("")
+    (tmp_path / "p" / "new.txt").write_text("new\n")
+    tree.observe()
+    assert [path.name for path in live.glob("*.part")] == [f"general-3.{os.getpid()}.part"]
+
+
+@pytest.mark.slow
 def test_a_kept_tree_outlives_the_clearing_of_the_store(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)

@@ -1,6 +1,7 @@
 """/mcp: the MCP servers of the session."""
 
 from ...errors import ToolError, UsageError
+from . import completions
 from .command_context import CommandContext
 from .registry import command
 
@@ -8,7 +9,10 @@ HEAD = ("server", "state", "tools", "where")
 
 
 @command(
-    "MCP servers and their tools, or start one anew", argument="[NAME | start NAME]", anytime=True
+    "MCP servers and their tools, or start one anew",
+    argument="[NAME | start NAME]",
+    anytime=True,
+    complete=completions.mcp_servers,
 )
 async def _mcp(repl: CommandContext, argument: str) -> None:
     servers = repl.agent.mcp
