@@ -49,8 +49,10 @@ _READ_ONLY_IN_PROJECT = (".agentrc", ".ctxagent")
 
 # The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
 # processes that were left running, which end with it. A job waits for them instead. This shell
-# outlives a request to end, so that the others have time to end themselves.
+# outlives a request to end, so that the others have time to end themselves. It says first that the
+# sandbox stands (`SANDBOX_STANDS`).
 _SHELL_SCRIPT = """trap : HUP INT TERM
+echo up >&0
 exec 3>&2 2>/dev/null
 (exec "$@" </dev/null 2>&3 3>&-)
 code=$?
@@ -77,9 +79,8 @@ class Sandbox:
     network: bool = True
     network_if_asked: bool = False  # it is off only because nobody was asked about the command
     names: Sequence[str] | None = None  # hosts, and patterns of them, that are reached without it
-    decide: Callable[[str], Awaitable[str]] = (
-        _nobody_decides  # of other hosts, where there are names
-    )
+    # Says of other hosts, where there are names, why they may not be reached; "" if they may.
+    decide: Callable[[str], Awaitable[str]] = _nobody_decides
     write: Sequence[Path] = ()  # folders that commands may also write to
     hide: Sequence[Path] = ()  # what commands must not see
     show: Sequence[Path] = ()  # what they may read within `hide`
@@ -92,9 +93,6 @@ class Sandbox:
     _bubblewrap: Bubblewrap = field(init=False)
     # When the boundary was last made, and what it was.
     _recent: tuple[float, Boundary] = field(init=False, default=(0.0, Boundary()))
-    _mount_points: set[str] = field(
-        init=False, default_factory=set
-    )  # in folders of its own, shared
     _lasting: list[bool] = field(init=False, default_factory=list)  # one for each job, shared
 
     def __post_init__(self) -> None:
@@ -333,13 +331,14 @@ class Sandbox:
         # Links among them may lead to what is hidden.
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._read_only) if found.can_read(p)), "read")
+        own: dict[str, Region] = {}
         for folder in self._temporary_folders():
             # Nothing is mounted where commands may put links meanwhile.
             has_inner = any(path.startswith(f"{folder}/") for path in regions)
-            own = moves and not has_inner
-            region = Region("write", os.path.realpath(self.own_temporary) if own else "")
-            regions.setdefault(folder, region)
-        return Boundary(regions)
+            source = "" if has_inner or not moves else os.path.realpath(self.own_temporary)
+            regions.setdefault(folder, Region("write", source))
+            own |= {source: Region("write")} if source else {}
+        return Boundary(regions | own)
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
         """Yield the regions of a home: what is read of the person's, and caches of its own."""

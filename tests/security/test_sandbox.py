@@ -21,7 +21,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.agent.events import Answer
 from ctxagent.agent.loop.user_commands import run_shell_command as run_by_hand
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.security import bubblewrap, landlock
+from ctxagent.agent.security import bubblewrap, landlock, sandbox_paths
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult, User
@@ -80,7 +80,7 @@ class Field:
         box = Sandbox(
             cwd=self.cwd,
             environ=self.environ,
-            own_temporary=self.root / "temporary",
+            own_temporary=own / "temporary",
             own_caches=self.root / "own-caches",
             network=self.network,
             write=self.write,
@@ -403,6 +403,19 @@ def test_a_home_as_the_project(place: Field) -> None:
     place.cwd = place.root  # what holds the home
     assert "Read-only" in place.run("echo x > new; echo x > home/notes/newer")[0].text
     assert not (place.root / "home/notes/newer").exists()
+
+
+@needs_bwrap
+def test_what_was_to_be_hidden_goes_in_that_very_moment(
+    place: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket of another program, for one: the sandbox is started again, a command only once."""
+    sockets = [iter([("/gone/with/its/folder", "1")]), iter([("/gone", "2")])]
+    monkeypatch.setattr(sandbox_paths, "sockets", lambda: sockets.pop(0) if sockets else iter(()))
+    assert [output.text for output in place.run("echo x >> file; cat file")] == ["x"]
+    assert sockets == []
+    monkeypatch.setattr(sandbox_paths, "sockets", lambda: iter([("/gone/for/ever", "1")]))
+    assert "bwrap: Can't" in place.run("cat file")[0].text
 
 
 @needs_bwrap

@@ -30,6 +30,8 @@ the user, who can put it back or start where it is now."
 TREE_VARIABLE = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: those are settings, also for one of us inside
 GRACE_CENTISECONDS = 20  # hundredths of a second between asking a tree to end and killing it
 
+SANDBOX_STANDS = b"up\n"  # what a sandbox says on its stdin before the command begins
+START_TRIES = 3  # of a sandbox that ends before it stands
 _CHUNK = 65_536
 _PROC = Path("/proc")
 
@@ -107,10 +109,25 @@ class Process:
             TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{mark}" if TREE_VARIABLE in env else mark,
         }
         argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
-        try:
-            whole = enclose(argv) if enclose else Enclosed(argv)
-        except OSError as error:
-            raise ToolError(_refusal(error, command, cwd)) from error
+        tries_left = START_TRIES
+        while True:
+            try:
+                whole = enclose(argv) if enclose else Enclosed(argv)
+            except OSError as error:
+                raise ToolError(_refusal(error, command, cwd)) from error
+            child, pipe, report = await cls._started(whole, command, cwd, marked, given)
+            tries_left -= 1
+            if report is None or await _is_up(report) or not tries_left:
+                return cls(child, mark, pipe, sink, report, whole.beside)
+            await child.wait()
+            _close(pipe, report)
+
+    @classmethod
+    async def _started(
+        cls, whole: Enclosed, command: str, cwd: Path, env: Mapping[str, str], given: bytes
+    ) -> tuple[Spawned, int, int | None]:
+        """Start a command line; return it with the pipe of its output and the one where a sandbox
+        reports. Raises ToolError."""
         pipe, writer = os.pipe()
         report, told = os.pipe() if whole.reports else (None, None)
         for end in filter(None, (pipe, report)):
@@ -124,7 +141,7 @@ class Process:
                     stdout=writer,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
-                    env=marked,
+                    env=env,
                     start_new_session=True,
                     pass_fds=whole.passed,
                 )
@@ -136,7 +153,7 @@ class Process:
             raise ToolError(_refusal(error, command, cwd)) from error
         finally:
             _close(writer, told, *whole.passed)
-        return cls(child, mark, pipe, sink, report, whole.beside)
+        return child, pipe, report
 
     @property
     def pid(self) -> int:
@@ -261,6 +278,18 @@ class Process:
                 self._serving.cancel()
             self._closed.set()
             self.sink.close()
+
+
+async def _is_up(report: int) -> bool:
+    """Wait until a sandbox says that it stands, False when it ends before: what it was to hide may
+    have gone in that very moment."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(report, told.set)
+    try:
+        await told.wait()
+    finally:
+        loop.remove_reader(report)
+    return os.read(report, len(SANDBOX_STANDS)) == SANDBOX_STANDS
 
 
 def _close(*files: int | None) -> None:

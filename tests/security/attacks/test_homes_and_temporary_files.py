@@ -159,7 +159,7 @@ def test_file_tools_find_the_same_temporary_files(place: Field) -> None:  # noqa
     others.mkdir()
     (others / "theirs").write_text("theirs\n")
     place.temporary = (str(others),)
-    name = f"{others}/x.py"
+    name, own = f"{others}/x.py", place.root / "state/projects/p/sessions/own/temporary"
     results = talk_in(
         place,
         ("Write", {"path": name, "content": "print(6 * 7)\n"}),
@@ -171,14 +171,14 @@ def test_file_tools_find_the_same_temporary_files(place: Field) -> None:  # noqa
         ("Read", {"path": f"{others}/theirs"}),
     )
     told = [result.content for result in results]
-    assert f"Outside of the sandbox it is {place.root}/temporary/x.py." in told[0]
+    assert f"Outside of the sandbox it is {own}/x.py." in told[0]
     assert told[1] == "42"
     assert "more" in told[2]
     assert told[4] == "35", told[3]
     assert "x.py" in told[5]
     assert "theirs" in told[6]
     assert [path.name for path in others.iterdir()] == ["theirs"]
-    assert (place.root / "temporary" / "x.py").exists()
+    assert (own / "x.py").exists()
 
 
 @pytest.mark.slow
@@ -204,7 +204,12 @@ def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> No
         assert SECRET not in str(result.content)
     assert not (place.root / "outside/new").exists()
     assert not (place.cwd / ".git/hooks/pre-commit").exists()
+    temporary = place.root / "tmp"
+    temporary.mkdir()
+    place.temporary = (str(temporary),)
     inside = talk_in(place, ("Write", {"path": "a.txt", "content": "x"}),
+                     ("Write", {"path": f"{temporary}/x", "content": "x"}),
+                     ("Bash", {"command": f"cat {temporary}/x"}),
                      ("Read", {"path": "/etc/passwd"}), required=True)  # fmt: skip
     assert not any(result.is_error for result in inside)
     assert not any(result.is_error for result in talk_in(place, *calls))
