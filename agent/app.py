@@ -14,7 +14,6 @@ from ..tools.bash import BashTool
 from ..tools.edit import EditTool
 from ..tools.glob import GlobTool
 from ..tools.grep import GrepTool
-from ..tools.mcp import McpTool
 from ..tools.read import ReadTool
 from ..tools.recall import RecallTool
 from ..tools.system.environment import child_environment
@@ -27,8 +26,6 @@ from .context import tokens
 from .context.window import LearnedWindow
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
-from .extensions.mcp.server_config import load_servers
-from .extensions.mcp.servers import McpServers
 from .launch import LaunchOptions, SessionChoice
 from .loop import prompt
 from .loop.agent import Agent
@@ -97,14 +94,12 @@ def open_agent(
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
         folder, resumed = log.path.parent, state.entries
-        mcp, refused = _mcp_servers(launch, folder)
-        warnings += refused
         parts = _Parts(
             log=log,
             state=state,
             resume_cache=resume_cache,
             model=model,
-            tools=[*every_tool(types), *([McpTool(mcp)] if mcp else [])],
+            tools=every_tool(types),
             approval=Approval(
                 mode=permissions.mode,
                 sandboxed=permissions.sandboxed == "allow",
@@ -121,8 +116,10 @@ def open_agent(
             prior=launch.prior,
         )
         agent = _put_together(launch, parts, emit, ask)
-        _confine(agent, launch)
-        agent.subagent_types, agent.mcp = types, mcp
+        if sandbox := make_sandbox(launch, folder):
+            sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
+        agent.context.sandbox = agent.approval.sandbox = sandbox
+        agent.subagent_types = types
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run
@@ -136,28 +133,6 @@ def open_agent(
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
             emit(Notice("warning", warning))
     return agent
-
-
-def _confine(agent: Agent, launch: LaunchOptions) -> None:
-    """Have the agent's commands run in a sandbox, as the settings say."""
-    if sandbox := make_sandbox(launch, agent.folder):
-        sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
-    agent.context.sandbox = agent.approval.sandbox = sandbox
-
-
-def _mcp_servers(launch: LaunchOptions, folder: Path) -> tuple[McpServers | None, list[str]]:
-    """Return the MCP servers of the session in this folder, None where there are none, and
-    warnings."""
-    configs, warnings = load_servers(
-        launch.cwd,
-        config_home=launch.config_home,
-        home=Path(launch.environ.get("HOME") or Path.home()),
-        trust_dir=launch.trust or launch.state,
-        environ=launch.environ,
-    )
-    if not configs:
-        return None, warnings
-    return McpServers(configs, launch.environ, launch.cwd, folder), warnings
 
 
 def _without_sandbox(sandbox: Confinement | None, approval: Approval) -> list[str]:

@@ -19,7 +19,6 @@ from ..errors import UsageError
 from .compact import compact
 from .doctor import check_all, doctor, row_of
 from .log import log
-from .mcp import mcp
 from .options import (
     PICK,
     STDIN,
@@ -205,7 +204,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     return play(keep.resolve(), fast=fast, kept=True)
 
 
-for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay, mcp):
+for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay):
     main.add_command(_command)
 
 
@@ -378,12 +377,11 @@ def _models() -> list[tuple[str, str, str]]:
 
 
 def _trust(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, subagents, commands, MCP servers, and
-    instructions that others may write.
+    """Trust the project's files as they are now: settings, subagents, commands, and instructions
+    that others may write.
     """
     from ..config.trust import trust
     from ..extensions import command_files
-    from ..extensions.mcp import server_config
     from ..loop import prompt, subagent_types
 
     loaded = load(options)
@@ -392,13 +390,12 @@ def _trust(options: dict[str, Any]) -> None:
         *filter(None, [loaded.project]),
         *subagent_types.project_files(cwd_of(options), home),
         *command_files.project_files(cwd_of(options), home),
-        *server_config.project_files(cwd_of(options), home),
         *(path for path, _ in prompt.files_of_others(cwd_of(options))),
     ]
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .ctxagent/agents, no folder of commands, no .mcp.json and no "
-            "AGENTS.md that others may write in this project to trust"
+            "there is no .agentrc, no .ctxagent/agents, no folder of commands and no AGENTS.md "
+            "that others may write in this project to trust"
         )
     for path in files:
         trust(path, loaded.trust_dir)

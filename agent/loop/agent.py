@@ -22,7 +22,6 @@ from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..events import Ask, CallFinished, Emit, Notice, waiting
-from ..extensions.mcp.servers import McpServers
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
@@ -69,7 +68,6 @@ class Agent:
     hooks: SessionHooks
     change_tracker: ChangeTracker | None = None
     planted: PlantedWatch | None = None  # shared by all conversations of a session
-    mcp: McpServers | None = None  # of the session; None for a subagent, which shares them
     policy: Policy = DEFAULT
     budget_meter: BudgetMeter = field(default_factory=BudgetMeter)
     max_tokens: int | None = None  # of a reply
@@ -227,8 +225,6 @@ class Agent:
             if self.planted and (found := await asyncio.to_thread(self.planted.last)):
                 self.emit(Notice("warning", found.notice))
             await self.startup.close()
-            if self.mcp:
-                await self.mcp.close()
         finally:
             await finish_despite_cancel(asyncio.to_thread(self.resume_cache.leave, self.log))
             self.log.close()

@@ -181,8 +181,6 @@ class Approval:
             verdict = self._judge_command(subject)
             if verdict.action != "deny" and not verdict.confined:
                 verdict = replace(verdict, opens=tuple(self._paths_to_open(subject)))
-        elif tool.name == "Mcp":  # a tool of a server is judged by its own name
-            verdict = self._judge_call(subject or tool.name, "", harmless=not subject)
         elif tool.name == "Network":
             return self._judge_host(subject)
         else:

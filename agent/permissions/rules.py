@@ -14,7 +14,6 @@ import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from ..errors import UsageError
@@ -32,7 +31,6 @@ from .shell.wrappers import name_set
 TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
 )  # fmt: skip
-MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL, with `*` in rules
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
 BLANKS = " \t\n"
@@ -93,8 +91,6 @@ class Rule:
     def covers(self, tool: str) -> bool:
         """Tell whether the rule is about a tool: `Read` includes Grep and Glob, `Edit` includes
         Write."""
-        if self.tool.startswith(MCP_PREFIX):
-            return fnmatchcase(tool, self.tool)
         return tool in _FAMILIES.get(self.tool, (self.tool,))
 
     @property
@@ -115,8 +111,6 @@ class Rule:
 
 def parse_rule(text: str) -> Rule:
     """Return the rule that a setting, an option or a person wrote. Raises UsageError."""
-    if re.fullmatch(rf"\s*{MCP_PREFIX}[\w*-]+\s*", text, re.ASCII):
-        return Rule(text.strip())
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)(?:\((.+)\))?\s*", text, re.DOTALL)
     if match is None or (
         match[1] == "Bash" and match[2] is not None and not match[2].strip(BLANKS)

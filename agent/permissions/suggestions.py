@@ -15,7 +15,6 @@ from .paths import PROTECTED_NAMES
 from .rules import (
     BLANKS,
     BUILD_TOOLS,
-    MCP_PREFIX,
     SCRIPT_RUNNERS,
     UNESCAPED_STAR,
     UNESCAPED_WILDCARD,
@@ -62,9 +61,6 @@ def suggest(
         found = list(_command_rules(subject, narrow))
     elif tool.effect in ("read", "edit"):
         found, whole, own = list(_path_rules(parse_rule(narrow))), parse_rule(narrow).tool, narrow
-    elif tool.name == "Mcp":
-        found = [narrow]
-        whole = f"{narrow.rpartition('__')[0]}__*"  # of the same server
     elif tool.name == "Network":
         above = subject.partition(".")[2]
         found = [narrow, *([f"Network(*.{above})"] if "." in above else [])]
@@ -136,9 +132,6 @@ def describe_rule(text: str) -> str:
         return _describe_commands(rule)
     if rule.tool in _PATH_TOOL_VERBS:
         return f"{_PATH_TOOL_VERBS[rule.tool]} {_describe_files(rule.subject)}"
-    if rule.tool.startswith(MCP_PREFIX):
-        server, _, called = rule.tool.removeprefix(MCP_PREFIX).partition("__")
-        return f"any tool of the MCP server {server}" if called == "*" else f"calls of {rule.tool}"
     if rule.tool == "Network":
         return f"commands reach {rule.subject}" if rule.subject else "commands reach any host"
     if rule.tool == "Task":

@@ -155,13 +155,6 @@ async def jobs(repl: CommandContext) -> Sequence[Offer]:
     return [*known[::-1], *running[::-1]]
 
 
-async def mcp_servers(repl: CommandContext) -> Sequence[Offer]:
-    """Return the MCP servers, and `start NAME` for each."""
-    servers = repl.agent.mcp.connections if repl.agent.mcp else ()
-    known = [(each.config.name, each.state) for each in servers]
-    return [*known, *((f"start {name}", state) for name, state in known)]
-
-
 def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
     """Return what the ledger knows of entries, by their numbers."""
     known = {fact.ref: _short(f"$ {fact.command}") for fact in ledger.commands[-MAX_REFS:]}

@@ -28,8 +28,7 @@ QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of th
 _OFFLOADED = re.compile(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
 _VERBS = {
     "Bash": "run", "Write": "write", "Edit": "change", "Read": "open", "Grep": "search",
-    "Glob": "list files in", "Task": "start a subagent", "Mcp": "use",
-    "Network": "reach",
+    "Glob": "list files in", "Task": "start a subagent",
 }  # fmt: skip
 _SPOKEN = {"running": "starts", "done": "is done", "error": "failed"}
 SANDBOXED_MEANS = (

@@ -1,1 +1,0 @@
-"""Servers of the Model Context Protocol (https://modelcontextprotocol.io): their tools."""
