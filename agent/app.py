@@ -1,11 +1,13 @@
 """Put a conversation together: settings, log, model and tools become an `Agent`."""
 
+import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..tools import job
@@ -60,17 +62,23 @@ from .session.subagent_logs import missing_entries
 from .worktree import WorkTree
 from .worktree.git import current_branch
 
+if TYPE_CHECKING:
+    from .extensions.mcp.servers import McpServers
+
 # For which an overloaded server is asked again where no setting says otherwise.
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
 
-def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
-    """Return all tools; Task is among them where there are `types` of subagents."""
+def every_tool(types: Sequence[AgentType] = (), mcp: "McpServers | None" = None) -> list[Tool[Any]]:
+    """Return all tools; Task is among them where there are `types` of subagents, Mcp where there
+    are servers."""
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(),
     ]  # fmt: skip
-    return [*tools, TaskTool(names_and_descriptions(types))] if types else tools
+    if types:
+        tools.append(TaskTool(names_and_descriptions(types)))
+    return [*tools, mcp.tool()] if mcp else tools
 
 
 def open_agent(
@@ -99,7 +107,7 @@ def open_agent(
             state=state,
             resume_cache=resume_cache,
             model=model,
-            tools=every_tool(types),
+            tools=every_tool(types, launch.mcp),
             approval=Approval(
                 mode=permissions.mode,
                 sandboxed=permissions.sandboxed == "allow",
@@ -120,6 +128,7 @@ def open_agent(
             sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
         agent.context.sandbox = agent.approval.sandbox = sandbox
         agent.subagent_types = types
+        agent.mcp = _heard(launch.mcp, emit)
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run
@@ -133,6 +142,25 @@ def open_agent(
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
             emit(Notice("warning", warning))
     return agent
+
+
+def _heard(servers: "McpServers | None", emit: Emit) -> "McpServers | None":
+    """Have what servers do wrong told, in the loop of whoever opens the session, if there is one:
+    the servers have a thread of their own."""
+    if servers is None:
+        return None
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        servers.listen(lambda text: emit(Notice("warning", text)))
+        return servers
+
+    def tell(text: str) -> None:
+        with suppress(RuntimeError):  # the loop may end first
+            loop.call_soon_threadsafe(emit, Notice("warning", text))
+
+    servers.listen(tell)
+    return servers
 
 
 def _without_sandbox(sandbox: Confinement | None, approval: Approval) -> list[str]:
@@ -219,6 +247,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
             prior=parts.prior,
             parent=_fork_origin(log, state),
             resumed=state.entries > 0,
+            servers=_names_of_servers(launch, parts.tools),
             unrecorded=left,
         ),
         hooks=hooks,
@@ -234,6 +263,13 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
     attach_engine(agent)
     agent.drift_monitor.resume(state.summary, state.ended)
     return agent
+
+
+def _names_of_servers(launch: LaunchOptions, tools: Sequence[Tool[Any]]) -> Sequence[str]:
+    """Return the names of the MCP servers that a conversation with these tools reaches."""
+    if launch.mcp is None or not any(tool.name == "Mcp" for tool in tools):
+        return ()
+    return launch.mcp.names
 
 
 def _overload_wait(setting: int | None, *, is_watched: bool) -> float:

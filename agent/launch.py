@@ -10,6 +10,7 @@ from .config.keys import SCRIPTED
 from .config.settings import Settings
 
 if TYPE_CHECKING:
+    from .extensions.mcp.servers import McpServers
     from .models.base import Model
 
 
@@ -56,6 +57,7 @@ class LaunchOptions:
     model: "Model | None" = None  # overrides the one that the settings name
     # the folder that says which project files are trusted; `state` where it is None
     trust: Path | None = None
+    mcp: "McpServers | None" = None  # None where none is configured
 
     @property
     def is_scripted(self) -> bool:

@@ -227,6 +227,11 @@ class Tool(ABC, Generic[P]):
     @abstractmethod
     async def run(self, params: P, context: Context) -> Output: ...
 
+    def resolve(self, params: P) -> "tuple[Tool[Any], Any]":
+        """Return the tool that a call is judged, shown and run as, with its parameters. Raises
+        ToolError for a call that is none."""
+        return self, params
+
     def subject(self, params: P) -> str:
         """Return what a permission rule's parentheses match: a path, a shell command, or ""."""
         return ""

@@ -47,7 +47,7 @@ from .sessions import sessions
 from .stdin import read_beside_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from ..events import Ask, Emit
     from ..launch import LaunchOptions
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from ..permissions.rule_files import RuleFiles
     from ..session.entries import Content
     from ..ui.conversation.services import Opener
+    from ..ui.headless import Headless
+    from .mcp_servers import RunServers
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
 
@@ -228,9 +230,8 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
 
 
 def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
-    import asyncio
+    from dataclasses import replace
 
-    from ..ui import signals
     from ..ui.headless import Headless
 
     front = Headless(
@@ -256,6 +257,9 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         from ..loop.command_words import is_of_command
         from ..security.sandbox import check_sandbox
         from .command_files import expand_task
+        from .mcp_servers import RunServers
+
+        servers = RunServers(launch)
 
         def attached_to(words: "Content") -> "Sequence[Attached]":
             typed = is_given and not is_of_command(words)
@@ -266,7 +270,8 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         close_memory()
 
         def opened() -> "Agent":
-            agent = open_agent(launch, choice, emit=front.emit, ask=None)
+            mcp = servers.begin(front.say)
+            agent = open_agent(replace(launch, mcp=mcp), choice, emit=front.emit, ask=None)
             warm(launch)  # while git looks at the project
             return agent
 
@@ -274,16 +279,28 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
             return await expand_task(agent, launch, task) if is_given else task
 
         try:
-            code = asyncio.run(front.run(opened, words_of_task, attached_to))
-            signals.ignore_signals()
-        except KeyboardInterrupt:
-            signals.ignore_signals()
-            if front.ended is None:
-                raise
-            code = front.ended  # the interrupt came too late: the result stands
-        return code
+            return _outcome(front, front.run(opened, words_of_task, attached_to))
+        finally:
+            servers.end()
 
     guarded(run, front.fail)
+
+
+def _outcome(front: "Headless", running: "Coroutine[Any, Any, int]") -> int:
+    """Return the exit code of a headless run; an interrupt that comes too late changes nothing."""
+    import asyncio
+
+    from ..ui import signals
+
+    try:
+        code = asyncio.run(running)
+        signals.ignore_signals()
+    except KeyboardInterrupt:
+        signals.ignore_signals()
+        if front.ended is None:
+            raise
+        code = front.ended  # the result stands
+    return code
 
 
 def _repl(options: dict[str, Any], words: str | None) -> int:
@@ -295,6 +312,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     from ..ui.conversation.services import ReplServices
     from ..ui.repl.repl import Repl
     from .command_files import command_files_of
+    from .mcp_servers import RunServers
 
     loaded = load(options)
     project = project_of(options, loaded)
@@ -310,8 +328,9 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
         change_model(agent, launch, id)
 
+    servers = RunServers(launch)
     services = ReplServices(
-        open=_opener(options, launch, rules),
+        open=_opener(options, launch, rules, servers),
         cwd=project.cwd,
         version=__version__,
         history=project.folder / "history",
@@ -329,10 +348,15 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
         wait=options["wait"],
         choice=choice,
     )
-    return asyncio.run(Repl(services, loaded.settings.ui).run(first=words))
+    try:
+        return asyncio.run(Repl(services, loaded.settings.ui).run(first=words))
+    finally:
+        servers.end()
 
 
-def _opener(options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles") -> "Opener":
+def _opener(
+    options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles", servers: "RunServers"
+) -> "Opener":
     """Return the function that opens the sessions of the REPL."""
     import asyncio
     from dataclasses import replace
@@ -350,10 +374,12 @@ def _opener(options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles"
     ) -> "Agent":
         def build() -> "Agent":
             from ..app import open_agent
+            from ..events import Notice
 
             close_memory()
             permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
             now = replace(launch, settings=replace(launch.settings, permissions=permissions))
+            now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
             if prior is not None:
                 return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
             choice = choice_of(options)
@@ -377,11 +403,12 @@ def _models() -> list[tuple[str, str, str]]:
 
 
 def _trust(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, subagents, commands, and instructions
-    that others may write.
+    """Trust the project's files as they are now: settings, MCP servers, subagents, commands, and
+    instructions that others may write.
     """
     from ..config.trust import trust
     from ..extensions import command_files
+    from ..extensions.mcp import config as mcp_config
     from ..loop import prompt, subagent_types
 
     loaded = load(options)
@@ -390,12 +417,13 @@ def _trust(options: dict[str, Any]) -> None:
         *filter(None, [loaded.project]),
         *subagent_types.project_files(cwd_of(options), home),
         *command_files.project_files(cwd_of(options), home),
+        *filter(None, [mcp_config.project_file(cwd_of(options), home)]),
         *(path for path, _ in prompt.files_of_others(cwd_of(options))),
     ]
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .ctxagent/agents, no folder of commands and no AGENTS.md "
-            "that others may write in this project to trust"
+            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands and no "
+            "AGENTS.md that others may write in this project to trust"
         )
     for path in files:
         trust(path, loaded.trust_dir)

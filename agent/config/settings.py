@@ -71,6 +71,8 @@ RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TE
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
+SERVER_NAMES = list_of(text_matching("the name of an MCP server", r"[A-Za-z0-9_-]{1,64}"))
+SECONDS = whole_number("seconds", 1)
 SECONDS_OR_AUTO = or_none("auto", whole_number("seconds", 0))
 TOKENS_OR_AUTO = or_none("auto", whole_number("tokens", 1))
 KEPT_CATEGORIES = list_of(with_spelling(canonical_category, one_of(ALWAYS)))
@@ -354,6 +356,24 @@ class HookSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    """[mcp]"""
+
+    load_at_start: tuple[str, ...] = _setting(
+        (),
+        SERVER_NAMES,
+        "MCP servers whose tools are in the list of tools from the start, not looked for.",
+    )
+    needed: tuple[str, ...] = _setting(
+        (), SERVER_NAMES, "MCP servers that -p waits for before its first request."
+    )
+    start_timeout: int = _setting(30, SECONDS, "How many seconds an MCP server may take to start.")
+    call_timeout: int = _setting(
+        300, SECONDS, "How many seconds one call of an MCP server may take."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     """[state]"""
 
@@ -410,6 +430,7 @@ class Settings:
     bash: BashSettings = field(default_factory=BashSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
 

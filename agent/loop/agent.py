@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...tools.base import Context, Tool
 from ...tools.job import end_all
@@ -41,6 +41,9 @@ from .resume import ResumeCache
 from .startup import SessionSetup, StartupEntries
 from .subagent_types import AgentType
 from .tool_calls import Denial, ToolRunner
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import McpServers
 
 DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
 
@@ -80,6 +83,7 @@ class Agent:
     clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
     denials_told: int = 0  # how many of them the ends of turns have told of
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
+    mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
@@ -118,8 +122,20 @@ class Agent:
 
     async def begin(self) -> None:
         """Record what a session begins with, once. Raises RecordError."""
+        await self.prepare()
         self.open()
         await self.look_around()
+
+    async def prepare(self) -> None:
+        """Wait for what the list of tools needs, once and before the session is opened."""
+        if self.mcp is None or self.is_open:
+            return
+        with waiting(self.emit, "MCP servers that are needed from the start"):
+            if self.ask is None:
+                await self.mcp.wait_for(self.mcp.needed)
+            loaded = await self.mcp.tools_at_start(self.view.tools)
+        known = {tool.name for tool in self.tools}
+        self.tools = [*self.tools, *(tool for tool in loaded if tool.name not in known)]
 
     def open(self) -> None:
         """Record who opened the session, once. Raises RecordError."""

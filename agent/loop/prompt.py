@@ -17,6 +17,7 @@ from ..session.entries import Entry, User
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_CHANGED_FILES_NAMED = 40
+MAX_SERVERS_NAMED = 20
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
 OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
@@ -39,14 +40,22 @@ def system_prompt(append: str = "", part: str = "", *, own: str = "") -> str:
 
 
 def first_entries(
-    cwd: Path, config_home: Path, env: Mapping[str, str], prior: str = "", *, trust_dir: Path
+    cwd: Path,
+    config_home: Path,
+    env: Mapping[str, str],
+    prior: str = "",
+    *,
+    trust_dir: Path,
+    servers: Sequence[str] = (),
 ) -> list[Entry]:
     """Return the entries before the first words: place and time, instruction files, and what
     another session hands over.
 
-    `env` is what git may see of the environment; `trust_dir` holds what the person has trusted.
+    `env` is what git may see of the environment; `trust_dir` holds what the person has trusted;
+    `servers` are the names of the MCP servers.
     """
-    here = User(content=environment_text(cwd, env), source="environment")
+    lines = [environment_text(cwd, env), *_servers_line(servers)]
+    here = User(content="\n".join(lines), source="environment")
     handed = (
         [User(content=f"{PRIOR_SESSION_HEADING}{prior}", source="environment")] if prior else []
     )
@@ -78,6 +87,7 @@ def entries_after_summary(
     preserved: str,
     agents: str = "",
     changed: Sequence[str] = (),
+    servers: Sequence[str] = (),
 ) -> list[Entry]:
     """Return what must stand in the context after a summary.
 
@@ -89,6 +99,7 @@ def entries_after_summary(
         f"Working directory: {cwd}",
         f"Date: {date.today().isoformat()}",
         f"Permission mode: {mode}",
+        *_servers_line(servers),
     ]
     if todos:
         lines += ["The todo list:", *(f"- [{t['status']}] {t['content']}" for t in todos)]
@@ -104,6 +115,15 @@ def entries_after_summary(
         User(content="\n".join(lines), source="environment"),
         *_instruction_entries(cwd, config_home, trust_dir),
     ]
+
+
+def _servers_line(servers: Sequence[str]) -> list[str]:
+    """Return the line that names the MCP servers, none without any."""
+    if not servers:
+        return []
+    more = len(servers) - MAX_SERVERS_NAMED
+    named = ", ".join([*servers[:MAX_SERVERS_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return [f"MCP servers, whose tools Mcp finds and calls: {named}"]
 
 
 def changed_files_notice(paths: Sequence[str]) -> list[Entry]:

@@ -37,6 +37,7 @@ class SessionSetup:
     prior: str = ""  # what another session hands over to a new one
     parent: Mapping[str, Any] | None = None  # id and seq of the session that this is a fork of
     resumed: bool = False
+    servers: Sequence[str] = ()  # names of the MCP servers that it reaches
     unrecorded: Sequence[Entry] = ()  # of subagents that a killed process left behind
 
     def session_entry(self, view: View, model_id: str, tools: Sequence[Tool[Any]]) -> Session:
@@ -67,8 +68,9 @@ class SessionSetup:
             entries = prompt.changed_files_notice(list_stale_files(ledger))
         else:
             entries = prompt.first_entries(
-                self.cwd, self.config_home, env, self.prior, trust_dir=self.trust_dir
-            )
+                self.cwd, self.config_home, env, self.prior, trust_dir=self.trust_dir,
+                servers=self.servers,
+            )  # fmt: skip
         entries = [*entries, *self.unrecorded]
         if self.resumed:
             entries += recover_from_kill(
@@ -91,6 +93,7 @@ class SessionSetup:
             agents=list_unfinished(ledger.agents.values()),
             preserved=preserved,
             changed=list_stale_files(ledger),
+            servers=self.servers,
         )
 
 

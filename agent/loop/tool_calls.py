@@ -121,11 +121,12 @@ class ToolRunner:
     async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
         title, started, stopped = self._title(call), time.monotonic(), _not_run()
         try:
-            tool, params = self._checked(call, raw, cut)
-            verdict = await self._allowed(tool, params, title, call["input"])
+            tool, params, given = self._checked(call, raw, cut)
+            title = tool.title(params)
+            verdict = await self._allowed(tool, params, title, given)
             started = time.monotonic()
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
-            self.emit(ToolStarted(call["id"], tool.name, title, call["input"]))
+            self.emit(ToolStarted(call["id"], tool.name, title, given))
             output = await self.watched(tool, params, call["id"], verdict)
         except _Refused as refused:  # the time that a person thought is none of the call's
             self._finish(call, title, refused.output, 0.0)
@@ -139,7 +140,7 @@ class ToolRunner:
         seconds = time.monotonic() - started
         output = self._finish(call, title, output, seconds)
         if self.run_hook is not None:
-            before = before_tool_event(tool.name, title, call["input"], self.context.cwd)
+            before = before_tool_event(tool.name, title, given, self.context.cwd)
             await self.run_hook("after_tool", after_tool_event(before, output, seconds))
 
     async def permitted(self, tool: Tool[Any], params: Params, id: str) -> Output:
@@ -238,7 +239,11 @@ class ToolRunner:
         texts = given.values() if isinstance(given, dict) else ()
         return " ".join(text for text in texts if isinstance(text, str))
 
-    def _checked(self, call: Block, raw: str | None, cut: bool) -> tuple[Tool[Any], Params]:
+    def _checked(
+        self, call: Block, raw: str | None, cut: bool
+    ) -> tuple[Tool[Any], Params, dict[str, Any]]:
+        """Return the tool that a call is for, its parameters, and how they were given. Raises
+        _Refused."""
         tool = self.tools.get(call["name"])
         if tool is None:
             raise _Refused(
@@ -249,9 +254,12 @@ class ToolRunner:
             hint = ", in smaller pieces" if cut else ""
             raise _Refused(CUT_OFF.format(error=error, hint=hint))
         try:
-            return tool, tool.Params.model_validate(call["input"])
+            asked, params = tool.resolve(tool.Params.model_validate(call["input"]))
         except ValidationError as error:
             raise _Refused(_argument_error(tool, error)) from None
+        except ToolError as error:
+            raise _Refused(str(error), **error.details) from None
+        return asked, params, call["input"] if asked is tool else params.model_dump()
 
     async def _allowed(
         self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]

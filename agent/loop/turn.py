@@ -58,6 +58,7 @@ async def run_turn(
     on.
     """
     try:
+        await agent.prepare()
         agent.open()
         await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session

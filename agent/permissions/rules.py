@@ -14,6 +14,7 @@ import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from ..errors import UsageError
@@ -30,7 +31,9 @@ from .shell.wrappers import name_set
 
 TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
+    "Mcp",
 )  # fmt: skip
+MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
 BLANKS = " \t\n"
@@ -75,6 +78,7 @@ _RISKY_SUBCOMMANDS = {
 # These run what the project itself has listed.
 SCRIPT_RUNNERS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
+_MCP_RULE = re.compile(r"\s*(mcp__[\w*-]+)\s*", re.ASCII)
 _SCRIPT_NAME = re.compile(r"[\w./][\w./-]*")
 
 
@@ -89,8 +93,11 @@ class Rule:
         return self.tool if self.subject is None else f"{self.tool}({self.subject})"
 
     def covers(self, tool: str) -> bool:
-        """Tell whether the rule is about a tool: `Read` includes Grep and Glob, `Edit` includes
-        Write."""
+        """Tell whether the rule is about a tool: `Read` includes Grep and Glob, `Edit` Write,
+        `Mcp` the tools of all MCP servers, `mcp__SERVER` those of one."""
+        if tool.startswith(MCP_PREFIX):
+            own = self.tool
+            return own == "Mcp" or fnmatchcase(tool, own) or tool.startswith(f"{own}__")
         return tool in _FAMILIES.get(self.tool, (self.tool,))
 
     @property
@@ -111,6 +118,8 @@ class Rule:
 
 def parse_rule(text: str) -> Rule:
     """Return the rule that a setting, an option or a person wrote. Raises UsageError."""
+    if of_server := _MCP_RULE.fullmatch(text):
+        return Rule(of_server[1])
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)(?:\((.+)\))?\s*", text, re.DOTALL)
     if match is None or (
         match[1] == "Bash" and match[2] is not None and not match[2].strip(BLANKS)

@@ -15,6 +15,7 @@ from .paths import PROTECTED_NAMES
 from .rules import (
     BLANKS,
     BUILD_TOOLS,
+    MCP_PREFIX,
     SCRIPT_RUNNERS,
     UNESCAPED_STAR,
     UNESCAPED_WILDCARD,
@@ -134,6 +135,8 @@ def describe_rule(text: str) -> str:
         return f"{_PATH_TOOL_VERBS[rule.tool]} {_describe_files(rule.subject)}"
     if rule.tool == "Network":
         return f"commands reach {rule.subject}" if rule.subject else "commands reach any host"
+    if rule.tool.startswith(MCP_PREFIX):
+        return f"any call of {rule.tool}"
     if rule.tool == "Task":
         return f"subagents of type {rule.subject}" if rule.subject else "any subagent"
     return f"{rule.tool} with {rule.subject}" if rule.subject else f"any call of {rule.tool}"

@@ -30,7 +30,14 @@ LIBRARY_USERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
     "anthropic": ("agent.models.anthropic", "agent.models.lazy_sdk"),
-    "httpx2": ("agent.models.anthropic", "agent.models.bounded_body"),
+    "httpx2": (
+        "agent.models.anthropic",
+        "agent.models.bounded_body",
+        "agent.extensions.mcp.transport",
+    ),
+    "mcp": ("agent.extensions.mcp",),
+    "mcp_types": ("agent.extensions.mcp",),
+    "anyio": ("agent.extensions.mcp",),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
@@ -165,7 +172,7 @@ def loaded_by(*command: str) -> set[str]:
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_nothing_heavy(option: str) -> None:
     heavy = {
-        "anthropic", "git", "jinja2", "prompt_toolkit", "pydantic", "rich", "tiktoken",
+        "anthropic", "git", "jinja2", "mcp", "prompt_toolkit", "pydantic", "rich", "tiktoken",
         "tree_sitter",
     }  # fmt: skip
     loaded = loaded_by(option)
@@ -182,4 +189,4 @@ def test_importing_the_repl_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "prompt_toolkit" in loaded
-    assert loaded & {"anthropic", "git", "jinja2", "pydantic", "tiktoken", "rich"} == set()
+    assert loaded & {"anthropic", "git", "jinja2", "mcp", "pydantic", "tiktoken", "rich"} == set()

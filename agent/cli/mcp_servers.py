@@ -1,0 +1,67 @@
+"""The MCP servers of a run: read from their files and begun to be started."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..extensions.mcp.config import ServerConfig, load_servers
+from ..launch import LaunchOptions
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import McpServers
+
+
+def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
+    """Return the servers for a run, and what is wrong with files of them."""
+    return load_servers(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=Path(launch.environ.get("HOME") or Path.home()),
+        trust_dir=launch.trust or launch.state,
+        environ=launch.environ,
+    )
+
+
+class RunServers:
+    """The servers of a run, which are started once, for whatever sessions it opens."""
+
+    def __init__(self, launch: LaunchOptions) -> None:
+        self._launch = launch
+        self._has_begun = False
+
+    def begin(self, warn: Callable[[str], None]) -> "McpServers | None":
+        """Begin to start the servers, if any are configured and that has not begun; return them."""
+        if not self._has_begun:
+            self._has_begun = True
+            configs, warnings = configured(self._launch)
+            for warning in warnings:
+                warn(warning)
+            if configs:
+                servers = start_servers(self._launch, configs)
+                self._launch = replace(self._launch, mcp=servers)
+        return self._launch.mcp
+
+    def end(self) -> None:
+        """End the servers; blocking."""
+        if self._launch.mcp is not None:
+            self._launch.mcp.close()
+
+
+def start_servers(launch: LaunchOptions, configs: list[ServerConfig]) -> "McpServers":
+    """Return these servers, which begin to start."""
+    from ...tools.system.environment import child_environment
+    from ..extensions.mcp.servers import McpServers
+
+    settings = launch.settings.mcp
+    servers = McpServers(
+        configs,
+        env=child_environment(launch.environ, launch.settings.bash.keep_env),
+        cwd=launch.cwd,
+        start_timeout=settings.start_timeout,
+        call_timeout=settings.call_timeout,
+        needed=settings.needed,
+        load_at_start=settings.load_at_start,
+    )
+    servers.start()
+    return servers

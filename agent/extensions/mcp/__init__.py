@@ -1,0 +1,1 @@
+"""MCP: servers that offer tools, resources and prompts (https://modelcontextprotocol.io)."""

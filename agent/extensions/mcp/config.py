@@ -1,0 +1,216 @@
+"""Which MCP servers there are: the project's `.mcp.json` and the person's own `mcp.json`.
+
+The format is the one that other agents share: `{"mcpServers": {NAME: {"command", "args", "env",
+"cwd"} | {"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds for one
+call) and `enabled`. `${VAR}` and `${VAR:-default}` stand for variables of the environment. A
+project's servers are programs that somebody else chose: they count once the person has trusted the
+file's content, and again when it has changed.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ....tools.system.files import make_private_folder, replace_file
+from ....tools.system.shorten import shorten
+from ...config.trust import folders_within_project, is_trusted, read_untrusted
+from ...errors import ConfigError
+
+PROJECT_FILE = ".mcp.json"
+OWN_FILE = "mcp.json"  # in the folder of the person's settings
+SERVERS_KEY = "mcpServers"
+MAX_SERVERS = 100
+MAX_NAME_CHARS = 64  # of a server's or a tool's part of a name
+HTTP_TYPES = ("http", "streamable-http", "streamable_http")
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server: a command to start, or an address."""
+
+    name: str  # letters, digits, - and _
+    source: Path  # the file that names it
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None  # seconds for one call; None for what the settings say
+    enabled: bool = True
+
+    @property
+    def where(self) -> str:
+        """What is started or asked, on one line, without what may be secret."""
+        return shorten(self.url or " ".join(self.command[:1]), 200)
+
+
+def plain_name(name: str, taken: Callable[[str], bool]) -> str:
+    """Return a name as tools and rules have it: what is no letter, digit, - or _ becomes _. One
+    that is taken or too long gets a digest."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARS] or "_"
+    if plain == name[: MAX_NAME_CHARS + 1] and not taken(plain):
+        return plain
+    if len(name) <= MAX_NAME_CHARS and not taken(plain):
+        return plain
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:6]
+    return f"{plain[: MAX_NAME_CHARS - 7]}_{digest}"
+
+
+def project_file(cwd: Path, home: Path) -> Path | None:
+    """Return the nearest `.mcp.json` within the project, None where there is none."""
+    folders = folders_within_project(cwd.resolve(), home.resolve())
+    return next((f / PROJECT_FILE for f in folders if (f / PROJECT_FILE).is_file()), None)
+
+
+def load_servers(
+    cwd: Path,
+    *,
+    config_home: Path,
+    home: Path,
+    trust_dir: Path,
+    environ: Mapping[str, str],
+) -> tuple[list[ServerConfig], list[str]]:
+    """Return the servers for work in `cwd`, the project's before the person's of the same name, and
+    a warning for each file and server that is left out."""
+    found: dict[str, ServerConfig] = {}
+    warnings: list[str] = []
+    files = [(project_file(cwd, home), True), (config_home / OWN_FILE, False)]
+    for path, is_project in files:
+        if path is None or not path.is_file():
+            continue
+        try:
+            data = read_untrusted(path)
+            if is_project and not is_trusted(path, data, trust_dir):
+                warnings.append(
+                    f"{path} is not trusted, so the MCP servers in it are not started. Read the "
+                    "file, then accept it with `ctxagent config --trust`."
+                )
+                continue
+            given = _servers_in(data)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            warnings.append(f"{path}: no MCP server in it is started: {why}")
+            continue
+        here: dict[str, ServerConfig] = {}
+        for name, values in given.items():
+            plain = plain_name(name, here.__contains__)
+            try:
+                here[plain] = _server(plain, values, path, environ)
+            except ValueError as error:
+                warnings.append(f"{path}: the MCP server {plain} is not started: {error}")
+        found = {**here, **found}
+    return [server for server in found.values() if server.enabled], warnings
+
+
+def _servers_in(data: bytes) -> dict[str, Any]:
+    """Return the servers that a file names. Raises ValueError, saying what is wrong."""
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    servers = document.get(SERVERS_KEY, {}) if isinstance(document, dict) else None
+    if not isinstance(servers, dict):
+        raise ValueError(f'it has no "{SERVERS_KEY}": {{NAME: {{…}}}}')
+    if len(servers) > MAX_SERVERS:
+        raise ValueError(f"it has {len(servers):,} servers, at most {MAX_SERVERS} can be")
+    return servers
+
+
+def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> ServerConfig:
+    """Return a server as a file describes it. Raises ValueError, saying what is wrong."""
+    if not isinstance(values, dict):
+        raise ValueError("it is not an object")
+    values = _expanded(values, environ)
+    kind = values.get("type") or ("http" if "url" in values else "stdio")
+    enabled, timeout = values.get("enabled", True), values.get("timeout")
+    if not isinstance(enabled, bool):
+        raise ValueError("enabled is not true or false")
+    if timeout is not None:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+            raise ValueError("timeout is not a number of milliseconds")
+        timeout = timeout / 1000
+    common = {"name": name, "source": path, "timeout": timeout, "enabled": enabled}
+    if kind in HTTP_TYPES:
+        url = values.get("url")
+        if not isinstance(url, str) or not re.fullmatch(r"https?://[!-~]+", url):
+            raise ValueError("url is not an http:// or https:// address")
+        return ServerConfig(url=url, headers=_texts(values, "headers"), **common)
+    if kind != "stdio":
+        raise ValueError(f'type is {str(kind)[:40]!r}; "stdio" and "http" are known')
+    command, arguments = values.get("command"), values.get("args", [])
+    if not isinstance(command, str) or not command.strip():
+        raise ValueError('it has neither "command" nor "url"')
+    if not isinstance(arguments, list) or not all(isinstance(a, str) for a in arguments):
+        raise ValueError("args is not a list of texts")
+    given = values.get("cwd")
+    if given is not None and not isinstance(given, str):
+        raise ValueError("cwd is not a path")
+    cwd = path.parent / Path(given).expanduser() if given else None
+    return ServerConfig(command=(command, *arguments), env=_texts(values, "env"), cwd=cwd, **common)
+
+
+def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = values.get(key) or {}
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise ValueError(f"{key} is not an object of texts")
+    return found
+
+
+def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
+    """Return a value with the variables in its texts replaced, once. Raises ValueError for one that
+    is not set and has no default."""
+    if isinstance(value, dict):
+        return {key: _expanded(each, environ) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_expanded(each, environ) for each in value]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(found: re.Match[str]) -> str:
+        text = environ.get(found[1], "") or found[2]
+        if text is None:
+            raise ValueError(f"the variable {found[1]} is not set")
+        return text
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return a file of servers as it is, an empty one where there is none. Raises ConfigError."""
+    try:
+        data = read_untrusted(path)
+    except FileNotFoundError:
+        return {SERVERS_KEY: {}}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    try:
+        _servers_in(data)
+    except ValueError as error:
+        hint = "Repair it, or move it away."
+        raise ConfigError(str(error), where=str(path), hint=hint) from None
+    document: dict[str, Any] = json.loads(data.decode("utf-8-sig"))
+    document.setdefault(SERVERS_KEY, {})
+    return document
+
+
+def check_server(values: Mapping[str, Any], path: Path, environ: Mapping[str, str]) -> ServerConfig:
+    """Return a server as it would be used. Raises ValueError, saying what is wrong."""
+    return _server("new", values, path, environ)
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> bytes:
+    """Put a file of servers in place and return its content. Raises ConfigError."""
+    data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    try:
+        if path.name == OWN_FILE:
+            make_private_folder(path.parent)
+        replace_file(path, data)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from None
+    return data

@@ -1,0 +1,74 @@
+"""What servers answer, as parts that are text or bytes; from the SDK's types."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ....tools.mcp import McpAnswer, Part, shown_text
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+TEXT_TYPES = ("application/json", "application/xml", "application/javascript", "application/toml")
+MAX_PROMPT_CHARS = 200_000
+
+
+def parts_of(result: "types.CallToolResult") -> McpAnswer:
+    """Return the answer to a call. What is structured counts where there is nothing else."""
+    parts = [part for block in result.content for part in _block(block)]
+    if not parts and result.structured_content is not None:
+        parts = [Part(json.dumps(result.structured_content, ensure_ascii=False))]
+    return McpAnswer(parts, bool(result.is_error))
+
+
+def resource_parts(result: Any) -> list[Part]:
+    """Return what a resource holds."""
+    return [part for each in result.contents for part in _resource(each)]
+
+
+def prompt_text(result: Any) -> str:
+    """Return a prompt's messages as one text; what is no text is named."""
+    lines = list[str]()
+    for message in result.messages:
+        for part in _block(message.content):
+            text = part.text if part.data is None else f"[{part.media_type}, left out]"
+            lines.append(text if message.role == "user" else f"[{message.role}:] {text}")
+    return "\n\n".join(lines)[:MAX_PROMPT_CHARS]
+
+
+def _block(block: Any) -> Iterable[Part]:
+    """Yield the parts of one block of content."""
+    if block.type == "text":
+        yield Part(block.text)
+    elif block.type in ("image", "audio"):
+        yield _bytes(block.data, block.mime_type)
+    elif block.type == "resource":
+        yield from _resource(block.resource)
+    elif block.type == "resource_link":
+        about = f"{shown_text(block.name)[:200]} ({shown_text(block.mime_type or '')[:100]})"
+        yield Part(f"[resource {shown_text(str(block.uri))[:2_000]}: {about}]")
+
+
+def _resource(contents: Any) -> Iterable[Part]:
+    media_type = contents.mime_type or ""
+    text = getattr(contents, "text", None)
+    if text is not None and "svg" not in media_type:
+        yield Part(text)
+    elif text is not None:
+        yield Part(data=text.encode("utf-8", "replace"), media_type=media_type)
+    else:
+        yield _bytes(contents.blob, media_type)
+
+
+def _bytes(encoded: str, media_type: str) -> Part:
+    """Return what was encoded: as text where its type says that it is, else as bytes."""
+    try:
+        data = base64.b64decode(encoded, validate=False)
+    except (binascii.Error, ValueError):
+        return Part(f"[{shown_text(media_type)[:100]}: not valid base64, left out]")
+    media_type = media_type.partition(";")[0].strip().lower()
+    if media_type.startswith("text/") or media_type in TEXT_TYPES:
+        return Part(data.decode("utf-8", "replace"))
+    return Part(data=data, media_type=media_type)

@@ -1,0 +1,338 @@
+"""MCP servers by the real command: found, described and called, with every fault that they have."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import COMMAND, Place, alive, comes, gone
+from ..support.server.loopback import Body, Say, Server
+
+PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
+SDK = PLAIN.with_name("sdk.py")
+ALLOW = ("--allow", "mcp__plain__*")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def plain(place: Place, behaviour: str = "ok") -> dict[str, Any]:
+    """Return a server that behaves so, as a file names it."""
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(PLAIN), behaviour, str(place.root / "notes")],
+    }
+
+
+def configure(place: Place, **servers: dict[str, Any]) -> None:
+    """Name the servers in the person's own file."""
+    path = place.root / "home" / ".config" / "ctxagent" / "mcp.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+
+
+def notes(place: Place, begins: str) -> list[str]:
+    """Return what servers have noted, without the word that it begins with."""
+    try:
+        lines = (place.root / "notes").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.removeprefix(f"{begins} ") for line in lines if line.startswith(f"{begins} ")]
+
+
+def use(tool: str | None = None, arguments: Body | None = None, query: str | None = None) -> Say:
+    given = {"tool": tool, "arguments": arguments, "query": query}
+    return Say(tools=[("Mcp", {k: v for k, v in given.items() if v is not None})])
+
+
+def results(server: Server) -> list[str]:
+    """Return the texts of all results in the newest request."""
+    return [
+        "".join(part["text"] for part in block["content"])
+        if isinstance(block["content"], list)
+        else block["content"]
+        for message in server.requests[-1]["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+
+
+def ran(
+    place: Place, steps: list[Say], *arguments: str, code: int = 0
+) -> tuple[Server, "subprocess.CompletedProcess[str]"]:
+    """Run a headless task with these replies."""
+    with Server(steps) as server:
+        done = place.run("-p", "go", *arguments, env=place.server(server.url))
+        assert done.returncode == code, done.stderr
+    assert server.rejected == []
+    return server, done
+
+
+def test_search_describe_call(place: Place) -> None:
+    configure(place, plain=plain(place))
+    steps = [
+        use(query="water the garden"),
+        use("mcp__plain__other"),
+        use("mcp__plain__echo", {"text": "a b"}),
+        Say("Done."),
+    ]
+    server, _ = ran(place, steps, *ALLOW)
+    found, described, answer = results(server)
+    assert "- mcp__plain__other(text?: string): Waters the garden." in found
+    assert "echo" not in found
+    assert '"properties": {"text": {"type": "string"}}' in described
+    assert answer == "a b"
+    assert notes(place, "call") == ['echo {"text": "a b"}']
+    assert gone(*map(int, notes(place, "pid")))
+
+
+def test_the_prefix_is_never_rewritten(place: Place) -> None:
+    configure(place, plain=plain(place))
+    call = use("mcp__plain__echo", {"text": "x"})
+    steps = [use(query="echo"), call, call, Say("Done.")]
+    server, _ = ran(place, steps, *ALLOW)
+    for before, after in zip(server.requests, server.requests[1:], strict=False):
+        assert after["tools"] == before["tools"]
+        assert after["system"] == before["system"]
+        was, now = (_uncached(r["messages"]) for r in (before, after))
+        assert json.dumps(now)[: len(json.dumps(was)) - 1] == json.dumps(was)[:-1]
+
+
+def _uncached(value: Any) -> Any:
+    """Return messages without the marks that say how far the cache goes."""
+    if isinstance(value, dict):
+        return {k: _uncached(v) for k, v in value.items() if k != "cache_control"}
+    return [_uncached(each) for each in value] if isinstance(value, list) else value
+
+
+def test_a_call_is_asked_about_unless_a_rule_allows_it(place: Place) -> None:
+    configure(place, plain=plain(place))
+    call = use("mcp__plain__echo", {"text": "x"})
+    server, done = ran(place, [call, Say("No.")], code=3)
+    assert "nobody can be asked" in results(server)[0]
+    assert "allow it with --allow 'mcp__plain__echo'" in done.stderr
+    server, _ = ran(place, [call, Say("No.")], *ALLOW, "--deny", "mcp__plain")
+    assert "denied by the rule mcp__plain" in results(server)[0]
+    server, _ = ran(place, [call, Say("No.")], *ALLOW, "--permission-mode", "plan")
+    assert "plan mode is on" in results(server)[0]
+    assert notes(place, "call") == []
+    # A search changes nothing, and needs no leave.
+    server, _ = ran(place, [use(query="echo"), Say("Yes.")], "--permission-mode", "plan")
+    assert "mcp__plain__echo" in results(server)[0]
+
+
+def test_a_projects_servers_start_only_when_trusted_and_again_after_a_change(place: Place) -> None:
+    file = place.project / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"plain": plain(place)}}))
+    with Server(lambda body: Say("Yes.")) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", env=env)
+        assert ".mcp.json is not trusted, so the MCP servers in it are not started" in done.stderr
+        assert [t["name"] for t in server.requests[-1]["tools"] if t["name"] == "Mcp"] == []
+        assert place.run("config", "--trust", env=env).returncode == 0
+        done = place.run("-p", "go", env=env)
+        assert done.stderr == ""
+        assert server.requests[-1]["tools"][-1]["name"] == "Mcp"
+        file.write_text(file.read_text() + "\n")
+        done = place.run("-p", "go", env=env)
+        assert "is not trusted" in done.stderr
+    assert server.rejected == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told", "said"),
+    [
+        ("die", "is not there", "no such database"),
+        ("nonsense", "is not there", "Hello! This is no JSON."),
+        ("hang", "is not there", "it did not answer in 2 s"),
+    ],
+)
+def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, said: str) -> None:
+    configure(place, plain=plain(place, behaviour))
+    call = use("mcp__plain__echo", {"text": "x"})
+    setting = ("-c", "mcp.start_timeout=2", "-c", "mcp.needed=plain")
+    server, done = ran(place, [call, Say("Without it.")], *ALLOW, *setting)
+    assert told in results(server)[0]
+    assert said in results(server)[0]
+    assert f"the MCP server plain {told}" in done.stderr
+    assert notes(place, "call") == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        ("die in call", "has ended: it closed the connection (it said: out of memory)"),
+        ("hang in call", "gave no answer in 2 s"),
+        ("flood", "it sent more than 10,000 messages in a minute"),
+        ("endless", "it sent a message of more than 32 MiB"),
+        ("nonsense in call", "nonsense"),
+    ],
+)
+def test_a_call_that_is_not_answered_is_sent_once(place: Place, behaviour: str, said: str) -> None:
+    configure(place, plain=plain(place, behaviour))
+    call = use("mcp__plain__echo", {"text": "x"})
+    server, _ = ran(place, [call, Say("Enough.")], *ALLOW, "-c", "mcp.call_timeout=2")
+    assert said in results(server)[0]
+    assert notes(place, "call") == ['echo {"text": "x"}']
+    assert gone(*map(int, notes(place, "pid")))
+
+
+def test_a_server_that_has_ended_is_started_again_by_the_next_call(place: Place) -> None:
+    configure(place, plain=plain(place, "die in call"))
+    call = use("mcp__plain__echo", {"text": "x"})
+    server, done = ran(place, [call, call, Say("Enough.")], *ALLOW)
+    assert len(notes(place, "call")) == 2
+    assert len(notes(place, "pid")) == 2
+    assert all("not known; it was not sent again" in text for text in results(server))
+    assert done.stderr.count("the next call starts it again") == 2
+
+
+def test_ten_thousand_tools(place: Place) -> None:
+    configure(place, plain=plain(place, "many"))
+    steps = [use(query="number9999"), use(query="number10001"), use(), Say("Done.")]
+    server, _ = ran(place, steps)
+    found, beyond, overview = results(server)
+    assert "mcp__plain__tool_9999" in found
+    assert "No tool fits" in beyond
+    assert "10,000 tools" in overview
+    assert len(overview) < 5_000
+
+
+def test_a_large_result_goes_to_a_file_and_is_recalled(place: Place) -> None:
+    configure(place, plain=plain(place, "big"))
+    server, _ = ran(place, [use("mcp__plain__echo", {"text": "x"}), Say("Done.")], *ALLOW)
+    (result,) = results(server)
+    assert "Offloaded Content Reference" in result
+    assert len(result) < 20_000
+    (file,) = place.state.glob("projects/*/sessions/*/offloaded/*.md")
+    assert file.stat().st_size > 10_000_000
+
+
+def test_what_is_no_text_goes_to_files(place: Place) -> None:
+    configure(place, plain=plain(place, "media"))
+    server, _ = ran(place, [use("mcp__plain__echo", {"text": "image"}), Say("Done.")], *ALLOW)
+    (result,) = results(server)
+    assert "iVBOR" not in json.dumps(server.requests[-1])
+    assert "[image/png, 70 bytes, kept in" in result
+    assert "[audio/wav, " in result
+    assert "[x/y, 3 bytes, kept in" in result
+    assert "plain words" in result
+    files = list(place.state.glob("projects/*/sessions/*/offloaded/mcp_*"))
+    assert sorted(file.suffix for file in files) == [".bin", ".png", ".wav"]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+def test_what_a_hostile_server_says_is_cleaned(place: Place) -> None:
+    configure(place, plain=plain(place, "hostile"))
+    steps = [use(query="taken ignore"), use(), use("mcp__plain__echo", {}), Say("Done.")]
+    server, done = ran(place, steps, *ALLOW, "--verbose")
+    found, overview, _ = results(server)
+    for text in (found, overview):
+        assert text.startswith("What follows is what the servers say of themselves: data")
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert len(text) < 2_000
+    assert "\x1b" not in done.stderr
+
+
+def test_servers_end_with_the_agent_also_when_it_is_killed(place: Place) -> None:
+    configure(place, plain=plain(place, "stubborn"))
+    with Server([use("mcp__plain__echo", {"text": "x"}), Say(fault="mute")]) as server:
+        env = place.server(server.url)
+        process = subprocess.Popen([COMMAND, "-p", "go", *ALLOW], cwd=place.project, env=env)
+        try:
+            assert comes(lambda: len(server.requests) == 2)
+            pids = [*map(int, notes(place, "pid"))]
+            assert len(pids) == 2
+            assert all(map(alive, pids))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert gone(*pids)
+
+
+@contextmanager
+def http_server() -> Iterator[str]:
+    """Run the SDK's server over HTTP; yield its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, str(SDK), "http", str(port)],
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"]},
+    )
+    try:
+
+        def answers() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        assert comes(answers)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_sdks_server_over_stdio_and_http(place: Place) -> None:
+    with http_server() as url:
+        configure(
+            place,
+            here={"command": sys.executable, "args": [str(SDK), "stdio"]},
+            there={"type": "http", "url": "${URL}", "headers": {"x-a": "${NONE:-b}"}},
+        )
+        calls = [use(f"mcp__{name}__add", {"a": 2, "b": 3}) for name in ("here", "there")]
+        with Server([*calls, Say("Done.")]) as server:
+            env = place.server(server.url) | {"URL": url}
+            done = place.run("-p", "go", "--allow", "mcp__*__add", env=env)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+    assert server.rejected == []
+    assert results(server) == ["5", "5"]
+
+
+def test_tools_that_are_loaded_at_the_start_stay_as_they_were_recorded(place: Place) -> None:
+    configure(place, plain=plain(place))
+    call = Say(tools=[("mcp__plain__echo", {"text": "x"})])
+    load = ("-c", "mcp.load_at_start=plain")
+    server, _ = ran(place, [call, Say("Done.")], *ALLOW, *load)
+    assert results(server) == ["x"]
+    names = [tool["name"] for tool in server.requests[0]["tools"]]
+    assert names[-3:] == ["Mcp", "mcp__plain__echo", "mcp__plain__other"]
+    configure(place, plain=plain(place, "die"))
+    again, _ = ran(place, [Say("Yes.")], "--continue", *load)
+    assert again.requests[0]["tools"] == server.requests[0]["tools"]
+
+
+def test_no_start_without_servers_imports_the_sdk(place: Place) -> None:
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('\\n@', *{m.split('.')[0] for m in sys.modules}))\n"
+        "from ctxagent.agent.cli.main import main\n"
+        "sys.argv = ['ctxagent', '-p', 'go']\n"
+        "main()\n"
+    )
+
+    def loaded() -> set[str]:
+        with Server([Say("Yes.")]) as server:
+            env = place.server(server.url)
+            done = subprocess.run(
+                [sys.executable, "-c", code], cwd=place.project, env=env, capture_output=True,
+                text=True, stdin=subprocess.DEVNULL, check=True,
+            )  # fmt: skip
+        return set(done.stdout.rpartition("@")[2].split())
+
+    assert "mcp" not in loaded()
+    configure(place, plain=plain(place))
+    assert "mcp" in loaded()
