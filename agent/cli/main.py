@@ -19,6 +19,7 @@ from ..errors import UsageError
 from .compact import compact
 from .doctor import check_all, doctor, row_of
 from .log import log
+from .mcp import mcp
 from .options import (
     PICK,
     STDIN,
@@ -206,7 +207,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     return play(keep.resolve(), fast=fast, kept=True)
 
 
-for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay):
+for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay, mcp):
     main.add_command(_command)
 
 
@@ -263,15 +264,17 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
 
         def attached_to(words: "Content") -> "Sequence[Attached]":
             typed = is_given and not is_of_command(words)
-            named = find_mentions(words, launch.cwd, typed=typed)
+            there = servers.begin(front.say)
+            names = there.names if there else ()
+            named = find_mentions(words, launch.cwd, typed=typed, servers=names)
             return [beside, *named] if beside else named
 
         check_sandbox(launch)
         close_memory()
 
         def opened() -> "Agent":
-            mcp = servers.begin(front.say)
-            agent = open_agent(replace(launch, mcp=mcp), choice, emit=front.emit, ask=None)
+            there = servers.begin(front.say)
+            agent = open_agent(replace(launch, mcp=there), choice, emit=front.emit, ask=None)
             warm(launch)  # while git looks at the project
             return agent
 

@@ -56,7 +56,7 @@ class ContextPart:
     """One kind of content in the context."""
 
     kind: ContentKind
-    of: str  # the tool for results, "" for any other kind
+    of: str  # the tool for results, the MCP server for tools; "" for any other kind
     tokens: int
     count: int  # of items, calls or tools
     saved: int  # tokens that compaction keeps out
@@ -127,7 +127,9 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
     if view.system:
         yield "system", "", tokens.estimate(view.system), 0
     for tool in view.tools:
-        yield "tools", "", tokens.estimate_block(tool), 0
+        source = Call("", 0, str(tool.get("name")), {}).source
+        of = source if source.startswith("mcp ") else ""
+        yield "tools", of, tokens.estimate_block(tool), 0
     results = {result.item.seq: result for result in view.results()}
     for item in view.items:
         result, (details, offloaded) = results.get(item.seq), view.facts(item)
@@ -140,7 +142,7 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
             cut = max(0, tokens.estimate_block(result.block) - item.size)
             yield "stubs", "", item.size, view.scaled(cut) + saved
         else:
-            yield "results", result.call.name, item.size, saved
+            yield "results", result.call.source, item.size, saved
 
 
 def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:

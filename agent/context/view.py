@@ -41,7 +41,7 @@ ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared f
 INTERRUPTED = "interrupted"  # a stop reason of ours, of a reply that was cut short
 
 # The first of these arguments that a call has is its main one.
-_MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query")
+_MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
 
 
 @dataclass(slots=True)
@@ -69,6 +69,14 @@ class Call:
     seq: int  # of its item
     name: str
     input: dict[str, Any]  # as the model wrote it
+
+    @property
+    def source(self) -> str:
+        """The tool that did the work: of an MCP server `mcp SERVER`, else its name."""
+        called = self.input.get("tool") if self.name == "Mcp" else self.name
+        if isinstance(called, str) and called.startswith("mcp__"):
+            return f"mcp {called[5:].partition('__')[0]}"
+        return self.name
 
     @property
     def argument(self) -> str:

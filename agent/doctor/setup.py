@@ -1,6 +1,7 @@
 """Checks of what the program needs, and of what it can use."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from pathlib import Path
 
 from ...tools.system.programs import describe_program
 from ..config.keys import SCRIPTED
-from ..config.load import LoadedSettings
+from ..config.load import LoadedSettings, config_home
 from ..config.settings import SandboxSettings, Settings
 from ..context import tokens
 from ..errors import NoCredentials, conceal
+from ..extensions.mcp.config import load_servers
 from ..models.credentials import (
     BASE_URL_VAR,
     UNENCRYPTED,
@@ -37,6 +39,7 @@ def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
         _writable(state),
         _sandbox(settings.sandbox),
         *_questions(settings),
+        *_servers(loaded),
         Finding("git", git or "not found: no branch and status for the model"),
         Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
@@ -107,6 +110,23 @@ def _questions(settings: Settings) -> Iterator[Finding]:
     if not find_bubblewrap(str(Path.cwd()), network=False).absent:
         advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
         yield Finding("questions", f"{advice}confines to the project, without a network")
+
+
+def _servers(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Yield how each MCP server is configured; none is started."""
+    configs, warnings = load_servers(
+        Path.cwd(),
+        config_home=config_home(os.environ),
+        home=Path(os.environ.get("HOME") or Path.home()),
+        trust_dir=loaded.trust_dir,
+        environ=os.environ,
+    )
+    for each in configs:
+        missing = each.command and not shutil.which(each.command[0])
+        found = f"{each.command[0]} is not found" if missing else each.where
+        yield Finding("MCP server", f"{each.name}: {found}", note=bool(missing))
+    for warning in warnings:
+        yield Finding("MCP server", warning, note=True)
 
 
 def _writable(state: Path) -> Finding:

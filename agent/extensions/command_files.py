@@ -47,7 +47,7 @@ class CommandFile:
         """Return the pieces of what the model is told, each with whether it is a shell command
         whose output stands there. Placeholders are replaced once, so that what stands in the
         arguments is taken as it is; in a shell command each is one word."""
-        words, used = _split(arguments), False
+        words, used = split_arguments(arguments), False
 
         def value(found: re.Match[str]) -> str:
             nonlocal used
@@ -154,7 +154,7 @@ def _shown(path: Path, cwd: Path, home: Path) -> str:
     return str(path)
 
 
-def _split(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     """Return the words of the arguments, quoted ones as one; where quotes do not match, by
     blanks."""
     try:

@@ -8,7 +8,7 @@ rules hold all the same.
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..compaction.layers import demote
 from ..compaction.policy import Policy
 from ..context.tokens import estimate
 from ..errors import RecordError, ToolError
-from ..events import Notice
+from ..events import Notice, waiting
 from ..launch import PipedInput
 from ..session.entries import ATTACHMENT, Content, User
 
@@ -58,19 +58,36 @@ class Mention:
         return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
 
 
-Attached = Mention | PipedInput
+@dataclass(frozen=True, slots=True)
+class ResourceMention:
+    """A resource of an MCP server that the words name as `@SERVER:URI`."""
+
+    server: str
+    uri: str
+
+
+Attached = Mention | ResourceMention | PipedInput
 AttachedTo = Callable[[Content], Sequence[Attached]]  # what is brought in beside words; blocking
 
 
-def find_mentions(words: Content, cwd: Path, *, typed: bool = True) -> list[Mention]:
-    """Return the files and directories that words name with `@`, each once; blocking.
+def find_mentions(
+    words: Content, cwd: Path, *, typed: bool = True, servers: Collection[str] = ()
+) -> list[Mention | ResourceMention]:
+    """Return the files, directories and, where the person `typed` them, the resources of `servers`
+    that words name with `@`, each once; blocking.
 
     What names nothing that exists is no mention: an address, a decorator, a package.
     """
     text = words if isinstance(words, str) else ""
     names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
-    found = [_existing(quoted, bare, cwd) for quoted, bare in names]
-    return [replace(mention, typed=typed) for mention in dict.fromkeys(filter(None, found))]
+    found = list[Mention | ResourceMention]()
+    for quoted, bare in names:
+        server, _, uri = (quoted or bare.rstrip(_BEHIND)).partition(":")
+        if server in servers and uri and typed:
+            found.append(ResourceMention(server, uri))
+        elif mention := _existing(quoted, bare, cwd):
+            found.append(replace(mention, typed=typed))
+    return list(dict.fromkeys(found))
 
 
 def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
@@ -103,6 +120,9 @@ async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
             await _attach_piped(agent, each)
     for mention in mentions[:MAX_MENTIONS]:
         await _attach_mention(agent, mention)
+    resources = [each for each in attached if isinstance(each, ResourceMention)]
+    for resource in resources[:MAX_MENTIONS]:
+        await _attach_resource(agent, resource)
     if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
         named = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
         _warn(agent, f"{named}: not attached; one message takes {MAX_MENTIONS}")
@@ -138,6 +158,32 @@ async def _attach_mention(agent: "Agent", mention: Mention) -> None:
         _warn(agent, f"@{mention.given}: not attached; {output.text}")
     else:
         agent.emit(Notice("info", told))
+
+
+async def _attach_resource(agent: "Agent", mention: ResourceMention) -> None:
+    """Record what a resource holds: large text as a reference, what is no text as files."""
+    given = f"{mention.server}:{mention.uri}"
+    if agent.mcp is None:
+        return
+    tool = agent.mcp.reader(mention.server)
+    params = tool.Params.model_validate({"uri": mention.uri})
+    verdict = agent.approval.judge(tool, params)
+    if verdict.rule in agent.approval.rules()["deny"]:
+        _warn(agent, f"@{given}: not attached; {verdict.reason}")
+        return
+    id = f"{ATTACHMENT}-{agent.log.last_seq + 1}"
+    with waiting(agent.emit, f"the MCP server {mention.server}"):
+        output = await agent.tool_runner().watched(tool, params, id, verdict)
+    if output.is_error:
+        _warn(agent, f"@{given}: not attached; {agent.context.redact(output).text}")
+        return
+    text, offloaded = await asyncio.to_thread(_demoted, agent, output.text)
+    heading = f"[The user attached the resource {mention.uri} of the MCP server {mention.server}:]"
+    call = {"name": "Mcp", "input": {"tool": tool.name, "arguments": {"uri": mention.uri}}}
+    details = {**output.details, "call": call}
+    content = f"{heading}\n{text}"
+    agent.record(User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded))
+    agent.emit(Notice("info", f"attached {given}"))
 
 
 def _heading(mention: Mention, tool: Tool[Any]) -> str:

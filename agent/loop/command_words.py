@@ -2,16 +2,20 @@
 
 import asyncio
 import re
+from typing import TYPE_CHECKING
 
-from ...tools.base import Interrupted
+from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
 from ..errors import UsageError
 from ..events import Notice
-from ..extensions.command_files import CommandFile
+from ..extensions.command_files import CommandFile, split_arguments
 from ..models.catalog import model_of_family
 from ..permissions.rules import parse_rule
 from ..session.entries import Content
 from .agent import Agent
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import McpServers
 
 _HEAD = "[/{call}, a command from {path}:]\n\n{text}"
 _IS_HEAD = re.compile(r"\[/[^\n]+, a command from [^\n]+:\]\n")
@@ -51,6 +55,14 @@ async def command_words(agent: Agent, command: CommandFile, arguments: str) -> s
         texts.append(text)
     call = f"{command.name} {arguments}".rstrip()
     return _HEAD.format(call=call, path=command.shown_path, text="".join(texts))
+
+
+async def prompt_words(agent: Agent, servers: "McpServers", name: str, arguments: str) -> str:
+    """Return the words of a server's prompt `SERVER:NAME`. Raises ToolError."""
+    text = await servers.prompt(name, split_arguments(arguments))
+    call = f"{name} {arguments}".rstrip()
+    source = f"the MCP server {name.partition(':')[0]}"
+    return _HEAD.format(call=call, path=source, text=agent.context.redact(Output(text)).text)
 
 
 def model_of_turn(command: CommandFile) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from ..support.command import COMMAND, Place, alive, comes, gone
 from ..support.server.loopback import Body, Say, Server
+from ..support.terminal.screen import Terminal
 
 PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
 SDK = PLAIN.with_name("sdk.py")
@@ -204,7 +205,7 @@ def test_ten_thousand_tools(place: Place) -> None:
     found, beyond, overview = results(server)
     assert "mcp__plain__tool_9999" in found
     assert "No tool fits" in beyond
-    assert "10,000 tools" in overview
+    assert "10,001 tools" in overview  # with the one that reads resources
     assert len(overview) < 5_000
 
 
@@ -309,7 +310,8 @@ def test_tools_that_are_loaded_at_the_start_stay_as_they_were_recorded(place: Pl
     server, _ = ran(place, [call, Say("Done.")], *ALLOW, *load)
     assert results(server) == ["x"]
     names = [tool["name"] for tool in server.requests[0]["tools"]]
-    assert names[-3:] == ["Mcp", "mcp__plain__echo", "mcp__plain__other"]
+    loaded = ["mcp__plain__echo", "mcp__plain__other", "mcp__plain__read_resource"]
+    assert names[-4:] == ["Mcp", *loaded]
     configure(place, plain=plain(place, "die"))
     again, _ = ran(place, [Say("Yes.")], "--continue", *load)
     assert again.requests[0]["tools"] == server.requests[0]["tools"]
@@ -336,3 +338,101 @@ def test_no_start_without_servers_imports_the_sdk(place: Place) -> None:
     assert "mcp" not in loaded()
     configure(place, plain=plain(place))
     assert "mcp" in loaded()
+
+
+def told(server: Server) -> str:
+    """Return all texts of the newest request."""
+    return "\n".join(
+        str(block.get("text", ""))
+        for message in server.requests[-1]["messages"]
+        for block in message["content"]
+    )
+
+
+def test_resources_and_prompts(place: Place) -> None:
+    configure(place, plain=plain(place))
+    read = use("mcp__plain__read_resource", {"uri": "note://two"})
+    with Server([Say("Read."), read, Say("Greeted."), Say("Nothing.")]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "look at @plain:note://one, please", env=env)
+        assert done.returncode == 0, done.stderr
+        assert (
+            "[The user attached the resource note://one of the MCP server plain:]\n"
+            "the words of the note"
+        ) in told(server)
+        done = place.run("-p", "/plain:greet Bob", *ALLOW, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "[/plain:greet Bob, a command from the MCP server plain:]" in told(server)
+        assert "Say hello to Bob." in told(server)
+        assert results(server) == ["the words of the note"]
+        done = place.run("-p", "/plain:greet", env=env)
+        assert done.returncode == 1
+        assert "/plain:greet needs who." in done.stderr
+        done = place.run("-p", "see @plain:note://one", "--deny", "mcp__plain", env=env)
+        assert "@plain:note://one: not attached" in done.stderr
+    assert server.rejected == []
+
+
+def test_servers_are_added_listed_and_removed(place: Place) -> None:
+    command = [sys.executable, *plain(place)["args"]]
+    done = place.run("mcp", "add", "plain", "--env", "A=${B:-c}", "--", *command)
+    assert done.returncode == 0, done.stderr
+    own = place.root / "home" / ".config" / "ctxagent" / "mcp.json"
+    assert own.stat().st_mode & 0o777 == 0o600
+    entry = json.loads(own.read_text())["mcpServers"]["plain"]
+    assert entry == {"command": command[0], "args": command[1:], "env": {"A": "${B:-c}"}}
+    assert place.run("mcp", "add", "plain", "x").returncode == 2
+    done = place.run("mcp", "list")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("plain: ready · 3 tools (")
+    done = place.run("mcp", "get", "plain")
+    assert "mcp__plain__other" in done.stdout
+    assert "Waters the garden." in done.stdout
+    # What the person adds to the project is trusted; what somebody else adds is not.
+    done = place.run("mcp", "add", "--project", "gone", "-H", "x: ${KEY}", "http://127.0.0.1:9/")
+    assert done.returncode == 2
+    assert "the variable KEY is not set" in done.stderr
+    done = place.run("mcp", "add", "--project", "gone", "http://127.0.0.1:9/mcp")
+    assert done.returncode == 0, done.stderr
+    done = place.run("mcp", "list", "--json")
+    assert done.returncode == 1
+    assert {row["name"]: row["state"] for row in json.loads(done.stdout)} == {
+        "plain": "ready",
+        "gone": "failed",
+    }
+    done = place.run("doctor")
+    assert "MCP server: gone: http://127.0.0.1:9/mcp" in done.stdout
+    assert place.run("mcp", "remove", "plain").returncode == 0
+    assert place.run("mcp", "remove", "--project", "gone").returncode == 0
+    assert "no MCP server is configured" in place.run("mcp", "list").stdout
+    assert place.run("mcp", "remove", "plain").returncode == 2
+
+
+def test_the_repl_shows_servers_and_asks_about_calls(place: Place) -> None:
+    configure(place, plain=plain(place), gone=plain(place, "die"))
+    call = use("mcp__plain__echo", {"text": "a \x1b[2J b"})
+    with Server([use(query="echo"), call, Say("Done."), Say("Hello.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("go\r")
+        shown = terminal.see("[y]es")
+        assert "mcp__plain__echo wants to" in shown
+        assert "the MCP server gone is not there" in shown
+        assert "no such database" in shown
+        terminal.type("a")
+        terminal.see("mcp__plain__echo")
+        terminal.type("\r")
+        terminal.see("Done.")
+        terminal.type("/mcp\r")
+        terminal.see("ready")
+        terminal.type("/mcp plain\r")
+        terminal.see("Waters the garden.")
+        terminal.type("/context\r")
+        terminal.see("results: mcp plain")
+        terminal.type("/plain:greet Bob\r")
+        terminal.see("Hello.")
+        terminal.type("/quit\r")
+        terminal.leave()
+    assert server.rejected == []
+    assert "Say hello to Bob." in told(server)
+    assert gone(*map(int, notes(place, "pid")))

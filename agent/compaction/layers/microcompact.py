@@ -6,7 +6,7 @@ says when it is done.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,18 @@ def _targets_with_savings(
 def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
     categories = {"tool_results", *_TOOL_CATEGORIES.get(result.call.name, ())}
     return (
-        result.call.name in policy.clear_tools
+        _is_of(result, policy.clear_tools)
         and not result.masked
         and result.call.id not in view.unmasked_calls
         and not categories.isdisjoint(policy.rules.compactable)
         and result.size > policy.clear_above
     )
+
+
+def _is_of(result: ViewResult, tools: Collection[str]) -> bool:
+    """Tell whether a result is of one of these tools; those of MCP servers go by Mcp."""
+    name = result.call.name
+    return ("Mcp" if name.startswith("mcp__") else name) in tools
 
 
 def _permitted(result: ViewResult, fate: "_Fate | None", policy: Policy) -> bool:
@@ -137,7 +143,7 @@ def _newest_kept_seqs(results: Sequence[ViewResult], policy: Policy) -> set[int]
     """Return the seqs of the newest results. Except in the preset v5, a result that a later call
     superseded gives its place to an older one that still holds."""
     if policy.preset == "v5":
-        newest = [r for r in reversed(results) if r.call.name in policy.clear_tools]
+        newest = [r for r in reversed(results) if _is_of(r, policy.clear_tools)]
         return _seqs(newest[: policy.clear_keep])
     later = _LaterCalls()
     holding: list[ViewResult] = []
@@ -145,7 +151,7 @@ def _newest_kept_seqs(results: Sequence[ViewResult], policy: Policy) -> set[int]
     for result in reversed(results):
         if len(holding) >= policy.clear_keep:
             break
-        if result.call.name in policy.clear_tools:
+        if _is_of(result, policy.clear_tools):
             is_superseded = later.superseded_by(result) is not None
             (superseded if is_superseded else holding).append(result)
         later.add(result)

@@ -33,6 +33,11 @@ MAX_SCHEMA_CHARS = 100_000  # of one tool, as JSON
 MAX_CATALOG_CHARS = 32_000_000  # of all that one server says of its tools
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_INSTRUCTION_CHARS = 2_000
+MAX_URI_CHARS = 500
+READ_RESOURCE = "read_resource"  # a tool of ours that each server with resources has
+RESOURCE_SCHEMA = {
+    "type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"],
+}  # fmt: skip
 PROBE_TIMEOUT_S = 5.0  # for the newest protocol's question, before the handshake
 MAX_ERROR_CHARS = 300
 
@@ -44,7 +49,7 @@ class ListedTool:
     """A tool as its server lists it."""
 
     name: str  # mcp__SERVER__TOOL
-    own_name: str  # as its server calls it
+    own_name: str  # as its server calls it; "" for the reading of resources
     description: str
     schema: Mapping[str, Any]  # JSON schema of its arguments
     size: int  # characters of all that, as JSON
@@ -67,7 +72,7 @@ class Catalog:
     instructions: str = ""
     tools: dict[str, ListedTool] = field(default_factory=dict)
     prompts: dict[str, ListedPrompt] = field(default_factory=dict)
-    has_resources: bool = False
+    resources: dict[str, str] = field(default_factory=dict)  # names by URI
     left_out: int = 0  # tools beyond the bounds
 
 
@@ -247,7 +252,11 @@ class Connection:
         """Ask again what the server offers when it says that this has changed."""
         import mcp_types as types
 
-        changed = types.ToolListChangedNotification | types.PromptListChangedNotification
+        changed = (
+            types.ToolListChangedNotification
+            | types.PromptListChangedNotification
+            | types.ResourceListChangedNotification
+        )
         idle = self._relisting is None or self._relisting.done()
         if isinstance(message, changed) and idle and self._session is not None:
             self._relisting = asyncio.create_task(self._list_again(self._session))
@@ -295,7 +304,6 @@ async def _list(server: str, session: "ClientSession") -> Catalog:
     """Ask a server for all that it offers, within bounds."""
     can = session.server_capabilities
     catalog = Catalog(instructions=clean(session.instructions or "")[:MAX_INSTRUCTION_CHARS])
-    catalog.has_resources = bool(can and can.resources)
     size = 0
     if can and can.tools:
         async for tool in pages(session.list_tools, "tools", MAX_TOOLS):
@@ -311,6 +319,14 @@ async def _list(server: str, session: "ClientSession") -> Catalog:
                 continue
             size += chars
             catalog.tools[name] = ListedTool(name, tool.name, about, schema, chars)
+    reader = f"mcp__{server}__{READ_RESOURCE}"
+    if can and can.resources:
+        about = "Reads a resource of this server."
+        catalog.tools.setdefault(reader, ListedTool(reader, "", about, RESOURCE_SCHEMA, 100))
+        async for resource in pages(session.list_resources, "resources", MAX_LISTED):
+            uri = str(resource.uri)
+            if len(uri) <= MAX_URI_CHARS:
+                catalog.resources[uri] = (resource.title or resource.name)[:MAX_URI_CHARS]
     if can and can.prompts:
         async for prompt in pages(session.list_prompts, "prompts", MAX_LISTED):
             name = plain_name(prompt.name, catalog.prompts.__contains__)

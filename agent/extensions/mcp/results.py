@@ -23,9 +23,9 @@ def parts_of(result: "types.CallToolResult") -> McpAnswer:
     return McpAnswer(parts, bool(result.is_error))
 
 
-def resource_parts(result: Any) -> list[Part]:
+def resource_answer(result: Any) -> McpAnswer:
     """Return what a resource holds."""
-    return [part for each in result.contents for part in _resource(each)]
+    return McpAnswer([part for each in result.contents for part in _resource(each)])
 
 
 def prompt_text(result: Any) -> str:

@@ -15,12 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ....tools.mcp import PREFIX, McpAnswer, McpCall, McpTool, Part, shown_text
+from ....tools.mcp import PREFIX, McpAnswer, McpCall, McpTool, shown_text
 from ....tools.system.shorten import one_line
 from ...errors import ToolError
 from .config import ServerConfig
-from .connection import MAX_LISTED, Connection, ListedPrompt, ListedTool, State, pages
-from .results import parts_of, prompt_text, resource_parts
+from .connection import (
+    READ_RESOURCE,
+    Connection,
+    ListedPrompt,
+    ListedTool,
+    State,
+)
+from .results import parts_of, prompt_text, resource_answer
 
 MAX_FOUND = 8  # tools that a search shows
 MAX_FOUND_DESCRIPTION_CHARS = 240
@@ -44,6 +50,7 @@ class ServerStatus:
     protocol: str
     tools: int
     prompts: int
+    resources: int
     left_out: int  # tools beyond the bounds
     tokens: int  # that its tools would take in the list of tools, about
     calls: int
@@ -114,6 +121,10 @@ class McpServers:
     def tool(self) -> McpTool:
         return McpTool(self)
 
+    def reader(self, server: str) -> McpCall:
+        """Return the tool that reads the resources of a server."""
+        return McpCall(self, f"{PREFIX}{server}__{READ_RESOURCE}")
+
     def status(self) -> list[ServerStatus]:
         """Return each server as it is now."""
         return [
@@ -124,6 +135,7 @@ class McpServers:
                 protocol=each.protocol,
                 tools=len(each.catalog.tools),
                 prompts=len(each.catalog.prompts),
+                resources=len(each.catalog.resources),
                 left_out=each.catalog.left_out,
                 tokens=sum(tool.size for tool in each.catalog.tools.values()) // 4,
                 calls=each.calls,
@@ -132,12 +144,27 @@ class McpServers:
             for each in self._connections.values()
         ]
 
+    def tools(self, server: str) -> list[tuple[str, int, str]]:
+        """Return name, tokens and description of each tool of a server, for people."""
+        return [
+            (tool.name, tool.size // 4, one_line(shown_text(tool.description[:600]), 100))
+            for tool in self._named(server).catalog.tools.values()
+        ]
+
     def prompts(self) -> dict[str, ListedPrompt]:
         """Return the prompts of all servers that are connected, by `SERVER:NAME`."""
         return {
             f"{each.name}:{name}": prompt
             for each in self._connections.values()
             for name, prompt in each.catalog.prompts.items()
+        }
+
+    def resources(self) -> dict[str, str]:
+        """Return the names of the resources of all servers that are connected, by `SERVER:URI`."""
+        return {
+            f"{each.name}:{uri}": name
+            for each in self._connections.values()
+            for uri, name in each.catalog.resources.items()
         }
 
     async def wait_for(self, names: Iterable[str]) -> None:
@@ -216,35 +243,16 @@ class McpServers:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> McpAnswer:
         """Call a tool, once."""
         connection, own_name = self._connection(name), (await self._tool(name)).own_name
+        uri = str(arguments.get("uri", ""))
 
         async def called() -> McpAnswer:
+            if not own_name:
+                found = await connection.ask(lambda session: session.read_resource(uri))
+                return await asyncio.to_thread(resource_answer, found)
             result = await connection.call(own_name, arguments)
             return await asyncio.to_thread(parts_of, result)
 
         return await self._there(called())
-
-    async def read(self, server: str, uri: str) -> list[Part]:
-        """Return what a resource holds. Raises ToolError."""
-        connection = self._named(server)
-
-        async def asked() -> list[Part]:
-            found = await connection.ask(lambda session: session.read_resource(uri))
-            return await asyncio.to_thread(resource_parts, found)
-
-        return await self._there(asked())
-
-    async def resources(self) -> list[tuple[str, str]]:
-        """Return `SERVER:URI` and name of each resource of the servers that are connected."""
-
-        async def asked() -> list[tuple[str, str]]:
-            return [
-                (f"{each.name}:{resource.uri}", shown_text(resource.title or resource.name))
-                for each in self._ready()
-                if each.catalog.has_resources
-                for resource in await each.ask(_all_resources)
-            ]
-
-        return await self._there(asked())
 
     async def prompt(self, name: str, words: Sequence[str]) -> str:
         """Return the text of the prompt `SERVER:NAME`, with the words as its arguments. Raises
@@ -316,10 +324,6 @@ class McpServers:
             self.untold.append(text)
         else:
             self._listener(text)
-
-
-async def _all_resources(session: Any) -> list[Any]:
-    return [item async for item in pages(session.list_resources, "resources", MAX_LISTED)]
 
 
 def _as_schema(tool: ListedTool) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 # Each module registers its commands. /help lists them in the order of these imports.
 from . import session, sessions, settings, context, cost, log  # noqa: F401, I001
-from . import intent, agents, jobs, pins, preserve, rewind  # noqa: F401
+from . import intent, agents, mcp, jobs, pins, preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
-from .files import file_commands, read_command_files
+from .files import added_commands, read_command_files
 from .registry import COMMANDS, Command, parse
 from .sessions import pick_session
 
@@ -13,8 +13,8 @@ __all__ = [
     "COMMANDS",
     "Command",
     "CommandContext",
+    "added_commands",
     "completions_for",
-    "file_commands",
     "parse",
     "pick_session",
     "read_command_files",

@@ -13,7 +13,7 @@ from ....tools.system.shorten import one_line
 from ...errors import CtxagentError
 from ..screen import Offer
 from .command_context import CommandContext
-from .files import file_commands, read_command_files
+from .files import added_commands, read_command_files
 from .registry import COMMANDS, Complete
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
     try:
         if place == "/":
             await read_command_files(repl)
-            known = [*COMMANDS.values(), *file_commands(repl).values()]
+            known = [*COMMANDS.values(), *added_commands(repl).values()]
             return [(command.name, command.help) for command in known]
         if place == "#":
             return await refs(repl)
@@ -72,14 +72,15 @@ async def pinned(repl: CommandContext) -> Sequence[Offer]:
 
 async def paths(repl: CommandContext) -> Sequence[Offer]:
     """Return the files inside the project that were changed, then those that were read, newest
-    first."""
+    first; then the resources of MCP servers."""
     ledger = repl.agent.ledger
     changed = sorted(ledger.files.values(), key=lambda fact: -fact.ref)
     rows: dict[str, str] = {f.path: f.action for f in changed if f.action != "deleted"}
     for path in reversed(list(ledger.read)):
         rows.setdefault(path, "read")
     inside = (row for row in rows.items() if not row[0].startswith("/"))
-    return list(islice(inside, MAX_FILES))
+    servers = repl.agent.mcp
+    return [*islice(inside, MAX_FILES), *(servers.resources().items() if servers else ())]
 
 
 async def allow_rules(repl: CommandContext) -> Sequence[Offer]:

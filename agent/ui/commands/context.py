@@ -178,7 +178,7 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
     line = compaction_plan.usage_line(filled.window)
     parts = []
     for part in filled.parts:
-        name = f"results: {part.of}" if part.of else PART_NAMES.get(part.kind, part.kind)
+        name = f"{part.kind}: {part.of}" if part.of else PART_NAMES.get(part.kind, part.kind)
         parts.append(bar.Segment(name, part.tokens, STYLES[part.kind], part.count, part.saved))
     parts.append(bar.Segment("free", filled.window.free, "dim", fill="."))
     parts.append(bar.Segment("kept for estimation errors", filled.reserve, "dim", fill="/"))

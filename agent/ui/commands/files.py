@@ -1,15 +1,21 @@
-"""Commands that files of the project and of the person describe."""
+"""Commands that are not ours: those that files of the project and of the person describe, and the
+prompts of MCP servers."""
 
 import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ....tools.system.shorten import one_line
+from ....tools.system.unicode import clean
 from ...events import Notice
 from .command_context import CommandContext
 from .registry import COMMANDS, Command
 
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
+
+
+MAX_PROMPT_DESCRIPTION_CHARS = 200
 
 
 async def read_command_files(repl: CommandContext) -> None:
@@ -24,14 +30,33 @@ async def read_command_files(repl: CommandContext) -> None:
     repl.command_files = {name: file for name, file in found.items() if name not in COMMANDS}
 
 
-def file_commands(repl: CommandContext) -> dict[str, Command]:
-    """Return the commands that files describe, by name."""
-    return {name: _command(file) for name, file in repl.command_files.items()}
+def added_commands(repl: CommandContext) -> dict[str, Command]:
+    """Return the commands that files describe and the prompts of MCP servers, by name."""
+    found = {name: _command(file) for name, file in repl.command_files.items()}
+    servers = repl.agent.mcp if repl.conversation.is_open else None
+    for name, prompt in (servers.prompts() if servers else {}).items():
+        about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)
+        takes = " ".join(
+            one_line(clean(each if needed else f"[{each}]"), 40)
+            for each, needed in prompt.arguments
+        )
+        server = name.partition(":")[0]
+        found[name] = Command(name, f"{about} · MCP server {server}", partial(_say, name), takes)
+    return found
 
 
 def _command(file: "CommandFile") -> Command:
     help = f"{file.description} · {file.shown_path}"
     return Command(file.name, help, partial(_run, file), file.argument_hint)
+
+
+async def _say(name: str, repl: CommandContext, argument: str) -> None:
+    """Have the words of a server's prompt said next."""
+    from ...loop.command_words import prompt_words
+
+    agent = repl.agent
+    if agent.mcp is not None:
+        repl.say_next(await prompt_words(agent, agent.mcp, name, argument))
 
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:

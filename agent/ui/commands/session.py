@@ -10,7 +10,7 @@ from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
 from . import completions
 from .command_context import CommandContext
-from .files import file_commands, read_command_files
+from .files import added_commands, read_command_files
 from .registry import COMMANDS, command
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def _help(repl: CommandContext, argument: str) -> None:
     await read_command_files(repl)
     rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
     repl.show_table(rows)
-    if files := file_commands(repl).values():
+    if files := added_commands(repl).values():
         repl.say("commands of your own and of the project:")
         repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])
     repl.put("")

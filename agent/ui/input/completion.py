@@ -29,8 +29,8 @@ DESCRIPTION_MATCH_COST = 1_000  # of a match in a description alone
 
 _MENTION = re.compile(r"""(?:^|(?<=[\s(\["'`,;]))@("(?:[^"\n\\]|\\.)*|[^\s"]*)$""")
 _REF = re.compile(r"(?:^|(?<=[\s(\[,]))#(\d*)$")
-_COMMAND = re.compile(r"/([\w-]*)")
-_ARGUMENT = re.compile(r"/([\w-]+) +([^\n]*)")
+_COMMAND = re.compile(r"/([\w:-]*)")
+_ARGUMENT = re.compile(r"/([\w:-]+) +([^\n]*)")
 _PLAIN = re.compile(r'[^\s"\\]+')  # paths that need no quotes
 
 

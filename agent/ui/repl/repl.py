@@ -19,8 +19,8 @@ from .. import signals, status
 from ..commands import (
     Command,
     CommandContext,
+    added_commands,
     completions_for,
-    file_commands,
     parse,
     pick_session,
     read_command_files,
@@ -326,11 +326,15 @@ class Repl:
                 async with self._task.redrawing():
                     await self._context.reopen()
             self.conversation.begin_turn()
+            agent, cwd = self.conversation.agent, self._services.cwd
+            servers = agent.mcp.names if agent.mcp else ()
             turn = run_turn(
-                self.conversation.agent,
+                agent,
                 words,
                 self._next_mid_turn,
-                lambda said: find_mentions(said, self._services.cwd, typed=not is_of_command(said)),
+                lambda said: find_mentions(
+                    said, cwd, typed=not is_of_command(said), servers=servers
+                ),
             )
             finished = await self._task.run(turn)
             if finished is not None:
@@ -357,7 +361,7 @@ class Repl:
         return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
 
     def _parse(self, words: str) -> tuple[Command, str] | None:
-        return parse(words, file_commands(self._context))
+        return parse(words, added_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
         """Return when words that wait will go; "" for next."""

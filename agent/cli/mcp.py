@@ -1,0 +1,186 @@
+"""`ctxagent mcp`: the MCP servers that are configured: add, list, get, remove."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UsageError
+from .options import cwd_of, ends_process, launch_of, load, say
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import ServerStatus
+    from ..launch import LaunchOptions
+
+
+@click.group()
+def mcp() -> None:
+    """The MCP servers: programs and addresses that offer tools."""
+
+
+@mcp.command(context_settings={"ignore_unknown_options": True})
+@click.option("--project", is_flag=True, help="For this project, in .mcp.json, not for yourself.")
+@click.option("--env", "-e", multiple=True, metavar="NAME=VALUE", help="For a command; ${VAR} too.")
+@click.option("--header", "-H", multiple=True, metavar="NAME: VALUE", help="For an address.")
+@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Of one call.")
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+@ends_process
+def add(
+    options: dict[str, Any],
+    project: bool,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    timeout: int | None,
+    name: str,
+    command: tuple[str, ...],
+) -> int:
+    """Add the server NAME: a COMMAND with its arguments, or an http(s):// address.
+
+    What begins with a dash and is for the command stands behind `--`.
+    """
+    from ..config.trust import accept, is_file_trusted
+    from ..extensions.mcp.config import SERVERS_KEY, check_server, read_document, write_document
+
+    is_address = command[0].startswith(("http://", "https://"))
+    if is_address and (len(command) > 1 or env):
+        raise UsageError("an address takes neither arguments nor --env", hint="See --header.")
+    if header and not is_address:
+        raise UsageError("--header is for an address", hint="A command takes --env.")
+    values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
+    if is_address:
+        values = {"type": "http", "url": command[0]}
+    if env:
+        values["env"] = dict(_pair(each, "=") for each in env)
+    if header:
+        values["headers"] = dict(_pair(each, ":") for each in header)
+    if timeout is not None:
+        values["timeout"] = timeout
+    path = _file(options, project=project)
+    loaded = load(options)
+    was_trusted = not path.exists() or is_file_trusted(path, loaded.trust_dir)
+    document = read_document(path)
+    if name in document[SERVERS_KEY]:
+        raise UsageError(f"there is a server {name} in {path}", hint="Remove it first.")
+    try:
+        check_server(values, path, os.environ)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+    document[SERVERS_KEY][name] = values
+    data = write_document(path, document)
+    if project and was_trusted:
+        accept(path, data, loaded.trust_dir)
+    say(f"added to {path}: {name}; `ctxagent mcp get {name}` tries it")
+    return 0
+
+
+@mcp.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+@ends_process
+def list_servers(options: dict[str, Any], as_json: bool) -> int:
+    """Start every server, and say how it is and what it offers; exit code 1 if one is not there."""
+    launch = launch_of(options)
+    found = _tried(launch, None)
+    if as_json:
+        from dataclasses import asdict
+
+        rows = [asdict(status) for status, _ in found]
+        say(json.dumps(rows, ensure_ascii=False))
+    elif not found:
+        say("no MCP server is configured: `ctxagent mcp add NAME COMMAND` adds one")
+    else:
+        for status, _ in found:
+            say(_line(status))
+    return 0 if all(status.state == "ready" for status, _ in found) else 1
+
+
+@mcp.command()
+@click.argument("name")
+@click.pass_obj
+@ends_process
+def get(options: dict[str, Any], name: str) -> int:
+    """Start the server NAME, and list its tools; exit code 1 if it is not there."""
+    launch = launch_of(options)
+    found = _tried(launch, name)
+    if not found:
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+    (status, tools), *_ = found
+    say(_line(status))
+    for tool, tokens, description in tools:
+        say(f"  {tool} ({tokens:,} tokens): {description}")
+    return 0 if status.state == "ready" else 1
+
+
+@mcp.command()
+@click.option("--project", is_flag=True, help="From .mcp.json, not from your own file.")
+@click.argument("name")
+@click.pass_obj
+@ends_process
+def remove(options: dict[str, Any], project: bool, name: str) -> int:
+    """Remove the server NAME."""
+    from ..config.trust import accept, is_file_trusted
+    from ..extensions.mcp.config import SERVERS_KEY, read_document, write_document
+
+    path, loaded = _file(options, project=project), load(options)
+    was_trusted = is_file_trusted(path, loaded.trust_dir)
+    document = read_document(path)
+    if name not in document[SERVERS_KEY]:
+        names = ", ".join(document[SERVERS_KEY]) or "none"
+        raise UsageError(f"there is no server {name} in {path}", hint=f"There are: {names}")
+    del document[SERVERS_KEY][name]
+    data = write_document(path, document)
+    if project and was_trusted:
+        accept(path, data, loaded.trust_dir)
+    say(f"removed from {path}: {name}")
+    return 0
+
+
+def _file(options: dict[str, Any], *, project: bool) -> Path:
+    """Return the file that servers are added to: the project's nearest one, or the person's."""
+    from ..config.load import config_home
+    from ..extensions.mcp.config import OWN_FILE, PROJECT_FILE, project_file
+
+    if not project:
+        return config_home(os.environ) / OWN_FILE
+    home = Path(os.environ.get("HOME") or Path.home())
+    return project_file(cwd_of(options), home) or cwd_of(options) / PROJECT_FILE
+
+
+def _pair(text: str, sign: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not (name.strip() and found):
+        raise UsageError(f"{text!r} is not NAME{sign}VALUE")
+    return name.strip(), value.strip()
+
+
+def _tried(
+    launch: "LaunchOptions", name: str | None
+) -> "list[tuple[ServerStatus, list[tuple[str, int, str]]]]":
+    """Start the servers, or one of them, and return how each is, and its tools."""
+    import asyncio
+
+    from .mcp_servers import configured, start_servers
+
+    configs, warnings = configured(launch)
+    for warning in warnings:
+        say(f"note: {warning}", err=True)
+    configs = [each for each in configs if name in (None, each.name)]
+    if not configs:
+        return []
+    servers = start_servers(launch, configs)
+    try:
+        asyncio.run(servers.wait_for(servers.names))
+        return [(status, servers.tools(status.name)) for status in servers.status()]
+    finally:
+        servers.close()
+
+
+def _line(status: "ServerStatus") -> str:
+    offers = f"{status.tools:,} tools ({status.tokens:,} tokens), {status.prompts:,} prompts, "
+    offers += f"{status.resources:,} resources · {status.protocol}"
+    what = offers if status.state == "ready" else status.error
+    return f"{status.name}: {status.state} · {what} · {status.where}"
