@@ -18,7 +18,7 @@ from typing import Any
 from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
-from ...errors import ConfigError
+from ...errors import ConfigError, conceal
 
 PROJECT_FILE = ".mcp.json"
 OWN_FILE = "mcp.json"  # in the folder of the person's settings
@@ -46,8 +46,11 @@ class ServerConfig:
 
     @property
     def where(self) -> str:
-        """What is started or asked, on one line, without what may be secret."""
-        return shorten(self.url or " ".join(self.command[:1]), 200)
+        """The program that is started or the address that is asked, on one line, without what may
+        be secret."""
+        if self.command:
+            return shorten(Path(self.command[0]).name, 200)
+        return shorten(conceal(self.url), 200)
 
 
 def plain_name(name: str, taken: Callable[[str], bool]) -> str:

@@ -1,0 +1,137 @@
+"""MCP servers that others have written, from npm and PyPI, by the real command.
+
+They are installed once, into the cache of pytest; without npm, or without a registry, the tests are
+skipped.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import Place, comes, gone, running
+from ..support.server.loopback import Say, Server
+from ..support.terminal.screen import Terminal
+from .test_mcp import configure, results, told, use
+
+NPM = ("server-everything", "server-filesystem", "server-memory")
+INSTALL_TIMEOUT_S = 300
+
+pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def programs(pytestconfig: pytest.Config) -> Path:
+    """The folder of the installed servers."""
+    assert pytestconfig.cache is not None
+    folder = pytestconfig.cache.mkdir("mcp_servers")
+    packages = [f"@modelcontextprotocol/{name}" for name in NPM]
+    npm = ["npm", "install", "--silent", "--no-fund", "--prefix", str(folder), *packages]
+    python = folder / "python"
+    steps: list[list[str]] = []
+    if not (folder / "node_modules" / ".bin" / "mcp-server-memory").exists():
+        steps.append(npm)
+    if not (python / "bin" / "mcp-server-time").exists():
+        steps.append([sys.executable, "-m", "venv", str(python)])
+        steps.append([str(python / "bin" / "pip"), "install", "--quiet", "mcp-server-time"])
+    for step in steps:
+        try:
+            done = subprocess.run(step, capture_output=True, timeout=INSTALL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{step[0]} did not end in {INSTALL_TIMEOUT_S} s")
+        if done.returncode:
+            pytest.skip(f"{' '.join(step[:3])}: {done.stderr.decode()[-200:]}")
+    return folder
+
+
+def of_npm(programs: Path, name: str, *arguments: str, **env: str) -> dict[str, Any]:
+    program = programs / "node_modules" / ".bin" / f"mcp-{name}"
+    return {"command": str(program), "args": list(arguments), "env": env}
+
+
+@pytest.fixture
+def four(place: Place, programs: Path) -> Place:
+    """A place with four servers."""
+    configure(
+        place,
+        everything=of_npm(programs, "server-everything"),
+        files=of_npm(programs, "server-filesystem", str(place.project)),
+        memory=of_npm(programs, "server-memory", MEMORY_FILE_PATH=str(place.root / "memory.jsonl")),
+        time={"command": str(programs / "python" / "bin" / "mcp-server-time")},
+    )
+    return place
+
+
+def test_a_headless_run_uses_tools_of_each(four: Place) -> None:
+    (four.project / "a.txt").write_text("alpha\n")
+    entity = {"name": "ctxagent", "entityType": "program", "observations": ["it reads"]}
+    convert = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+    steps = [
+        use(query="read a file"),
+        use("mcp__files__read_text_file", {"path": str(four.project / "a.txt")}),
+        use("mcp__memory__create_entities", {"entities": [entity]}),
+        use("mcp__memory__search_nodes", {"query": "ctxagent"}),
+        use("mcp__time__convert_time", convert),
+        use("mcp__everything__get-sum", {"a": 2, "b": 40}),
+        use("mcp__everything__get-tiny-image", {}),
+        use("mcp__everything__gzip-file-as-resource", {"name": "x.gz", "data": "data:,abc"}),
+        use("mcp__everything__get-structured-content", {"location": "New York"}),
+        use("mcp__everything__echo", {}),
+        Say("Done."),
+    ]
+    with Server(steps) as server:
+        done = four.run("-p", "go", "--allow", "Mcp", env=four.server(server.url))
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    found, text, made, nodes, converted, total, image, _, weather, wrong = results(server)
+    assert "mcp__files__read_text_file(path: string" in found
+    assert "alpha" in text
+    assert "ctxagent" in made
+    assert "it reads" in nodes
+    assert "+9.0h" in converted
+    assert "42" in total
+    assert "[image/png, " in image
+    assert "offloaded" in image
+    assert "temperature" in weather
+    assert "error" in wrong.lower()
+    assert (four.root / "memory.jsonl").exists()
+
+
+def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) -> None:
+    long = use("mcp__everything__trigger-long-running-operation", {"duration": 600, "steps": 2})
+    echo = use("mcp__everything__echo", {"message": "again"})
+    with Server([Say("One."), Say("Two."), long, echo, Say("Three.")]) as server:
+        allowed = {"CTXAGENT_PERMISSIONS_ALLOW": "mcp__everything"}
+        terminal = Terminal(cwd=four.project, env=four.server(server.url) | allowed)
+        terminal.see("❯")
+        terminal.type("see @everything:demo://resource/static/document/features.md\r")
+        terminal.see("One.")
+        assert "The user attached the resource demo://resource/static" in told(server)
+        terminal.type("/everything:args-prompt Tokyo\r")
+        terminal.see("Two.")
+        assert "Tokyo" in told(server)
+        terminal.type("/mcp\r")
+        terminal.see("ready")
+        terminal.type("go\r")
+        assert comes(lambda: len(server.requests) == 3)
+        terminal.see("trigger-long-running-operation")
+        for pid in running("mcp-server-everything"):
+            os.kill(pid, signal.SIGKILL)
+        terminal.see("Three.")
+        terminal.type("/quit\r")
+        terminal.leave()
+    killed, again = results(server)
+    assert "has ended" in killed
+    assert "it was not sent again" in killed
+    assert "again" in again
+    assert gone(*running("mcp-server-memory"))
