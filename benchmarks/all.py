@@ -24,7 +24,7 @@ from measure import LEVELS, Rows
 NAMES = (
     "startup", "calls", "wire", "memory", "pause", "subagents", "long_run", "windows",
     "nothing_lost", "questions", "echo", "interrupts", "completion", "markdown", "recall",
-    "sessions", "resume", "limits", "sandbox", "planted",
+    "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ PROBES = "probes of useless summaries"
 LONG = "going on with a long session"
 PLANTED = "a look for what was planted"
 LOST = "recorded sessions with bad summaries"
+TOOLS = "tools of MCP servers"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
     Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.35),
@@ -85,6 +86,8 @@ TARGETS = (
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
     Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),
     Target("requests rejected, going on", LONG, "", "rejected", 0, count=True),
+    Target("tokens of 120 tools of servers", TOOLS, "the one tool", "more_first", 400, count=True),
+    Target("requests rejected, servers", TOOLS, "", "rejected", 0, count=True),
 )
 
 

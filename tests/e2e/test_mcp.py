@@ -6,12 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ctxagent.agent.compaction.summary.request import is_summary_question
 
 from ..support.command import COMMAND, Place, alive, comes, gone
 from ..support.server.loopback import Body, Say, Server
@@ -436,3 +441,103 @@ def test_the_repl_shows_servers_and_asks_about_calls(place: Place) -> None:
     assert server.rejected == []
     assert "Say hello to Bob." in told(server)
     assert gone(*map(int, notes(place, "pid")))
+
+
+SUMMARY = """## Session Intent
+Call it again and again.
+## Key Decisions
+1. One after another.
+## Current State
+Phase: running
+- Done: the first ones
+## Next Steps
+1. Call it again.
+"""
+
+
+class Caller:
+    """Calls a tool again and again, with thoughts that are bound to all before them."""
+
+    def __init__(self, calls: int) -> None:
+        self.left, self.summaries = calls, 0
+
+    def __call__(self, body: Body) -> Say:
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+            self.summaries += 1
+            return Say(SUMMARY)
+        self.left -= 1
+        if self.left < 0:
+            return Say("All done.")
+        text = f"answer {self.left}: " + "some words of it " * 400
+        used = use("mcp__plain__echo", {"text": text}) if self.left % 9 else use(query="echo")
+        return replace(used, thinking=f"Thought {self.left}.")
+
+
+def test_no_request_is_refused_over_summaries_and_a_resume(place: Place) -> None:
+    """Also by a server to which thinking is bound to what stands before it."""
+    configure(place, plain=plain(place), loaded=plain(place))
+    caller = Caller(24)
+    with Server(caller, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url) | {"CTXAGENT_MCP_LOAD_AT_START": "loaded"}
+        limits = ("--context-window", "24000", "--model", "claude-sonnet-5-5")
+        done = place.run("-p", "go", *ALLOW, *limits, env=env)
+        assert done.returncode == 0, done.stderr
+        caller.left = 6
+        done = place.run("-p", "go on", *ALLOW, *limits, "--continue", env=env)
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    assert caller.summaries
+    of_turns = [request["tools"] for request in server.requests if "tools" in request]
+    assert len({json.dumps(tools) for tools in of_turns}) == 1
+    assert "MCP servers, whose tools Mcp finds and calls: plain, loaded" in told(server)
+
+
+def test_results_are_redacted_hooked_and_recalled(place: Place) -> None:
+    configure(place, plain=plain(place))
+    secret = "sk-ant-" + "a1B2" * 12
+    hooks = place.root / "hooks"
+    steps = [
+        use("mcp__plain__echo", {"text": "the walrus of MY_KEY"}),
+        Say(tools=[("Recall", {"query": "walrus"})]),
+        Say("Done."),
+    ]
+    config = place.root / "home" / ".config" / "ctxagent" / "agentrc"
+    config.write_text(f'[hooks]\nbefore_tool = ["cat >> {hooks}; echo >> {hooks}"]\n')
+    with Server(steps) as server:
+        env = place.server(server.url) | {"MY_KEY": secret}
+        steps[0] = use("mcp__plain__echo", {"text": f"the walrus of {secret}"})
+        done = place.run("-p", "go", *ALLOW, env=env)
+        assert done.returncode == 0, done.stderr
+    kept, recalled = results(server)
+    assert secret not in kept
+    assert "walrus" in kept
+    assert "walrus" in recalled
+    first = json.loads(hooks.read_text().splitlines()[0])
+    assert first["tool"] == "mcp__plain__echo"
+    assert "walrus" in first["input"]["text"]
+
+
+def test_a_redirect_to_another_place_is_not_followed(place: Place) -> None:
+    asked = list[str]()
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(307)
+            self.send_header("location", f"http://localhost:{self.server.server_port}/private")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as http:
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        configure(place, plain={"type": "http", "url": f"http://127.0.0.1:{http.server_port}/mcp"})
+        call = use("mcp__plain__echo", {"text": "x"})
+        server, done = ran(place, [call, Say("Without it.")], *ALLOW)
+        http.shutdown()
+    assert "not followed" in done.stderr
+    assert "not followed" in results(server)[0]
+    assert set(asked) == {"/mcp"}

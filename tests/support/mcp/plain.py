@@ -31,11 +31,28 @@ def tool(name: str, description: str = "Says what it is told.") -> dict[str, obj
     return {"name": name, "description": description, "inputSchema": schema}
 
 
+def described(number: int) -> dict[str, object]:
+    """Return a tool with six parameters, each described."""
+    what = f"the record of kind {number}"
+    about = f"Reads {what} from the service. Use it when the user asks for {what} by its name."
+    properties = {
+        name: {"type": kind, "description": f"The {name} of {what}, as the service has it."}
+        for name, kind in (
+            ("owner", "string"), ("name", "string"), ("page", "integer"), ("limit", "integer"),
+            ("sort", "string"), ("text", "string"),
+        )
+    }  # fmt: skip
+    schema = {"type": "object", "properties": properties, "required": ["owner", "name"]}
+    return {"name": f"read_kind{number}", "description": about, "inputSchema": schema}
+
+
 def tools(cursor: str) -> dict[str, object]:
     if BEHAVIOUR == "many":
         start = int(cursor or 0)
         found = [tool(f"tool_{n}", f"The tool of number{n}.") for n in range(start, start + 2000)]
         return {"tools": found, "nextCursor": str(start + 2000)}  # without end
+    if BEHAVIOUR == "catalog":  # of the size that real servers have
+        return {"tools": [described(number) for number in range(24)]}
     if BEHAVIOUR == "hostile":
         return {"tools": [tool("echo"), tool(f"e{HOSTILE}", f"{HOSTILE} {'long ' * 2000}")]}
     return {"tools": [tool("echo"), tool("other", "Waters the garden.")]}

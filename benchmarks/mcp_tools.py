@@ -1,0 +1,114 @@
+"""Five MCP servers with 120 tools, and 50 calls of them: what their tools cost by way of the one
+fixed tool, and in the list of tools from the start; and the same work without any server.
+
+The real command, headless, over HTTP to the strict server of the tests, which binds thoughts: it
+would refuse a request whose beginning has changed. Costs are what a caching server would charge.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import measure
+from serving import environ
+
+from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
+from ctxagent.tests.support.server.loopback import Say, Server
+
+PLAIN = Path(__file__).resolve().parents[1] / "tests" / "support" / "mcp" / "plain.py"
+SERVERS = ("tickets", "wiki", "deploys", "metrics", "mail")
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"calls": 50},
+    "quick": {"calls": 20},
+    "tiny": {"calls": 5},
+}
+MODEL = "claude-sonnet-5-5"
+DOLLARS_PER_TOKEN = 3e-6  # of plain input
+NONE, FIXED, START = "no servers", "the one tool", "in the list from the start"
+ANSWER = "a line of the record that was asked for, with what stands in it\n" * 20
+
+
+class Player:
+    """Calls one tool after another; by way of the one tool it searches a server's first."""
+
+    def __init__(self, calls: int, way: str) -> None:
+        self.steps = list(self._steps(calls, way))
+        self.cache, self.bill, self.first = PromptCache(), CacheBill(), 0
+
+    def _steps(self, calls: int, way: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        searched = set[str]()
+        for number in range(calls):
+            server = SERVERS[number % len(SERVERS)]
+            name = f"mcp__{server}__read_kind{number % 24}"
+            given = {"owner": "me", "name": f"r{number}", "text": ANSWER}
+            if way == NONE:
+                yield "Bash", {"command": f"printf '%s' '{ANSWER}'"}
+            elif way == START:
+                yield name, given
+            else:
+                if server not in searched:
+                    searched.add(server)
+                    yield "Mcp", {"query": f"{server} record kind{number % 24}"}
+                yield "Mcp", {"tool": name, "arguments": given}
+
+    def __call__(self, body: dict[str, Any]) -> Say:
+        bill = self.cache.charge(body)
+        self.bill += bill
+        self.first = self.first or bill.prompt
+        if not self.steps:
+            return Say("All done.")
+        return Say("Next.", thinking="And the next.", tools=[self.steps.pop(0)])
+
+
+def run(calls: int, way: str) -> dict[str, float]:
+    """One session from start to end. Raises CalledProcessError when it does not finish."""
+    player = Player(calls, way)
+    with tempfile.TemporaryDirectory() as folder, Server(player, bound=True) as server:
+        project = Path(folder) / "project"
+        project.mkdir()
+        env = environ(folder, server.url)
+        if way != NONE:
+            configure(Path(env["HOME"]), Path(folder) / "notes")
+        load = ("-c", f"mcp.load_at_start={json.dumps(SERVERS)}") if way == START else ()
+        command = [
+            measure.COMMAND, "-p", "Read them all.", "--permission-mode", "bypass",
+            "--model", MODEL, *load,
+        ]  # fmt: skip
+        subprocess.run(
+            command, env=env, cwd=project, check=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+    return {
+        "first_tokens": player.first,
+        "tokens": player.bill.prompt,
+        "hit_share": player.bill.read / player.bill.prompt,
+        "misses": player.bill.misses,
+        "dollars": player.bill.relative * DOLLARS_PER_TOKEN,
+        "rejected": len(server.rejected),
+    }
+
+
+def configure(home: Path, notes: Path) -> None:
+    """Name the servers in the person's own file."""
+    server = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(PLAIN), "catalog", str(notes)],
+    }
+    path = home / ".config" / "ctxagent" / "mcp.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"mcpServers": dict.fromkeys(SERVERS, server)}))
+
+
+def main(calls: int, ways: Sequence[str] = (NONE, FIXED, START)) -> Iterator[measure.Table]:
+    rows = {way: run(calls, way) for way in ways}
+    for row in rows.values():
+        row["more_first"] = row["first_tokens"] - rows[NONE]["first_tokens"]
+    yield measure.Table("tools of MCP servers", rows)
+
+
+if __name__ == "__main__":
+    sys.exit(measure.run(main, SIZES))
