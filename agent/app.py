@@ -359,7 +359,7 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
         config_home=launch.config_home,
         home=Path(launch.environ.get("HOME") or Path.home()),
         trust_dir=launch.trust or launch.state,
-        tools=[tool.name for tool in every_tool()],
+        tools=[tool.name for tool in every_tool(mcp=launch.mcp)],
     )
 
 

@@ -120,25 +120,26 @@ class ToolRunner:
 
     async def _one(self, call: Block, raw: str | None, cut: bool) -> None:
         title, started, stopped = self._title(call), time.monotonic(), _not_run()
+        name = call["name"]
         try:
             tool, params, given = self._checked(call, raw, cut)
-            title = tool.title(params)
+            name, title = tool.name, tool.title(params)
             verdict = await self._allowed(tool, params, title, given)
             started = time.monotonic()
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.emit(ToolStarted(call["id"], tool.name, title, given))
             output = await self.watched(tool, params, call["id"], verdict)
         except _Refused as refused:  # the time that a person thought is none of the call's
-            self._finish(call, title, refused.output, 0.0)
+            self._finish(call, title, refused.output, 0.0, name)
             return
         except Interrupted as interrupted:
-            self._finish(call, title, interrupted.output, time.monotonic() - started)
+            self._finish(call, title, interrupted.output, time.monotonic() - started, name)
             raise asyncio.CancelledError from None
         except asyncio.CancelledError:
-            self._finish(call, title, stopped, 0.0)
+            self._finish(call, title, stopped, 0.0, name)
             raise
         seconds = time.monotonic() - started
-        output = self._finish(call, title, output, seconds)
+        output = self._finish(call, title, output, seconds, name)
         if self.run_hook is not None:
             before = before_tool_event(tool.name, title, given, self.context.cwd)
             await self.run_hook("after_tool", after_tool_event(before, output, seconds))
@@ -443,8 +444,11 @@ class ToolRunner:
         }  # fmt: skip
         self.record(Note(topic="permission", text=text, data=data))
 
-    def _finish(self, call: Block, title: str, output: Output, seconds: float) -> Output:
-        """Record a result, and return the output as it was recorded."""
+    def _finish(
+        self, call: Block, title: str, output: Output, seconds: float, name: str = ""
+    ) -> Output:
+        """Record a result, and return the output as it was recorded. `name` is that of the tool
+        which was run, where it is not the one that was called."""
         output = self.context.redact(output)
         details = dict(output.details)
         content: str | list[Block] = output.blocks or output.text
@@ -463,7 +467,7 @@ class ToolRunner:
         shown = content if isinstance(content, str) else output.text
         self.emit(
             ToolFinished(
-                call["id"], call["name"], title, output.is_error, shown, seconds, details,
+                call["id"], name or call["name"], title, output.is_error, shown, seconds, details,
                 recorded.seq,
             )
         )  # fmt: skip

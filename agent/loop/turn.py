@@ -58,8 +58,10 @@ async def run_turn(
     on.
     """
     try:
-        await agent.prepare()
-        agent.open()
+        try:
+            await agent.prepare()
+        finally:
+            agent.open()
         await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()

@@ -315,6 +315,7 @@ class McpServers:
         for name in ("mcp", "mcp_types", "httpx2"):
             logging.getLogger(name).addHandler(logging.NullHandler())
             logging.getLogger(name).propagate = False
+        self._loop.set_exception_handler(lambda loop, context: None)
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.close()
