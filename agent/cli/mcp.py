@@ -1,4 +1,4 @@
-"""`ctxagent mcp`: the MCP servers that are configured: add, list, get, remove."""
+"""`ctxagent mcp`: the MCP servers that are configured: add, list, get, remove, login."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from ..errors import UsageError
 from .options import cwd_of, ends_process, launch_of, load, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..extensions.mcp.servers import ServerStatus
     from ..launch import LaunchOptions
 
@@ -139,6 +141,29 @@ def remove(options: dict[str, Any], project: bool, name: str) -> int:
     return 0
 
 
+@mcp.command()
+@click.argument("name")
+@click.pass_obj
+@ends_process
+def login(options: dict[str, Any], name: str) -> int:
+    """Log in at the server NAME, in a browser; exit code 1 if that fails."""
+    launch = launch_of(options)
+
+    def show(url: str) -> None:
+        say(f"Log in at this address, in a browser on this machine:\n{url}")
+        if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            import webbrowser
+
+            webbrowser.open(url)
+
+    found = _tried(launch, name, show)
+    if not found:
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+    ((status, _),) = found
+    say(_line(status))
+    return 0 if status.state == "ready" else 1
+
+
 def _file(options: dict[str, Any], *, project: bool) -> Path:
     """Return the file that servers are added to: the project's nearest one, or the person's."""
     from ..config.load import config_home
@@ -158,7 +183,7 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 
 def _tried(
-    launch: "LaunchOptions", name: str | None
+    launch: "LaunchOptions", name: str | None, show: "Callable[[str], None] | None" = None
 ) -> "list[tuple[ServerStatus, list[tuple[str, int, str]]]]":
     """Start the servers, or one of them, and return how each is, and its tools."""
     import asyncio
@@ -171,7 +196,7 @@ def _tried(
     configs = [each for each in configs if name in (None, each.name)]
     if not configs:
         return []
-    servers = start_servers(launch, configs)
+    servers = start_servers(launch, configs, show)
     try:
         asyncio.run(servers.wait_for(servers.names))
         return [(status, servers.tools(status.name)) for status in servers.status()]

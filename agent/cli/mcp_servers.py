@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 
+TOKENS_FOLDER = "mcp"  # in the state folder: logins at servers
+
+
 def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers for a run, and what is wrong with files of them."""
     return load_servers(
@@ -48,9 +51,15 @@ class RunServers:
             self._launch.mcp.close()
 
 
-def start_servers(launch: LaunchOptions, configs: list[ServerConfig]) -> "McpServers":
-    """Return these servers, which begin to start."""
+def start_servers(
+    launch: LaunchOptions,
+    configs: list[ServerConfig],
+    show: Callable[[str], None] | None = None,
+) -> "McpServers":
+    """Return these servers, which begin to start. With `show` the person logs in at them, at the
+    addresses that it gets."""
     from ...tools.system.environment import child_environment
+    from ..extensions.mcp.login import LOGIN_TIMEOUT_S
     from ..extensions.mcp.servers import McpServers
 
     settings = launch.settings.mcp
@@ -58,10 +67,12 @@ def start_servers(launch: LaunchOptions, configs: list[ServerConfig]) -> "McpSer
         configs,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
         cwd=launch.cwd,
-        start_timeout=settings.start_timeout,
+        start_timeout=LOGIN_TIMEOUT_S if show else settings.start_timeout,
         call_timeout=settings.call_timeout,
         needed=settings.needed,
         load_at_start=settings.load_at_start,
+        tokens=launch.state / TOKENS_FOLDER,
+        show=show,
     )
     servers.start()
     return servers

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -268,15 +269,15 @@ def test_servers_end_with_the_agent_also_when_it_is_killed(place: Place) -> None
 
 
 @contextmanager
-def http_server() -> Iterator[str]:
-    """Run the SDK's server over HTTP; yield its address."""
+def http_server(*script: str, **env: str) -> Iterator[str]:
+    """Run a server by the SDK over HTTP; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, str(SDK), "http", str(port)],
+        [sys.executable, *(script or (str(SDK), "http")), str(port)],
         stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"], **env},
     )
     try:
 
@@ -541,3 +542,29 @@ def test_a_redirect_to_another_place_is_not_followed(place: Place) -> None:
     assert "not followed" in done.stderr
     assert "not followed" in results(server)[0]
     assert set(asked) == {"/mcp"}
+
+
+@pytest.mark.parametrize("lifetime", ["3600", "31"])  # 31: it is refreshed for every request
+def test_a_login(place: Place, lifetime: str) -> None:
+    with http_server(str(SDK.with_name("oauth.py")), LIFETIME=lifetime) as url:
+        configure(place, guarded={"type": "http", "url": url})
+        call = use("mcp__guarded__add", {"a": 2, "b": 3})
+        allow = ("--allow", "mcp__guarded")
+        server, done = ran(place, [call, Say("Without it.")], *allow)
+        assert "it wants a login: `ctxagent mcp login guarded`" in done.stderr
+        assert "it wants a login" in results(server)[0]
+        process = subprocess.Popen(
+            [COMMAND, "mcp", "login", "guarded"], cwd=place.project, env=place.environ(),
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        address = next(line for line in process.stdout if line.startswith("http"))
+        with urllib.request.urlopen(address.strip()) as page:  # goes by a redirect to ours
+            assert b"You can close this page" in page.read()
+        assert "guarded: ready" in process.stdout.read()
+        assert process.wait() == 0
+        (kept,) = place.state.glob("mcp/*.json")
+        assert kept.stat().st_mode & 0o777 == 0o600
+        server, done = ran(place, [call, call, Say("Done.")], *allow)
+        assert done.stderr == ""
+        assert results(server) == ["5", "5"]

@@ -25,6 +25,7 @@ OWN_FILE = "mcp.json"  # in the folder of the person's settings
 SERVERS_KEY = "mcpServers"
 MAX_SERVERS = 100
 MAX_NAME_CHARS = 64  # of a server's or a tool's part of a name
+OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "callbackPort")
 HTTP_TYPES = ("http", "streamable-http", "streamable_http")
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
@@ -41,6 +42,7 @@ class ServerConfig:
     cwd: Path | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    oauth: Mapping[str, str] = field(default_factory=dict)  # clientId, scopes, callbackPort …
     timeout: float | None = None  # seconds for one call; None for what the settings say
     enabled: bool = True
 
@@ -143,7 +145,8 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
         url = values.get("url")
         if not isinstance(url, str) or not re.fullmatch(r"https?://[!-~]+", url):
             raise ValueError("url is not an http:// or https:// address")
-        return ServerConfig(url=url, headers=_texts(values, "headers"), **common)
+        headers, oauth = _texts(values, "headers"), _oauth(values.get("oauth"))
+        return ServerConfig(url=url, headers=headers, oauth=oauth, **common)
     if kind != "stdio":
         raise ValueError(f'type is {str(kind)[:40]!r}; "stdio" and "http" are known')
     command, arguments = values.get("command"), values.get("args", [])
@@ -156,6 +159,18 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
         raise ValueError("cwd is not a path")
     cwd = path.parent / Path(given).expanduser() if given else None
     return ServerConfig(command=(command, *arguments), env=_texts(values, "env"), cwd=cwd, **common)
+
+
+def _oauth(values: Any) -> dict[str, str]:
+    """Return what is configured for a login. Raises ValueError."""
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ValueError("oauth is not an object")
+    found = {key: str(values[key]) for key in OAUTH_KEYS if values.get(key) is not None}
+    if not found.get("callbackPort", "0").isdecimal():
+        raise ValueError("oauth.callbackPort is not a number")
+    return found
 
 
 def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:

@@ -41,6 +41,8 @@ RESOURCE_SCHEMA = {
 PROBE_TIMEOUT_S = 5.0  # for the newest protocol's question, before the handshake
 MAX_ERROR_CHARS = 300
 
+UNKNOWN = " Whether it has acted is not known; it was not sent again."
+
 T = TypeVar("T")
 
 
@@ -88,8 +90,11 @@ class Connection:
         start_timeout: float,
         call_timeout: float,
         tell: Callable[[str], None],
+        tokens: Path | None,
+        show: Callable[[str], None] | None,
     ) -> None:
         self.config = config
+        self._tokens, self._show = tokens, show
         self.state: State = "starting"
         self.error = ""
         self.protocol = ""
@@ -170,7 +175,7 @@ class Connection:
         finally:
             is_late = not asking.done()
             asking.cancel()
-        unknown = " Whether it has acted is not known; it was not sent again." if may_act else ""
+        unknown = UNKNOWN if may_act else ""
         if is_late:
             await asyncio.wait([asking])  # the server is told that nobody waits any more
             seconds = f"{self._call_timeout:g} s"
@@ -182,6 +187,7 @@ class Connection:
         if self.config.url and str(error) == "Session terminated":  # the SDK's words for a 404
             self._complaint.reason = "it does not know this session any more"
             self._complaint.ended.set()
+            unknown = " It has not run this: call it again."
         elif not _is_connection_lost(error):
             raise ToolError(f"The MCP server {self.name} answers: {describe(error)}")
         await asyncio.wait([self._running] if self._running else [asking])
@@ -208,7 +214,7 @@ class Connection:
 
         over_http = bool(self.config.url)
         transport = (
-            http(self.config, complaint)
+            http(self.config, complaint, self._tokens, self._show)
             if over_http
             else stdio(self.config, self._env, self._cwd, complaint)
         )
@@ -224,7 +230,8 @@ class Connection:
                     message_handler=self._hear,
                 )
             )
-            await _agree(session, probe_first=over_http)
+            probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
+            await _agree(session, probe)
             self.protocol = session.protocol_version or ""
             self.catalog = await _list(self.name, session)
         return session
@@ -270,19 +277,20 @@ class Connection:
         listing.cancel()
 
 
-async def _agree(session: "ClientSession", *, probe_first: bool) -> None:
+async def _agree(session: "ClientSession", probe: float | None) -> None:
     """Agree on a protocol: by the handshake or, where that is unknown, by the question that the
-    newest has instead.
+    newest has instead. With a `probe` that question comes first, for so many seconds (None: for as
+    long as it takes).
 
-    That question comes first over HTTP alone: one that a server's stdin does not expect may start
-    what it need not, or stay unanswered. Raises what the SDK raises.
+    Over stdin it does not: what a server does not expect there may start what it need not, or stay
+    unanswered. Raises what the SDK raises.
     """
     import anyio
     from pydantic import ValidationError
 
     from mcp.shared.exceptions import MCPError
 
-    if not probe_first:
+    if probe == 0:
         try:
             await session.initialize()
         except MCPError as error:
@@ -290,7 +298,7 @@ async def _agree(session: "ClientSession", *, probe_first: bool) -> None:
                 raise
             await session.discover()
         return
-    with anyio.move_on_after(PROBE_TIMEOUT_S):
+    with anyio.move_on_after(probe):
         try:
             await session.discover()
         except (MCPError, ValidationError, RuntimeError) as error:

@@ -70,7 +70,11 @@ class McpServers:
         call_timeout: float = 300.0,
         needed: Sequence[str] = (),
         load_at_start: Sequence[str] = (),
+        tokens: Path | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
+        """`tokens` is the folder of logins; with `show` the person logs in now, at the address that
+        it gets."""
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
         self.untold: list[str] = []  # what was to be told before anybody listened
@@ -84,6 +88,8 @@ class McpServers:
                 start_timeout=start_timeout,
                 call_timeout=call_timeout,
                 tell=self._tell,
+                tokens=tokens,
+                show=show,
             )
             for config in configs
         }

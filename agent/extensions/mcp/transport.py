@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from ....tools.system.spawn import Spawned, spawn
 from ....tools.system.tasks import finish_despite_cancel
 from ....tools.system.unicode import clean
 from .config import ServerConfig
+from .login import authentication, wants_login
 
 if TYPE_CHECKING:
     import httpx2
@@ -254,14 +255,22 @@ async def _hear(err: asyncio.StreamReader, complaint: Complaint) -> None:
 
 
 @asynccontextmanager
-async def http(config: ServerConfig, complaint: Complaint) -> AsyncIterator["TransportStreams"]:
+async def http(
+    config: ServerConfig,
+    complaint: Complaint,
+    tokens: Path | None = None,
+    show: Callable[[str], None] | None = None,
+) -> AsyncIterator["TransportStreams"]:
     """Speak with a server over streamable HTTP for the length of a block. Redirects to another
-    origin are not followed."""
+    origin are not followed. `tokens` is the folder of logins; with `show` the person logs in now,
+    at the address that it gets."""
     import httpx2
 
     from mcp.client.streamable_http import streamable_http_client
 
     async def bound(response: "httpx2.Response") -> None:
+        if response.status_code == 401 and show is None:
+            complaint.reason = wants_login(config.name)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("it sent packed data that was not asked for")
         if "event-stream" not in response.headers.get("content-type", ""):
@@ -269,12 +278,15 @@ async def http(config: ServerConfig, complaint: Complaint) -> AsyncIterator["Tra
             assert isinstance(stream, httpx2.AsyncByteStream)
             response.stream = _bounded_body(stream, complaint)
 
-    client = httpx2.AsyncClient(
-        headers={**config.headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
-        event_hooks={"response": [bound]},
-    )
-    async with client:
+    async with (
+        authentication(config, tokens, show) as auth,
+        httpx2.AsyncClient(
+            auth=auth,
+            headers={**config.headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
+            event_hooks={"response": [bound]},
+        ) as client,
+    ):
         transport = streamable_http_client(
             config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         )
