@@ -21,7 +21,6 @@ from .transport import BoundedStream, Complaint, http, stdio
 
 if TYPE_CHECKING:
     import mcp_types as types
-
     from mcp.client.session import ClientSession
 
 State = Literal["starting", "ready", "failed", "ended"]
@@ -208,7 +207,6 @@ class Connection:
         """Open the connection and learn what the server offers. Raises TimeoutError and whatever
         the transport raises."""
         import mcp_types as types
-
         from mcp.client.session import ClientSession
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
@@ -286,9 +284,8 @@ async def _agree(session: "ClientSession", probe: float | None) -> None:
     unanswered. Raises what the SDK raises.
     """
     import anyio
-    from pydantic import ValidationError
-
     from mcp.shared.exceptions import MCPError
+    from pydantic import ValidationError
 
     if probe == 0:
         try:
@@ -369,9 +366,8 @@ async def pages(
 
 
 def _is_connection_lost(error: BaseException) -> bool:
-    from mcp_types import CONNECTION_CLOSED
-
     from mcp.shared.exceptions import MCPError
+    from mcp_types import CONNECTION_CLOSED
 
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
@@ -385,9 +381,8 @@ def _first(error: BaseException | None) -> BaseException | None:
 
 def describe(error: BaseException) -> str:
     """Return what went wrong on one line, without characters that act on a terminal."""
-    from pydantic import ValidationError
-
     from mcp.shared.exceptions import MCPError
+    from pydantic import ValidationError
 
     if isinstance(error, MCPError):
         text = error.message

@@ -23,7 +23,6 @@ from .config import ServerConfig
 
 if TYPE_CHECKING:
     import httpx2
-
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 LOGIN_TIMEOUT_S = 600.0
@@ -191,11 +190,10 @@ def _provider(
     config: ServerConfig, file: TokenFile, address: str, redirect: Any, callback: Any
 ) -> "httpx2.Auth":
     import httpx2
-    from pydantic import AnyUrl
-
     from mcp.client.auth.exceptions import OAuthFlowError
     from mcp.client.auth.oauth2 import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
+    from pydantic import AnyUrl
 
     class Provider(OAuthClientProvider):
         """Refreshes with what other processes have got meanwhile, one process at a time."""

@@ -24,7 +24,6 @@ from .login import authentication, wants_login
 
 if TYPE_CHECKING:
     import httpx2
-
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
@@ -201,9 +200,8 @@ async def _start(
 
 async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> None:
     """Hand on what the server writes, a message a line; at its end the stream is closed."""
-    from mcp_types import jsonrpc_message_adapter
-
     from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
 
     held = bytearray()
     async with into:
@@ -265,7 +263,6 @@ async def http(
     origin are not followed. `tokens` is the folder of logins; with `show` the person logs in now,
     at the address that it gets."""
     import httpx2
-
     from mcp.client.streamable_http import streamable_http_client
 
     async def bound(response: "httpx2.Response") -> None:
