@@ -90,7 +90,6 @@ def open_agent(
     cannot be kept, and what the model raises for a broken script.
     """
     tokens.use_vocabulary()
-    permissions = launch.settings.permissions
     model = launch.model or make_model(launch.settings, launch.environ)
     _check_price(launch, model)
     project = Project(launch.state, launch.cwd)
@@ -108,17 +107,7 @@ def open_agent(
             resume_cache=resume_cache,
             model=model,
             tools=every_tool(types, launch.mcp),
-            approval=Approval(
-                mode=permissions.mode,
-                sandboxed=permissions.sandboxed == "allow",
-                allow=permissions.allow,
-                ask=permissions.ask,
-                deny=permissions.deny,
-                cwd=launch.cwd,
-                readable=(folder, *project.session_folders(state.origins - {folder.name})),
-                own=agent_paths(launch),
-                path=launch.environ.get("PATH"),
-            ),
+            approval=_approval(launch, project, state, folder),
             budget_meter=BudgetMeter(launch.budget),
             system=prompt.system_prompt(launch.append_prompt, own=launch.own_prompt),
             prior=launch.prior,
@@ -142,6 +131,24 @@ def open_agent(
         for warning in [*log.warnings, *_moved(state.began, launch.cwd), *warnings]:
             emit(Notice("warning", warning))
     return agent
+
+
+def _approval(
+    launch: LaunchOptions, project: Project, state: SessionState, folder: Path
+) -> Approval:
+    """Return the rules of a session in `folder`, which may read what it began with."""
+    permissions = launch.settings.permissions
+    return Approval(
+        mode=permissions.mode,
+        sandboxed=permissions.sandboxed == "allow",
+        allow=permissions.allow,
+        ask=permissions.ask,
+        deny=permissions.deny,
+        cwd=launch.cwd,
+        readable=(folder, *project.session_folders(state.origins - {folder.name})),
+        own=agent_paths(launch),
+        path=launch.environ.get("PATH"),
+    )
 
 
 def _heard(servers: "McpServers | None", emit: Emit) -> "McpServers | None":

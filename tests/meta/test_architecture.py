@@ -33,7 +33,7 @@ LIBRARY_USERS = {
     "httpx2": (
         "agent.models.anthropic",
         "agent.models.bounded_body",
-        "agent.extensions.mcp.transport",
+        "agent.extensions.mcp",
     ),
     "mcp": ("agent.extensions.mcp",),
     "mcp_types": ("agent.extensions.mcp",),
