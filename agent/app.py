@@ -18,6 +18,7 @@ from ..tools.glob import GlobTool
 from ..tools.grep import GrepTool
 from ..tools.read import ReadTool
 from ..tools.recall import RecallTool
+from ..tools.skill import SkillTool
 from ..tools.system.environment import child_environment
 from ..tools.task import TaskTool
 from ..tools.todo import TodoTool
@@ -28,6 +29,7 @@ from .context import tokens
 from .context.window import LearnedWindow
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
+from .extensions.skills import own_skill_folders
 from .launch import LaunchOptions, SessionChoice
 from .loop import prompt
 from .loop.agent import Agent
@@ -38,6 +40,7 @@ from .loop.file_changes import ChangeTracker
 from .loop.file_changes import FileEdit as Edited
 from .loop.hooks import SessionHooks
 from .loop.resume import ResumeCache, SessionState, copy_cache, create_session, resume_session
+from .loop.skills import SkillSource, attach_skills, find_skills
 from .loop.startup import SessionSetup
 from .loop.subagent_types import AgentType, load_types, names_and_descriptions
 from .loop.subagents import SubagentRunner, SubagentSpec
@@ -69,15 +72,19 @@ if TYPE_CHECKING:
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
 
-def every_tool(types: Sequence[AgentType] = (), mcp: "McpServers | None" = None) -> list[Tool[Any]]:
+def every_tool(
+    types: Sequence[AgentType] = (), mcp: "McpServers | None" = None, *, skills: bool = False
+) -> list[Tool[Any]]:
     """Return all tools; Task is among them where there are `types` of subagents, Mcp where there
-    are servers."""
+    are servers, Skill where there are `skills`."""
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(),
     ]  # fmt: skip
     if types:
         tools.append(TaskTool(names_and_descriptions(types)))
+    if skills:
+        tools.append(SkillTool())
     return [*tools, mcp.tool()] if mcp else tools
 
 
@@ -96,7 +103,8 @@ def open_agent(
     log, state, resume_cache = _session(project, choice)
     with log.closed_on_error():
         types, warnings = _types(launch, log.path)
-        warnings += _other_prompt(launch, state)
+        skills, left_out = find_skills(launch)
+        warnings += [*left_out, *_other_prompt(launch, state)]
         warnings += prompt.instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
@@ -106,16 +114,15 @@ def open_agent(
             state=state,
             resume_cache=resume_cache,
             model=model,
-            tools=every_tool(types, launch.mcp),
+            tools=every_tool(types, launch.mcp, skills=_uses_skills(skills, state)),
+            skills=skills,
             approval=_approval(launch, project, state, folder),
             budget_meter=BudgetMeter(launch.budget),
             system=prompt.system_prompt(launch.append_prompt, own=launch.own_prompt),
             prior=launch.prior,
         )
         agent = _put_together(launch, parts, emit, ask)
-        if sandbox := make_sandbox(launch, folder):
-            sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
-        agent.context.sandbox = agent.approval.sandbox = sandbox
+        _confine(agent, launch)
         agent.subagent_types = types
         agent.mcp = _heard(launch.mcp, emit)
         agent.context.spawn = SubagentRunner(
@@ -145,10 +152,21 @@ def _approval(
         ask=permissions.ask,
         deny=permissions.deny,
         cwd=launch.cwd,
-        readable=(folder, *project.session_folders(state.origins - {folder.name})),
+        readable=(
+            folder,
+            *project.session_folders(state.origins - {folder.name}),
+            *own_skill_folders(launch.config_home, launch.home),
+        ),
         own=agent_paths(launch),
         path=launch.environ.get("PATH"),
     )
+
+
+def _confine(agent: Agent, launch: LaunchOptions) -> None:
+    """Give a session's commands their sandbox, if they are to have one."""
+    if sandbox := make_sandbox(launch, agent.folder):
+        sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
+    agent.context.sandbox = agent.approval.sandbox = sandbox
 
 
 def _heard(servers: "McpServers | None", emit: Emit) -> "McpServers | None":
@@ -208,13 +226,13 @@ class _Parts:
     prior: str = ""
     edits: list[Edited] = field(default_factory=list)
     planted: PlantedWatch | None = None  # of the session, where it has one
+    skills: SkillSource = field(default_factory=SkillSource)
 
 
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
-    settings, log, state = launch.settings, parts.log, parts.state
-    folder = log.path.parent
-    address, shapes = settings.model.base_url, settings.state.redact
-    redaction = secrets_of(launch.environ, address, shapes=shapes)
+    settings, log, state, folder = launch.settings, parts.log, parts.state, parts.log.path.parent
+    shapes = settings.state.redact
+    redaction = secrets_of(launch.environ, settings.model.base_url, shapes=shapes)
     context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
     checkpoints = Checkpoints(folder, worktree, state.numbering)
@@ -268,6 +286,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         clean_reply=reply_filter(redaction),
     )
     attach_engine(agent)
+    attach_skills(agent, parts.skills)
     agent.drift_monitor.resume(state.summary, state.ended)
     return agent
 
@@ -315,6 +334,7 @@ def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> 
                 prior=spec.prior,
                 edits=parent.change_tracker.edits if parent.change_tracker else [],
                 planted=parent.planted,
+                skills=replace(parent.skills.source, known=parent.skills.known),
             ),
             spec.emit,
             spec.ask,
@@ -364,10 +384,17 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
     return load_types(
         launch.cwd,
         config_home=launch.config_home,
-        home=Path(launch.environ.get("HOME") or Path.home()),
+        home=launch.home,
         trust_dir=launch.trust or launch.state,
-        tools=[tool.name for tool in every_tool(mcp=launch.mcp)],
+        tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True)],
     )
+
+
+def _uses_skills(skills: SkillSource, state: SessionState) -> bool:
+    """Tell whether there are skills, or there were when the session began: it keeps its tools,
+    since with another list of them every request would begin anew."""
+    named = (tool.get("name") for tool in state.view.tools)
+    return bool(skills.known) or SkillTool.name in named
 
 
 def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree:

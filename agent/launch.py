@@ -60,6 +60,11 @@ class LaunchOptions:
     mcp: "McpServers | None" = None  # None where none is configured
 
     @property
+    def home(self) -> Path:
+        """The person's home directory."""
+        return Path(self.environ.get("HOME") or Path.home())
+
+    @property
     def is_scripted(self) -> bool:
         """Whether nobody is asked over the network."""
         return self.settings.model.id.startswith(SCRIPTED)

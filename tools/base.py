@@ -158,6 +158,10 @@ async def _nobody(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
+def _no_skill(name: str | None) -> Output:
+    raise ToolError("There are no skills here.")
+
+
 @dataclass(slots=True)
 class Context:
     """What a tool is handed."""
@@ -179,6 +183,9 @@ class Context:
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     spawn: Callable[[SubagentTask], Awaitable[Output]] = _nobody  # runs a subagent
+    # Has a skill loaded behind the results of this reply, or lists all where no name is given;
+    # raises ToolError.
+    skill: Callable[[str | None], Output] = _no_skill
     # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..events import Notice
@@ -18,7 +17,7 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], 
     return load_command_files(
         launch.cwd,
         config_home=launch.config_home,
-        home=Path(launch.environ.get("HOME") or Path.home()),
+        home=launch.home,
         trust_dir=launch.trust or launch.state,
     )
 

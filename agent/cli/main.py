@@ -48,9 +48,10 @@ from .sessions import sessions
 from .stdin import read_beside_task
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
 
     from ..events import Ask, Emit
+    from ..extensions.skills import Skill
     from ..launch import LaunchOptions
     from ..loop.agent import Agent
     from ..loop.attachments import Attached
@@ -254,20 +255,21 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         task, is_given = task_of(options["task"], words_of(context), front.say)
         beside = read_beside_task(front.say) if is_given else None
         from ..app import open_agent
-        from ..loop.attachments import find_mentions
+        from ..loop.attachments import find_mentions, find_skill
         from ..loop.command_words import is_of_command
         from ..security.sandbox import check_sandbox
         from .command_files import expand_task
         from .mcp_servers import RunServers
 
-        servers = RunServers(launch)
+        servers, agents = RunServers(launch), list["Agent"]()
 
         def attached_to(words: "Content") -> "Sequence[Attached]":
             typed = is_given and not is_of_command(words)
+            skill = find_skill(agents[0], words) if typed else []
             there = servers.begin(front.say)
             names = there.names if there else ()
             named = find_mentions(words, launch.cwd, typed=typed, servers=names)
-            return [beside, *named] if beside else named
+            return [*([beside] if beside else []), *skill, *named]
 
         check_sandbox(launch)
         close_memory()
@@ -275,6 +277,7 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         def opened() -> "Agent":
             there = servers.begin(front.say)
             agent = open_agent(replace(launch, mcp=there), choice, emit=front.emit, ask=None)
+            agents.append(agent)
             warm(launch)  # while git looks at the project
             return agent
 
@@ -331,6 +334,11 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
         change_model(agent, launch, id)
 
+    def skills() -> "tuple[Mapping[str, Skill], Sequence[str]]":
+        from ..loop.skills import skills_of
+
+        return skills_of(launch)
+
     servers = RunServers(launch)
     services = ReplServices(
         open=_opener(options, launch, rules, servers),
@@ -343,6 +351,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
         everywhere=lambda: all_logs(project.state),
         copy=project.fork,
         command_files=lambda: command_files_of(launch),
+        skills=skills,
         settings=lambda: [row[:3] for row in explain_settings(loaded)],
         checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
         models=_models,
@@ -406,11 +415,11 @@ def _models() -> list[tuple[str, str, str]]:
 
 
 def _trust(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, MCP servers, subagents, commands, and
-    instructions that others may write.
+    """Trust the project's files as they are now: settings, MCP servers, subagents, commands,
+    skills, and instructions that others may write.
     """
-    from ..config.trust import trust
-    from ..extensions import command_files
+    from ..config.trust import MAX_TRUSTED_BYTES, trust
+    from ..extensions import command_files, skills
     from ..extensions.mcp import config as mcp_config
     from ..loop import prompt, subagent_types
 
@@ -423,11 +432,13 @@ def _trust(options: dict[str, Any]) -> None:
         *filter(None, [mcp_config.project_file(cwd_of(options), home)]),
         *(path for path, _ in prompt.files_of_others(cwd_of(options))),
     ]
-    if not files:
+    of_skills = skills.project_files(cwd_of(options), home)
+    if not files and not of_skills:
         raise UsageError(
-            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands and no "
-            "AGENTS.md that others may write in this project to trust"
+            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands or "
+            "skills and no AGENTS.md that others may write in this project to trust"
         )
-    for path in files:
-        trust(path, loaded.trust_dir)
+    bounds = dict.fromkeys(of_skills, skills.MAX_SKILL_BYTES)
+    for path in [*files, *of_skills]:
+        trust(path, loaded.trust_dir, bounds.get(path, MAX_TRUSTED_BYTES))
         say(f"trusted as it is now: {path}", err=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..extensions.mcp.config import ServerConfig, load_servers
@@ -20,7 +19,7 @@ def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
     return load_servers(
         launch.cwd,
         config_home=launch.config_home,
-        home=Path(launch.environ.get("HOME") or Path.home()),
+        home=launch.home,
         trust_dir=launch.trust or launch.state,
         environ=launch.environ,
     )

@@ -11,13 +11,13 @@ nothing.
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...tools.system.plural import count_of
 from ..context import tokens
-from ..context.view import ViewResult
+from ..context.view import View, ViewResult
 from ..context.window import Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
@@ -28,7 +28,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import Entry, Summary, User
+from ..session.entries import SKILL, SKILL_LIST, Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -98,15 +98,27 @@ def not_worth_it(before: Window, after: int) -> str:
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all take at most REINSERTED_SHARE of the window."""
-    sizes = sorted(map(_entry_tokens, entries))
+    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills have a
+    bound of their own, and are left as they are."""
+    sizes = sorted(_entry_tokens(entry) for entry in entries if not _is_skill(entry))
     room = int(REINSERTED_SHARE * window.size)
+    room -= sum(_entry_tokens(entry) for entry in entries if _is_skill(entry))
     for place, size in enumerate(sizes):
         left = len(sizes) - place
         if size * left > room:
-            return [_cut_entry(entry, room // left) for entry in entries]
+            share = max(1, room // left)
+            return [entry if _is_skill(entry) else _cut_entry(entry, share) for entry in entries]
         room -= size
     return list(entries)
+
+
+def _staying(view: View, cut: Cut) -> set[int]:
+    """Return the seqs of the items that stay behind a summary."""
+    return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
+
+
+def _is_skill(entry: Entry) -> bool:
+    return isinstance(entry, User) and entry.source in (SKILL, SKILL_LIST)
 
 
 def reinserted_tokens(entries: Sequence[Entry]) -> int:
@@ -243,16 +255,17 @@ class SummaryApplier:
             text = f"{asked - ok} of {count_of(asked, 'entry', 'entries')} cannot be read back"
             self.host.emit(Notice("error", f"{text}; /uncompact takes the summary back"))
 
-    def reinserted(self, window: Window) -> list[Entry]:
-        """Return what is said again after a summary, cut to its share of the window."""
-        return reinserted_within(self.host.reinserted(), window)
+    def reinserted(self, window: Window, staying: Collection[int]) -> list[Entry]:
+        """Return what is said again after a summary, cut to its share of the window; the items with
+        the seqs `staying` still stand."""
+        return reinserted_within(self.host.reinserted(staying), window)
 
     async def fit(
         self, cut: Cut, draft: SummaryDraft, before: Window, max_after: int
     ) -> FittedSummary:
         """Return the summary as it would be recorded; what a person wrote stays as it is. Raises
         CompactionFailed as `apply` does."""
-        reinserted = self.reinserted(before)
+        reinserted = self.reinserted(before, _staying(self.host.view, cut))
         with waiting(self.host.emit, "checking the summary"):
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
-from ..session.entries import Block
+from ..session.entries import SKILL, SKILL_LIST, Block
 from . import preserve
 from .history import int_field
 from .summary.request import PINNED_HEADING
@@ -21,6 +21,7 @@ ContentKind = Literal[
     "system",
     "tools",
     "instructions",
+    "skills",
     "environment",
     "preserved",
     "summary",
@@ -43,6 +44,8 @@ _SOURCES: dict[str, ContentKind] = {
     "instructions": "instructions",
     "notice": "notices",
     "note": "notes",
+    SKILL: "skills",
+    SKILL_LIST: "skills",
     SUMMARY_SOURCE: "summary",
 }
 _TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text

@@ -446,7 +446,7 @@ class CompactionEngine:
         room = FILE_TABLE_FACTOR * max_summary_tokens(window)
         rows = changed_file_rows(self.host.ledger.files, room)
         pins = tokens.estimate(pinned_section(self.host.ledger.pins))
-        return row_tokens(rows) + pins + reinserted_tokens(self._applier.reinserted(window))
+        return row_tokens(rows) + pins + reinserted_tokens(self._applier.reinserted(window, ()))
 
     def _fits(self) -> bool:
         return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0

@@ -1,6 +1,6 @@
 """The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -71,8 +71,9 @@ class EngineHost(Protocol):
     def sync(self) -> None:
         """Force the log and `conversation.md` to disk. Raises RecordError."""
 
-    def reinserted(self) -> Sequence[Entry]:
-        """Return what must be said again after a summary: instructions, todo list, mode, jobs."""
+    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
+        """Return what must be said again after a summary: instructions, todo list, mode, jobs, and
+        skills that do not stand among the items with the seqs `staying`."""
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         """Take a checkpoint and record it; None, after a warning, when that failed."""

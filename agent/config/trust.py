@@ -17,7 +17,7 @@ from ...tools.system.files import make_private_folder, replace_file
 from ..errors import ConfigError
 
 TRUST_FILE = "trusted.json"
-MAX_TRUSTED_BYTES = 100_000  # bytes of a file that can be trusted
+MAX_TRUSTED_BYTES = 100_000  # of a file that can be trusted, where no other bound is named
 
 
 def folders_within_project(cwd: Path, home: Path) -> list[Path]:
@@ -29,22 +29,20 @@ def folders_within_project(cwd: Path, home: Path) -> list[Path]:
     return way[: next(ends, 0) + 1]
 
 
-def read_untrusted(path: Path) -> bytes:
+def read_untrusted(path: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> bytes:
     """Return the content of a file that anyone may have put there. Raises OSError for a pipe, a
-    device and a file above MAX_TRUSTED_BYTES instead of waiting."""
+    device and a file above `max_bytes` instead of waiting."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         data = b""
-        while len(data) <= MAX_TRUSTED_BYTES and (
-            part := os.read(file, MAX_TRUSTED_BYTES + 1 - len(data))
-        ):
+        while len(data) <= max_bytes and (part := os.read(file, max_bytes + 1 - len(data))):
             data += part
     finally:
         os.close(file)
-    if len(data) > MAX_TRUSTED_BYTES:
-        raise OSError(errno.EFBIG, f"it is larger than {MAX_TRUSTED_BYTES:,} bytes", str(path))
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
     return data
 
 
@@ -98,10 +96,10 @@ def _user_name(number: int) -> str:
         return f"the user {number}"
 
 
-def trust(path: Path, state_dir: Path) -> None:
+def trust(path: Path, state_dir: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> None:
     """Accept the file as it is now. Raises ConfigError when it cannot be read or recorded."""
     try:
-        data = read_untrusted(path)
+        data = read_untrusted(path, max_bytes)
     except OSError as error:
         raise _not_trusted(path, error) from None
     accept(path, data, state_dir)

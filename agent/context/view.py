@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from ..session.entries import (
     ATTACHMENT,
+    SKILL,
+    SKILL_LIST,
     Assistant,
     Block,
     Entry,
@@ -32,7 +34,8 @@ from . import tokens
 REFUSAL = "refusal"  # a stop reason
 SUMMARY_SOURCE = "summary"  # of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
-REINSERTED_SOURCES = ("environment", "instructions")  # of what is said again after a summary
+# Of what is said again after a summary.
+REINSERTED_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL)
 MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first

@@ -42,6 +42,8 @@ SOURCE_TITLES = {
     "notice": "Notice",
     "note": "Your note",
     "attachment": "What you attached",
+    "skill": "Skill",
+    "skill list": "List of skills",
 }
 ASIDE_TITLES = {
     "summary": "Call for a summary",

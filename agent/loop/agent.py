@@ -21,10 +21,12 @@ from ..compaction.policy import DEFAULT, Policy
 from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
+from ..errors import UsageError
 from ..events import Ask, CallFinished, Emit, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
+from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch
 from ..session.checkpoints import Checkpoints
 from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
@@ -38,6 +40,7 @@ from .file_changes import ChangeTracker
 from .hooks import SessionHooks
 from .model_call import stream_reply
 from .resume import ResumeCache
+from .skills import SessionSkills, SkillSource
 from .startup import SessionSetup, StartupEntries
 from .subagent_types import AgentType
 from .tool_calls import Denial, ToolRunner
@@ -52,7 +55,8 @@ DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
 class Agent:
     """The state of one conversation.
 
-    `engine` is given by whoever puts the conversation together (`compaction_host.attach_engine`).
+    `engine` is given by whoever puts the conversation together (`compaction_host.attach_engine`),
+    and so are `skills` where there are any (`skills.attach_skills`).
     """
 
     log: Log
@@ -89,9 +93,11 @@ class Agent:
     last_calls: dict[str, float] = field(default_factory=dict)
     token_correction: float = 1.0  # the server's token count over our estimate
     engine: CompactionEngine = field(init=False)
+    skills: SessionSkills = field(init=False)
     is_open: bool = False  # whether the entry that says who opened the session is recorded
 
     def __post_init__(self) -> None:
+        self.skills = SessionSkills(self, SkillSource())
         self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
         self.drift_monitor = DriftMonitor(
             self.record, lambda: self.emit, self.ledger, self._search_archive
@@ -194,6 +200,19 @@ class Agent:
             clean=self.clean_reply,
         )
 
+    def allow_for_turn(self, rules: Sequence[str], of: str) -> None:
+        """Let rules allow calls until the turn ends; `of` says in warnings whose they are."""
+        known = {rule for each in self.approval.rules().values() for rule in each}
+        for text in rules:
+            try:
+                rule = str(parse_rule(text))
+            except UsageError as error:
+                self.emit(Notice("warning", f"{of}: allowed-tools: {error.message}"))
+                continue
+            if rule not in known:
+                self.approval.allow_for_session(rule)
+                self.turn_rules.append(rule)
+
     def tool_runner(self) -> ToolRunner:
         """Return what runs this conversation's tool calls."""
         return ToolRunner(
@@ -258,7 +277,8 @@ class Agent:
         return recorded
 
     def _startup_entries(self) -> Sequence[Entry]:
-        return self.setup.startup_entries(self.view, self.ledger, self.tools, self.context.env)
+        found = self.setup.startup_entries(self.view, self.ledger, self.tools, self.context.env)
+        return [*found, *self.skills.first_entries()]
 
     def _search_archive(self, words: str) -> list[str]:
         passages = self.context.search(words, "session").passages

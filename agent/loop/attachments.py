@@ -66,7 +66,14 @@ class ResourceMention:
     uri: str
 
 
-Attached = Mention | ResourceMention | PipedInput
+@dataclass(frozen=True, slots=True)
+class SkillMention:
+    """A skill that the words call: `/NAME`, and whatever it is to be used for behind that."""
+
+    name: str
+
+
+Attached = Mention | ResourceMention | SkillMention | PipedInput
 AttachedTo = Callable[[Content], Sequence[Attached]]  # what is brought in beside words; blocking
 
 
@@ -112,12 +119,20 @@ def _exists(named: str, cwd: Path) -> bool:
         return False
 
 
+def find_skill(agent: "Agent", words: Content) -> list[SkillMention]:
+    """Return the skill that a person's words call, if they call one; blocking."""
+    name = agent.skills.called_by(words)
+    return [SkillMention(name)] if name else []
+
+
 async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
     """Record what the person brings in, and tell them what came of it. Raises RecordError."""
     mentions = [each for each in attached if isinstance(each, Mention)]
     for each in attached:
         if isinstance(each, PipedInput):
             await _attach_piped(agent, each)
+        elif isinstance(each, SkillMention):
+            agent.skills.load(each.name)
     for mention in mentions[:MAX_MENTIONS]:
         await _attach_mention(agent, mention)
     resources = [each for each in attached if isinstance(each, ResourceMention)]

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
-from ..errors import UsageError
 from ..events import Notice
 from ..extensions.command_files import CommandFile, split_arguments
 from ..models.catalog import model_of_family
-from ..permissions.rules import parse_rule
 from ..session.entries import Content
 from .agent import Agent
 
@@ -46,7 +44,7 @@ async def command_words(agent: Agent, command: CommandFile, arguments: str) -> s
             )
             agent.emit(Notice("warning", told))
     else:
-        _allow(agent, command)
+        agent.allow_for_turn(command.allowed_tools, f"/{command.name}")
     for text, is_shell in parts:
         if is_shell and command.is_trusted:
             text = await _output(agent, text)
@@ -76,20 +74,6 @@ def is_of_command(words: Content) -> bool:
     """Tell whether words are those of a command, so that what they attach was not named by the
     person."""
     return isinstance(words, str) and _IS_HEAD.match(words) is not None
-
-
-def _allow(agent: Agent, command: CommandFile) -> None:
-    """Let the command's rules allow calls until the turn ends."""
-    known = {rule for rules in agent.approval.rules().values() for rule in rules}
-    for text in command.allowed_tools:
-        try:
-            rule = str(parse_rule(text))
-        except UsageError as error:
-            agent.emit(Notice("warning", f"/{command.name}: allowed-tools: {error.message}"))
-            continue
-        if rule not in known:
-            agent.approval.allow_for_session(rule)
-            agent.turn_rules.append(rule)
 
 
 async def _output(agent: Agent, command: str) -> str:

@@ -1,7 +1,7 @@
 """The agent as the compaction engine sees it: what the engine may read, and what it may do."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +73,15 @@ class CompactionHost:
         asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > CACHE_LIFE_S
 
-    def reinserted(self) -> Sequence[Entry]:
+    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         agent = self._agent
-        return agent.setup.reinserted(
+        entries = agent.setup.reinserted(
             agent.ledger,
             agent.context,
             mode=agent.approval.mode,
             preserved=preserved_text(self.preserved_sections()),
         )
+        return [*entries, *agent.skills.after_summary(staying)]
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         agent = self._agent

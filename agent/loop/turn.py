@@ -65,6 +65,7 @@ async def run_turn(
         await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
+        await agent.skills.refresh()
         text = await _until_answered(agent, next_words, attached_to)
         unasked = [d for d in agent.denials[agent.denials_told :] if not d.asked]
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
@@ -151,6 +152,7 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
         if calls:
             run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
+            agent.skills.record_requested()
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
         if notice is None:

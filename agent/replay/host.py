@@ -5,7 +5,7 @@ asks nobody. Summaries are made from the ledger unless a model is given that wri
 taken to be as the recorded calls left them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +99,7 @@ class ReplayHost:
     def recall(self, ref: int) -> str | None:
         return full_text(self.path, ref)
 
-    def reinserted(self) -> Sequence[Entry]:
+    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         return ()
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:

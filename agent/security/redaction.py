@@ -16,7 +16,16 @@ from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
-from ..session.entries import ATTACHMENT, Entry, Note, ToolResult, User, altered_thinking
+from ..session.entries import (
+    ATTACHMENT,
+    SKILL,
+    SKILL_LIST,
+    Entry,
+    Note,
+    ToolResult,
+    User,
+    altered_thinking,
+)
 from .secret_shapes import MAX_PRIVATE_KEY_CHARS, is_mixed, open_private_key, without_shapes
 
 if TYPE_CHECKING:
@@ -32,7 +41,7 @@ _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
 _PATH_OR_URL = re.compile(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
 # Of words that no person said here.
-_PROJECT_SOURCES = ("environment", "instructions", "shell", ATTACHMENT)
+_PROJECT_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL, "shell", ATTACHMENT)
 # Types of blocks that are no text, or must stay as the model wrote them.
 _UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 

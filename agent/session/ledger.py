@@ -16,6 +16,7 @@ from typing import Any, Literal
 from .command_work import Work, answers_no, works_of
 from .entries import (
     ATTACHMENT,
+    SKILL,
     Assistant,
     Entry,
     Note,
@@ -101,6 +102,16 @@ class CommandFact:
     ] = ()  # the last lines of its output that speak of an error, if it failed
 
 
+@dataclass(frozen=True, slots=True)
+class SkillFact:
+    """A skill that was loaded."""
+
+    name: str
+    path: str  # of its SKILL.md
+    digest: str  # of its text
+    ref: int  # of the entry with its whole text
+
+
 @dataclass(slots=True)
 class _RunningJob:
     """A command in the background whose outcome is not known yet."""
@@ -148,6 +159,7 @@ class Ledger:
     offloaded: dict[str, int] = field(default_factory=dict)  # refs of results, by file
     pins: dict[int, str] = field(default_factory=dict)  # by ref; a text of one's own by its entry
     agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
+    skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, the one loaded last last
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. What is garbled counts as nothing."""
@@ -163,6 +175,8 @@ class Ledger:
                 self._add_result(shell_result(entry), "Bash", by="user")
             elif entry.source == ATTACHMENT:
                 self._add_result(attachment_result(entry), attachment_call(entry)[0], by="user")
+            elif entry.source == SKILL:
+                self._add_skill(entry)
             elif entry.source == "person":
                 self.words.append((entry.seq, content_text(entry.content)))
                 self.turns += [entry.seq] if entry.begins_turn else []
@@ -196,6 +210,15 @@ class Ledger:
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
             self._jobs.clear()  # they ended with the process before, nobody knows how
+
+    def _add_skill(self, entry: User) -> None:
+        """Note that a skill was loaded, unless its text is said again."""
+        skill = entry.details.get("skill")
+        if not isinstance(skill, dict) or "ref" in skill:
+            return
+        name, path, digest = (str(skill.get(key, "")) for key in ("name", "path", "digest"))
+        self.skills.pop(name, None)
+        self.skills[name] = SkillFact(name, path, digest, entry.seq)
 
     @property
     def files(self) -> Mapping[str, FileFact]:

@@ -104,7 +104,7 @@ def stood(talk: Conversation) -> list[int]:
     def spying(entry: Entry) -> Entry:
         recorded = record(entry)
         if isinstance(entry, Summary):
-            due[0] = len(talk.agent.engine.host.reinserted())
+            due[0] = len(talk.agent.engine.host.reinserted(()))
         elif due[0]:
             due[0] -= 1
             if not due[0]:

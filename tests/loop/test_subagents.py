@@ -593,7 +593,7 @@ def test_unfinished_ones_are_told_of_after_a_summary(tmp_path: Path) -> None:
     )  # fmt: skip
     talk.say("go")
     told = "\n".join(
-        str(e.content) for e in talk.agent.engine.host.reinserted() if isinstance(e, User)
+        str(e.content) for e in talk.agent.engine.host.reinserted(()) if isinstance(e, User)
     )
     assert "Subagents that did not finish" in told
     assert talk.agents()["t"].id in told

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ...extensions.command_files import CommandFile
+    from ...extensions.skills import Skill
     from ...loop.agent import Agent
     from ..transcript import Transcript
 
@@ -38,6 +39,7 @@ class CommandContext:
     is_leaving: bool = False  # whether the person is asked if the jobs may end
     handed_over: str = ""  # what the open session was told of the one before it
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
+    skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for people, as last read
     told_of_files: set[str] = field(default_factory=set)  # what was wrong with some, and told
 
     @property

@@ -40,7 +40,7 @@ SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", **TYPED}
 STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(
-        ("instructions", "environment", "preserved", "summary", "pinned", "notices"),
+        ("instructions", "skills", "environment", "preserved", "summary", "pinned", "notices"),
         "filling.again",
     ),
     **dict.fromkeys(("words", "commands", "notes"), "filling.person"),

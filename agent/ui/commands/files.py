@@ -1,5 +1,5 @@
-"""Commands that are not ours: those that files of the project and of the person describe, and the
-prompts of MCP servers."""
+"""Commands that are not ours: those that files of the project and of the person describe, skills,
+and the prompts of MCP servers."""
 
 import asyncio
 from functools import partial
@@ -19,20 +19,29 @@ MAX_PROMPT_DESCRIPTION_CHARS = 200
 
 
 async def read_command_files(repl: CommandContext) -> None:
-    """Read the files anew, and tell once what is wrong with one of them."""
+    """Read the files of commands and skills anew, and tell once what is wrong with one of them."""
     found, warnings = await asyncio.to_thread(repl.services.command_files)
+    skills, skill_warnings = await asyncio.to_thread(repl.services.skills)
     taken = [command for name, command in found.items() if name in COMMANDS]
     told = [f"{each.path}: this command is left out: /{each.name} is ours" for each in taken]
-    for text in [*warnings, *told]:
+    for text in [*warnings, *skill_warnings, *told]:
         if text not in repl.told_of_files:
             repl.told_of_files.add(text)
             repl.notify("warning", text)
     repl.command_files = {name: file for name, file in found.items() if name not in COMMANDS}
+    repl.skills = {
+        name: skill
+        for name, skill in skills.items()
+        if skill.for_person and name not in COMMANDS and name not in found
+    }
 
 
 def added_commands(repl: CommandContext) -> dict[str, Command]:
-    """Return the commands that files describe and the prompts of MCP servers, by name."""
+    """Return the commands that files describe, skills and the prompts of MCP servers, by name."""
     found = {name: _command(file) for name, file in repl.command_files.items()}
+    for name, skill in repl.skills.items():
+        about = f"{skill.description} · skill in {skill.folder}"
+        found[name] = Command(name, about, None, "[WORDS]")
     servers = repl.agent.mcp if repl.conversation.is_open else None
     for name, prompt in (servers.prompts() if servers else {}).items():
         about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)

@@ -43,7 +43,7 @@ class Command:
 
     name: str  # without the slash
     help: str
-    run: Run
+    run: Run | None  # None where the words themselves go to the model
     argument: str = ""  # what may follow the name, as help shows it: [ID]
     anytime: bool = False  # whether it may run while a turn runs
     complete: Complete | None = None  # gives completions for the argument

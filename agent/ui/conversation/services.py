@@ -11,12 +11,16 @@ from ...launch import SessionChoice
 
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
+    from ...extensions.skills import Skill
     from ...loop.agent import Agent
     from ...permissions.rule_files import RuleFiles
 
 
 # Returns the commands that files describe, by name, and what is wrong with files; blocking.
 CommandFilesReader = Callable[[], tuple[Mapping[str, "CommandFile"], Sequence[str]]]
+
+# The same for skills.
+SkillsReader = Callable[[], tuple[Mapping[str, "Skill"], Sequence[str]]]
 
 
 class Opener(Protocol):
@@ -61,6 +65,7 @@ class ReplServices:
     everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     command_files: "CommandFilesReader" = lambda: ({}, ())
+    skills: "SkillsReader" = lambda: ({}, ())
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices

@@ -301,10 +301,12 @@ class Repl:
             self._echo(words)
             self.tell(error)
             return
-        if found:
+        if found and found[0].run is not None:
             await self._task.run(self._command(words, *found))
             self._context.doing("")
         else:
+            if found:  # a skill, by its whole name
+                words = f"/{found[0].name} {found[1]}".rstrip()
             self._sending = words
             await self._take_turn(words)
             if self._sending:
@@ -316,7 +318,7 @@ class Repl:
     async def _take_turn(self, words: str) -> None:
         """Run one turn until it has ended by itself or by an interrupt."""
         # Loaded with the session, after the first paint.
-        from ...loop.attachments import find_mentions
+        from ...loop.attachments import find_mentions, find_skill
         from ...loop.command_words import is_of_command
         from ...loop.turn import run_turn
 
@@ -332,9 +334,10 @@ class Repl:
                 agent,
                 words,
                 self._next_mid_turn,
-                lambda said: find_mentions(
-                    said, cwd, typed=not is_of_command(said), servers=servers
-                ),
+                lambda said: [
+                    *find_skill(agent, said),
+                    *find_mentions(said, cwd, typed=not is_of_command(said), servers=servers),
+                ],
             )
             finished = await self._task.run(turn)
             if finished is not None:
@@ -395,9 +398,10 @@ class Repl:
 
     async def _command(self, words: str, command: Command, argument: str) -> None:
         self._echo(words)
-        session = self.conversation.session
+        session, run = self.conversation.session, command.run
+        assert run is not None
         try:
-            await self._finish_work(command.run(self._context, argument))
+            await self._finish_work(run(self._context, argument))
         except asyncio.CancelledError:
             same = self.conversation.session == session
             became = "nothing has changed" if same else "another session is open now"

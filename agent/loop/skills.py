@@ -1,0 +1,386 @@
+"""The skills of a conversation: which ones it is told of, and which are loaded.
+
+All of it stands in the log, so that a resumed session, a copy and a rewound one have it by
+themselves. An entry of source SKILL_LIST says what there is: whole at the start and after a
+summary, later only what has changed. One of source SKILL is a skill's text. No layer clears it, and
+after a summary that would take it away it is said again, as it was recorded.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...tools.base import Context, Output, Tool
+from ...tools.skill import SkillTool
+from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.plural import count_of
+from ...tools.system.shorten import one_line
+from ..compaction.layers.demote import file_name
+from ..compaction.summary.request import first_tokens
+from ..context.tokens import estimate
+from ..context.view import View
+from ..context.window import Window
+from ..errors import ToolError
+from ..events import Emit, Notice
+from ..extensions.skills import Skill, load_skills
+from ..launch import LaunchOptions
+from ..session.archive import offload
+from ..session.entries import SKILL, SKILL_LIST, Content, Entry, User
+from ..session.ledger import Ledger, SkillFact
+from ..session.log import Log
+
+LIST_SHARE = 0.02  # of the window, for the list of skills
+SKILL_SHARE = 0.05  # of the window, for the text of one skill
+ALL_SKILLS_SHARE = 0.15  # of the window, for all texts that are said again after a summary
+MIN_TEXT_TOKENS = 200  # of a text that is cut: where less has room, it is left out
+MAX_PATH_CHARS = 300
+USES_FILE = "skill_uses.json"  # in the state folder: when each skill was last loaded
+
+_LIST_HEAD = (
+    "Skills, which are instructions for certain work. Where one fits the task, load it with the "
+    "tool Skill before you begin."
+)
+_MORE = "{more}, used longest ago, not shown here: Skill without a name lists all."
+_CHANGED = "Skills that are new or have changed:"
+_GONE = "Skills that are no longer there: {names}."
+_HEAD = "[The skill {name}. Relative paths in it count from {folder}."
+_ARGUMENTS = " $ARGUMENTS in it stands for what the user wrote behind /{name}.]"
+_AGAIN = (
+    "[The skill {name}, loaded in #{ref}, still holds. This is no new request: what it was loaded "
+    "for is not to be done again. Relative paths in it count from {folder}.]"
+)
+_CUT = "[cut here: {left:,} more characters of this skill; Recall #{ref} has all of it]"
+_LEFT_OUT = "[its text is left out for want of room; Recall #{ref} has it]"
+_STANDS = "The skill {name} stands in the context already, as #{ref}."
+_CALLED_AGAIN = "[The user calls the skill {name} again, which stands above as #{ref}.]"
+
+Find = Callable[[], tuple[dict[str, Skill], list[str]]]
+
+
+def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
+    """Return the skills for conversations that are started so, and a warning for each that was
+    left out; blocking."""
+    return load_skills(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=launch.home,
+        trust_dir=launch.trust or launch.state,
+    )
+
+
+class SkillHost(Protocol):
+    """A conversation as its skills need it; `Agent` has these members."""
+
+    log: Log
+    view: View
+    ledger: Ledger
+    tools: Sequence[Tool[Any]]
+    context: Context
+    skills: "SessionSkills"
+
+    @property
+    def emit(self) -> Emit: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    def record(self, entry: Entry) -> Entry: ...
+
+    def current_window(self) -> Window: ...
+
+    def allow_for_turn(self, rules: Sequence[str], of: str) -> None: ...
+
+
+class SkillUses:
+    """When each skill was last loaded, in any session; for the order of lists."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / USES_FILE
+
+    def read(self) -> Mapping[str, float]:
+        """Return the times by name, in Unix time; none where the file makes no sense."""
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        times = found.items() if isinstance(found, dict) else ()
+        return {name: float(at) for name, at in times if isinstance(at, int | float)}
+
+    def note(self, name: str) -> None:
+        """Note that a skill is loaded now; what cannot be written is not kept."""
+        uses = {**self.read(), name: time.time()}
+        with suppress(OSError):
+            make_private_folder(self._path.parent)
+            replace_file(self._path, json.dumps(uses, indent=1).encode(), durable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSource:
+    """Where the skills of conversations come from."""
+
+    find: Find = lambda: ({}, [])  # reads all files
+    known: Mapping[str, Skill] = field(default_factory=dict)  # what it found a moment ago
+    uses: SkillUses | None = None
+
+
+def find_skills(launch: LaunchOptions) -> tuple[SkillSource, list[str]]:
+    """Return where a session's skills come from, and a warning for each that was left out."""
+    known, warnings = skills_of(launch)
+    return SkillSource(partial(skills_of, launch), known, SkillUses(launch.state)), warnings
+
+
+def attach_skills(agent: SkillHost, source: SkillSource) -> None:
+    """Give a conversation its skills, and its tools the way to them."""
+    agent.skills = SessionSkills(agent, source)
+    agent.context.skill = agent.skills.request
+
+
+class SessionSkills:
+    """The skills of one conversation."""
+
+    def __init__(self, agent: SkillHost, source: SkillSource) -> None:
+        self._agent, self.source = agent, source
+        self.known = source.known
+        self._told = set[str]()  # warnings
+        self._requested: list[Skill] = []  # by the model, not recorded yet
+        self._is_fresh = True  # `known` is as it was found a moment ago
+
+    def request(self, name: str | None) -> Output:
+        """Have a skill's text recorded behind the results of the reply that asks for it. Raises
+        ToolError."""
+        if name is None:
+            lines = [skill.line for skill in self._listed()]
+            return Output("\n".join(lines) or "There are no skills.")
+        skill = self.known.get(name)
+        if skill is None:
+            raise ToolError(f"There is no skill {name[:100]!r}. Skill without a name lists all.")
+        if not skill.for_model:
+            raise ToolError(f"The skill {name} is for people: the user loads it with /{name}.")
+        if ref := self._standing().get((skill.name, skill.digest)):
+            return Output(_STANDS.format(name=name, ref=ref))
+        if skill not in self._requested:
+            self._requested.append(skill)
+        return Output(f"The skill {name} follows.", {"skill": _details(skill)})
+
+    def called_by(self, words: Content) -> str:
+        """Return the skill that a person's words call, as `/NAME` at their beginning, "" for none;
+        blocking, since it looks at the files as they are now."""
+        if not (isinstance(words, str) and words.startswith("/")):
+            return ""
+        name = words[1:].split(maxsplit=1)[0] if words[1:].strip() else ""
+        self.known, _ = self.source.find()
+        return name if name in self.known and self.known[name].for_person else ""
+
+    async def refresh(self) -> None:
+        """Read the files anew and record what has changed in them. Raises RecordError."""
+        self.record_requested()
+        warnings = list[str]()
+        if not self._is_fresh:
+            self.known, warnings = await asyncio.to_thread(self.source.find)
+        self._is_fresh = False
+        for warning in warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                self._agent.emit(Notice("warning", warning))
+        for entry in self._changes():
+            self._agent.record(entry)
+
+    def record_requested(self) -> None:
+        """Record the texts that the model asked for. Raises RecordError."""
+        while self._requested:
+            self._record(self._requested[0], by_person=False)
+            del self._requested[0]
+
+    def load(self, name: str) -> None:
+        """Record the text of a skill that the person called. Raises RecordError."""
+        skill = self.known[name]
+        if ref := self._standing().get((skill.name, skill.digest)):
+            text = _CALLED_AGAIN.format(name=name, ref=ref)
+            self._agent.record(User(content=text, source="notice"))
+        else:
+            self._record(skill, by_person=True)
+
+    def first_entries(self) -> list[Entry]:
+        """Return what a session that is opened has to be told of skills: what there is, and texts
+        that a killed process did not say again after a summary."""
+        view, facts = self._agent.view, self._agent.ledger.skills.values()
+        missing = [fact for fact in facts if (fact.name, fact.digest) not in self._standing()]
+        entries: list[Entry] = self._again(missing, standing=0)
+        if self._told_of(view) is None:
+            return [*self._whole_list(), *entries]
+        return [*self._changes(), *entries]
+
+    def after_summary(self, staying: Collection[int]) -> list[Entry]:
+        """Return what is to be said again after a summary behind which the items with the seqs
+        `staying` still stand."""
+        view, standing, room = self._agent.view, set[tuple[str, str]](), 0
+        for item in view.items:
+            if item.source == SKILL and item.seq in staying:
+                standing.add(_key(view.facts(item)[0]))
+                room += item.size
+        facts = self._agent.ledger.skills.values()
+        missing = [fact for fact in facts if (fact.name, fact.digest) not in standing]
+        listed = any(item.source == SKILL_LIST and item.seq in staying for item in view.items)
+        return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
+
+    def _record(self, skill: Skill, *, by_person: bool) -> None:
+        """Record a skill's text, and let its rules hold for this turn."""
+        agent = self._agent
+        seq = agent.log.last_seq + 1
+        head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
+        head += _ARGUMENTS.format(name=skill.name) if by_person and "$" in skill.body else "]"
+        text = agent.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
+        assert isinstance(text, str)
+        shown, offloaded = self._bounded(text, int(SKILL_SHARE * self._window), seq), None
+        details: dict[str, Any] = {"skill": _details(skill)}
+        if shown != text:
+            path = agent.folder / "offloaded" / file_name("skill", seq, datetime.now())
+            try:
+                offload(path, text)
+                offloaded = str(path.relative_to(agent.folder))
+            except OSError as error:
+                told = f"the skill {skill.name} is cut, and all of it cannot be kept in {path}"
+                agent.emit(Notice("warning", f"{told}: {error.strerror}"))
+            saved = estimate(text) - estimate(shown)
+            details["tokens_saved"] = saved
+            told = f"the skill {skill.name} is cut: {saved:,} of its tokens are more than"
+            agent.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
+        agent.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
+        agent.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
+        agent.allow_for_turn(skill.allowed_tools, f"skill {skill.name}")
+        if self.source.uses:
+            self.source.uses.note(skill.name)
+
+    def _again(self, facts: Iterable[SkillFact], *, standing: int) -> list[Entry]:
+        """Return texts to be said again, cut to what one and all may take; those loaded last are
+        cut last. `standing` is the size of those that need not be said."""
+        room, entries = int(ALL_SKILLS_SHARE * self._window) - standing, list[Entry]()
+        for fact in reversed([fact for fact in facts if fact.ref]):
+            found = self._agent.context.recall(fact.ref)
+            if found is None:
+                continue
+            body = found.partition("\n\n")[2]
+            head = _AGAIN.format(
+                name=fact.name, ref=fact.ref, folder=_shown(Path(fact.path).parent)
+            )
+            most = min(room, int(SKILL_SHARE * self._window))
+            text = self._bounded(f"{head}\n\n{body}", most, fact.ref)
+            if most < MIN_TEXT_TOKENS and estimate(text) > most:
+                text = f"{head}\n\n{_LEFT_OUT.format(ref=fact.ref)}"
+            room = max(0, room - estimate(text))
+            details = {"name": fact.name, "path": fact.path, "digest": fact.digest, "ref": fact.ref}
+            entries.append(User(content=text, source=SKILL, details={"skill": details}))
+        return entries[::-1]
+
+    def _bounded(self, text: str, room: int, ref: int) -> str:
+        """Return a text, or as much of it as has room with a word on the rest."""
+        if estimate(text) <= room:
+            return text
+        note = _CUT.format(left=len(text), ref=ref)
+        kept = first_tokens(text, max(1, room - estimate(note)))
+        return f"{kept}\n{_CUT.format(left=len(text) - len(kept), ref=ref)}"
+
+    def _whole_list(self) -> list[Entry]:
+        """Return the list of skills within its bound, the one loaded last first; nothing where
+        there are none or the model has no way to load one."""
+        skills, shown = self._listed(), list[str]()
+        if not skills:
+            return []
+        room = int(LIST_SHARE * self._window) - estimate(_LIST_HEAD) - estimate(_MORE)
+        for skill in skills:
+            room -= estimate(skill.line) + 1
+            if room < 0:
+                break
+            shown.append(skill.line)
+        lines = [_LIST_HEAD, *shown]
+        if more := len(skills) - len(shown):
+            lines.append(_MORE.format(more=count_of(more, "skill")))
+        details = {"skills": {skill.name: _mark(skill) for skill in skills}, "whole": True}
+        return [User(content="\n".join(lines), source=SKILL_LIST, details=details)]
+
+    def _changes(self) -> list[Entry]:
+        """Return what is to be told of skills that are not as the conversation knows them."""
+        told = self._told_of(self._agent.view)
+        skills = {skill.name: skill for skill in self._listed()}
+        if told is None:
+            return self._whole_list()
+        changed = [skill for name, skill in skills.items() if told.get(name) != _mark(skill)]
+        gone = [name for name in told if name not in skills]
+        lines, marks = list[str](), dict[str, str | None](dict.fromkeys(gone))
+        if changed:
+            lines += [_CHANGED, *(skill.line for skill in changed)]
+            marks |= {skill.name: _mark(skill) for skill in changed}
+        if gone:
+            lines.append(_GONE.format(names=", ".join(gone)))
+        if not lines:
+            return []
+        room = int(LIST_SHARE * self._window)
+        text = self._cut_list("\n".join(lines), room)
+        return [User(content=text, source=SKILL_LIST, details={"skills": marks})]
+
+    def _cut_list(self, text: str, room: int) -> str:
+        if estimate(text) <= room:
+            return text
+        return f"{first_tokens(text, room)}…\nSkill without a name lists all."
+
+    def _listed(self) -> list[Skill]:
+        """Return the skills that the model may load, those loaded last first."""
+        if not any(isinstance(tool, SkillTool) for tool in self._agent.tools):
+            return []
+        uses = self.source.uses.read() if self.source.uses else {}
+        found = [skill for skill in self.known.values() if skill.for_model]
+        return sorted(found, key=lambda skill: (-uses.get(skill.name, 0.0), skill.name))
+
+    def _told_of(self, view: View) -> dict[str, str] | None:
+        """Return what the context says of skills, None where it has no list."""
+        told: dict[str, str] | None = None
+        for item in view.items:
+            details = view.facts(item)[0] if item.source == SKILL_LIST else {}
+            marks = details.get("skills")
+            if not isinstance(marks, dict):
+                continue
+            if details.get("whole") or told is None:
+                told = {}
+            for name, mark in marks.items():
+                if mark is None:
+                    told.pop(name, None)
+                else:
+                    told[name] = str(mark)
+        return told
+
+    def _standing(self) -> dict[tuple[str, str], int]:
+        """Return the seqs of the texts that stand in the context, by name and digest."""
+        view = self._agent.view
+        return {_key(view.facts(item)[0]): item.seq for item in view.items if item.source == SKILL}
+
+    @property
+    def _window(self) -> int:
+        return self._agent.current_window().size
+
+
+def _details(skill: Skill) -> dict[str, str]:
+    return {"name": skill.name, "path": str(skill.path), "digest": skill.digest}
+
+
+def _key(details: Mapping[str, Any]) -> tuple[str, str]:
+    """Return name and digest of the skill whose text an entry with these details is."""
+    found = details.get("skill")
+    found = found if isinstance(found, dict) else {}
+    return str(found.get("name")), str(found.get("digest"))
+
+
+def _mark(skill: Skill) -> str:
+    """Return what tells one line of the list from another."""
+    return hashlib.sha256(skill.line.encode(errors="replace")).hexdigest()[:12]
+
+
+def _shown(folder: Path) -> str:
+    return one_line(str(folder), MAX_PATH_CHARS)

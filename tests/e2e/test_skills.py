@@ -1,0 +1,380 @@
+"""Skills by the real command: told of, loaded, and standing word for word whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.compaction.summary.request import is_summary_question
+
+from ..support.command import COMMAND, Place, comes
+from ..support.server.loopback import Body, Say, Server
+from ..support.terminal.screen import Terminal
+
+WALRUS = "\n".join(f"Step {n}: feed the walrus {n * 37} herrings, never {n}." for n in range(30))
+HERON = "\n".join(f"Rule {n}: a heron is watched for {n * 13} minutes." for n in range(25))
+SUMMARY = """## Session Intent
+Look after the animals.
+## Key Decisions
+1. One after another.
+## Current State
+Phase: running
+- Done: the first ones
+## Next Steps
+1. Go on.
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def write(folder: Path, name: str, body: str, **values: str) -> Path:
+    """Write a skill below a folder that has `skills/`, and return its folder."""
+    home = folder / "skills" / name
+    home.mkdir(parents=True, exist_ok=True)
+    given = {"name": name, "description": f"How to care for a {name}: all of it", **values}
+    head = "\n".join(f"{key.replace('_', '-')}: {value}" for key, value in given.items())
+    (home / "SKILL.md").write_text(f"---\n{head}\n---\n{body}\n")
+    return home
+
+
+def own(place: Place) -> Path:
+    return place.root / "home" / ".config" / "ctxagent"
+
+
+def texts(body: Body) -> list[str]:
+    """Return all texts of a request, with those in results."""
+    found = list[str]()
+    for message in body["messages"]:
+        for block in message["content"]:
+            content = block.get("content", block.get("text", ""))
+            parts = content if isinstance(content, list) else [{"text": content}]
+            found += [str(part.get("text", "")) for part in parts]
+    return found
+
+
+def told(body: Body) -> str:
+    return "\n".join(texts(body))
+
+
+def use(name: str | None = None) -> Say:
+    return Say(tools=[("Skill", {"name": name} if name else {})])
+
+
+def ran(
+    place: Place, steps: list[Say], *arguments: str, task: str = "go", code: int = 0
+) -> tuple[Server, "subprocess.CompletedProcess[str]"]:
+    with Server(steps) as server:
+        done = place.run("-p", task, *arguments, env=place.server(server.url))
+        assert done.returncode == code, done.stderr
+    assert server.rejected == []
+    return server, done
+
+
+def test_the_model_loads_one(place: Place) -> None:
+    folder = write(own(place), "walrus", f"See ${{CLAUDE_SKILL_DIR}}/food.md.\n{WALRUS}")
+    (folder / "food.md").write_text("herrings\n")
+    read = Say(tools=[("Read", {"path": str(folder / "food.md")})])
+    steps = [use("walrus"), read, use("walrus"), use(), use("gnu"), Say("Done.")]
+    server, done = ran(place, steps)
+    first, last = server.requests[0], told(server.requests[-1])
+    assert "- walrus: How to care for a walrus: all of it" in told(first)
+    assert WALRUS not in told(first)
+    assert last.count(WALRUS) == 1
+    assert f"See {folder}/food.md." in last
+    assert "1\therrings" in last, "its folder is read without a question"
+    assert "The skill walrus stands in the context already, as #" in last
+    assert "There is no skill 'gnu'." in last
+    assert last.count("- walrus: How to care") == 2, "in the first list, and in the one asked for"
+    assert "Skill" in {tool["name"] for tool in first["tools"]}
+    assert "denied" not in done.stderr
+
+
+def test_without_any_there_is_no_tool(place: Place) -> None:
+    server, _ = ran(place, [Say("Done.")])
+    assert "Skill" not in {tool["name"] for tool in server.requests[0]["tools"]}
+
+
+def test_a_person_calls_one(place: Place) -> None:
+    body = f"Say $ARGUMENTS.\n{WALRUS}"
+    write(own(place), "walrus", body, disable_model_invocation="true",
+          allowed_tools="Bash(touch fed)")  # fmt: skip
+    touch = Say(tools=[("Bash", {"command": "touch fed"})])
+    steps = [touch, use("walrus"), Say("Done.")]
+    server, _ = ran(place, steps, task="/walrus twice a $1 day")
+    first = told(server.requests[0])
+    assert "/walrus twice a $1 day" in first
+    assert first.count(body) == 1
+    assert "$ARGUMENTS in it stands for what the user wrote behind /walrus" in first
+    assert "- walrus:" not in first, "the model cannot load it, so it is not told of it"
+    assert "is for people: the user loads it with /walrus" in told(server.requests[-1])
+    assert (place.project / "fed").exists()
+
+
+def test_those_of_a_project_count_once_they_are_trusted(place: Place) -> None:
+    for name, place_of in (("walrus", ".claude"), ("heron", ".agents"), ("gnu", ".ctxagent")):
+        write(place.project / place_of, name, WALRUS.replace("walrus", name))
+    (place.project / ".claude" / "skills" / "away").symlink_to(place.root)
+    (place.root / "SKILL.md").write_text("---\nname: away\ndescription: d\n---\nx\n")
+    server, done = ran(place, [Say("No.")])
+    assert "1 skill not trusted, so left out" in done.stderr
+    assert "ctxagent config --trust" in done.stderr
+    assert "it is a link that leads out of the project" in done.stderr
+    assert "walrus" not in told(server.requests[0])
+    assert place.run("config", "--trust", env=place.environ()).returncode == 0
+    server, _ = ran(place, [use("heron"), Say("No.")])
+    said = told(server.requests[-1])
+    assert all(f"- {name}: How" in said for name in ("walrus", "heron", "gnu"))
+    assert "feed the heron 37 herrings" in said
+    path = place.project / ".agents" / "skills" / "heron" / "SKILL.md"
+    path.write_text(path.read_text() + "One more.\n")
+    server, done = ran(place, [Say("No.")])
+    assert "1 skill not trusted" in done.stderr
+    assert "heron" not in told(server.requests[0])
+
+
+def test_files_for_other_agents(place: Place) -> None:
+    """A BOM, an unquoted colon, a name that is not the folder's, a broken one, one of 2 MB."""
+    folder = write(own(place), "odd", "Feed it.")
+    path = folder / "SKILL.md"
+    path.write_text(
+        "\ufeff---\nname: Else\ndescription: use when: it is \u200bodd\n---\nFeed it.\n"
+    )
+    write(own(place), "empty", "")
+    write(own(place), "large", "x" * 2_000_000)
+    bad = write(own(place), "bad", "x") / "SKILL.md"
+    bad.write_text("---\nname: bad\n---\nx\n")
+    (write(own(place), "pipe", "x") / "SKILL.md").unlink()
+    os.mkfifo(own(place) / "skills" / "pipe" / "SKILL.md")
+    server, done = ran(place, [use("odd"), Say("No.")])
+    assert "- odd: use when: it is" in told(server.requests[0])
+    assert "\u200b" not in told(server.requests[0])
+    assert "Feed it." in told(server.requests[-1])
+    assert "empty/SKILL.md: this skill is left out: it says nothing" in done.stderr
+    assert "large/SKILL.md: this skill is left out: it is larger than" in done.stderr
+    assert (
+        "bad/SKILL.md: this skill is left out: its front matter has no description" in done.stderr
+    )
+
+
+def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> None:
+    for number in range(60):
+        write(own(place), f"skill-{number:02}", "x", description="word " * 60)
+    window = ("--context-window", "30000")
+    server, _ = ran(place, [use("skill-59"), Say("No.")], *window)
+    first = told(server.requests[0])
+    shown = first.count("\n- skill-")
+    assert 0 < shown < 12
+    assert f"{60 - shown} skills, used longest ago, not shown here" in first
+    assert "- skill-59" not in first
+    server, _ = ran(place, [Say("No.")], *window)
+    assert told(server.requests[0]).index("- skill-59") < told(server.requests[0]).index(
+        "- skill-00"
+    )
+
+
+def test_only_what_has_changed_is_told_again(place: Place) -> None:
+    for name in ("walrus", "heron", "gnu"):
+        write(own(place), name, WALRUS)
+    ran(place, [Say("No.")])
+    write(own(place), "heron", HERON, description="Another one")
+    (own(place) / "skills" / "gnu" / "SKILL.md").unlink()
+    write(own(place), "crane", HERON)
+    server, _ = ran(place, [Say("No.")], "--continue")
+    said = told(server.requests[0])
+    assert said.count("- walrus:") == 1
+    assert "Skills that are new or have changed:\n- crane: How to care" in said
+    assert "- heron: Another one" in said
+    assert "Skills that are no longer there: gnu." in said
+    server, _ = ran(place, [Say("No.")], "--continue")
+    assert told(server.requests[0]).startswith(said[:200])
+    assert told(server.requests[0]).count("no longer there") == 1
+
+
+def test_a_large_one_is_cut_told_and_recalled(place: Place) -> None:
+    body = "\n".join(f"Line {n} of a long story about a walrus." for n in range(2_000))
+    write(own(place), "walrus", f"{body}\nThe end of the walrus.")
+    window = ("--context-window", "30000")
+    server, done = ran(place, [use("walrus"), Say("No.")], *window)
+    said = told(server.requests[-1])
+    assert "Line 20 of a long story" in said
+    assert "Line 900 of" not in said
+    ref = said.partition("more characters of this skill; Recall #")[2].partition(" ")[0]
+    assert ref.isdecimal()
+    assert "the skill walrus is cut" in done.stderr
+    recall = Say(tools=[("Recall", {"ref": f"#{ref}", "offset": len(body) - 1_000})])
+    server, _ = ran(place, [recall, Say("No.")], "--continue", "--context-window", "200000")
+    assert "The end of the walrus." in told(server.requests[-1])
+
+
+class Keeper:
+    """Calls Bash again and again until it has been summarised so often, with bound thoughts."""
+
+    def __init__(self) -> None:
+        self.queue: list[Say] = []
+        self.until = 0
+        self.summaries = 0
+        self.calls = 0
+
+    def __call__(self, body: Body) -> Say:
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+            self.summaries += 1
+            return Say(SUMMARY)
+        if self.queue:
+            return self.queue.pop(0)
+        if self.summaries >= self.until:
+            return Say("All done.", thinking="Done.")
+        self.calls += 1
+        command = f"printf 'answer {self.calls}: '; seq -f 'words of it %g' 700"
+        return Say(tools=[("Bash", {"command": command})], thinking=f"Thought {self.calls}.")
+
+
+def of_turns(requests: list[Body]) -> list[Body]:
+    return [
+        body
+        for body in requests
+        if not is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
+    ]
+
+
+def counts(server: Server, body: str, start: int = 0) -> list[int]:
+    """Return how often a text stands in each request from the first that has it."""
+    found = [told(each).count(body) for each in of_turns(server.requests[start:])]
+    return found[next((n for n, count in enumerate(found) if count), len(found)) :]
+
+
+LIMITS = (
+    "--context-window",
+    "24000",
+    "--model",
+    "claude-sonnet-5-5",
+    "--permission-mode",
+    "bypass",
+)
+
+
+def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) -> None:
+    """Two skills stand once in every request behind their loading: none lost, none doubled."""
+    write(own(place), "walrus", WALRUS)
+    write(own(place), "heron", HERON)
+    keeper = Keeper()
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+
+        def go_on(words: str, summaries: int, *arguments: str) -> None:
+            keeper.until = keeper.summaries + summaries
+            done = place.run("-p", words, *LIMITS, *arguments, env=env)
+            assert done.returncode == 0, done.stderr
+
+        keeper.queue = [use("heron")]
+        go_on("/walrus feed it", 2)
+        session = place.logs()[0].parent.name
+        _kill_in_a_turn(place, env, keeper)
+        go_on("go on", 1, "--resume", session)
+        _kill_in_a_turn(place, env, keeper)
+        go_on("go on", 1, "--resume", session)
+        start = len(server.requests)
+        go_on("go on in a copy", 1, "--resume", session, "--fork")
+        assert all(count == 1 for count in counts(server, WALRUS, start))
+        terminal = Terminal("--resume", session, *LIMITS, cwd=place.project, env=env)
+        terminal.see("❯")
+        keeper.until = keeper.summaries + 1
+        terminal.type("and on\r")
+        terminal.see("All done.")
+        terminal.rest()
+        terminal.type("/compact\r")
+        terminal.see("/compact --show asks first")
+        terminal.rest()
+        terminal.type("/uncompact\r")
+        terminal.see("taken back: ")
+        terminal.rest()
+        terminal.type("/rewind 4\r")
+        terminal.keys("[c]onversation")
+        terminal.type("c")
+        terminal.see("this is a copy")
+        terminal.rest()
+        keeper.until, start = keeper.summaries + 1, len(server.requests)
+        terminal.type("\x15the other way\r")
+        terminal.see(lambda text: text.count("All done.") > 0 and "the other way" in text)
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+        assert set(counts(server, WALRUS, start)) == {1}
+        go_on("to the end", 1, "--continue")
+    assert server.rejected == []
+    assert keeper.summaries >= 8
+    assert set(counts(server, WALRUS)) == {1}
+    assert set(counts(server, HERON)) == {1}
+    assert not any(
+        "skill walrus follows" in text for body in server.requests for text in texts(body)
+    )
+
+
+def test_killed_between_a_summary_and_what_is_said_again(place: Place) -> None:
+    """A log that ends with the summary is what a kill at that moment leaves."""
+    write(own(place), "walrus", WALRUS)
+    keeper = Keeper()
+    keeper.queue, keeper.until = [use("walrus")], 1
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", *LIMITS, env=env)
+        assert done.returncode == 0, done.stderr
+        (log,) = place.logs()
+        lines = log.read_text().splitlines(keepends=True)
+        (summary,) = [n for n, line in enumerate(lines) if json.loads(line)["kind"] == "summary"]
+        for behind in range(1, 4):
+            log.write_text("".join(lines[: summary + behind]))
+            for cache in log.parent.glob("resume.*"):
+                cache.unlink()
+            start = len(server.requests)
+            done = place.run("-p", "go on", *LIMITS, "--continue", env=env)
+            assert done.returncode == 0, done.stderr
+            assert set(counts(server, WALRUS, start)) == {1}
+            assert told(server.requests[-1]).count("- walrus: How to care") == 1
+    assert server.rejected == []
+
+
+def test_in_the_repl(place: Place) -> None:
+    write(own(place), "walrus", WALRUS)
+    with Server([Say("Fed."), Say("Fed again.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("/walr")
+        terminal.see("How to care for a walrus")
+        terminal.type("us twice\r")
+        terminal.see("Fed.")
+        terminal.rest()
+        terminal.type("/walrus once more\r")
+        terminal.see("Fed again.")
+        terminal.rest()
+        terminal.type("/context\r")
+        terminal.see("skills")
+        terminal.type("/help\r")
+        terminal.see("/walrus")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    said = told(server.requests[-1])
+    assert said.count(WALRUS) == 1
+    assert "/walrus twice" in said
+    assert "The user calls the skill walrus again, which stands above as #" in said
+
+
+def _kill_in_a_turn(place: Place, env: dict[str, str], keeper: Keeper) -> None:
+    """Kill a run that goes on with the session while it works, once it was summarised again."""
+    before, keeper.until = keeper.summaries, keeper.summaries + 5
+    run = subprocess.Popen(
+        [COMMAND, "-p", "go on", *LIMITS, "--continue"],
+        cwd=place.project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert comes(lambda: keeper.summaries > before, 120)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    keeper.until = 0
