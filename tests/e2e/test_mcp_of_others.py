@@ -4,6 +4,7 @@ They are installed once, into the cache of pytest; without npm, or without a reg
 skipped.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -19,7 +20,13 @@ from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 from .test_mcp import configure, results, told, use
 
-NPM = ("server-everything", "server-filesystem", "server-memory")
+NPM = (
+    "@modelcontextprotocol/server-everything",
+    "@modelcontextprotocol/server-filesystem",
+    "@modelcontextprotocol/server-memory",
+    "@copilotkit/aimock",
+)
+AIMOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
 INSTALL_TIMEOUT_S = 300
 
 pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
@@ -35,15 +42,24 @@ def programs(pytestconfig: pytest.Config) -> Path:
     """The folder of the installed servers."""
     assert pytestconfig.cache is not None
     folder = pytestconfig.cache.mkdir("mcp_servers")
-    packages = [f"@modelcontextprotocol/{name}" for name in NPM]
-    npm = ["npm", "install", "--silent", "--no-fund", "--prefix", str(folder), *packages]
+    with (folder / "lock").open("w") as lock:  # other workers install nothing meanwhile
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        install(folder)
+    return folder
+
+
+def install(folder: Path) -> None:
+    """Install what is missing; skips the test where that cannot be."""
+    npm = ["npm", "install", "--silent", "--no-fund", "--fetch-retries=1", "--prefix", str(folder)]
     python = folder / "python"
     steps: list[list[str]] = []
-    if not (folder / "node_modules" / ".bin" / "mcp-server-memory").exists():
-        steps.append(npm)
+    if not all((folder / "node_modules" / name).exists() for name in NPM):
+        steps.append([*npm, *NPM])
     if not (python / "bin" / "mcp-server-time").exists():
         steps.append([sys.executable, "-m", "venv", str(python)])
-        steps.append([str(python / "bin" / "pip"), "install", "--quiet", "mcp-server-time"])
+        steps.append(
+            [str(python / "bin" / "pip"), "install", "--quiet", "--retries=1", "mcp-server-time"]
+        )
     for step in steps:
         try:
             done = subprocess.run(step, capture_output=True, timeout=INSTALL_TIMEOUT_S)
@@ -51,7 +67,11 @@ def programs(pytestconfig: pytest.Config) -> Path:
             pytest.skip(f"{step[0]} did not end in {INSTALL_TIMEOUT_S} s")
         if done.returncode:
             pytest.skip(f"{' '.join(step[:3])}: {done.stderr.decode()[-200:]}")
-    return folder
+
+
+def servers_of(place: Place, name: str) -> list[int]:
+    """Return the processes of a server that run for this place."""
+    return [pid for pid in running(name) if Path(f"/proc/{pid}/cwd").resolve() == place.project]
 
 
 def of_npm(programs: Path, name: str, *arguments: str, **env: str) -> dict[str, Any]:
@@ -125,7 +145,7 @@ def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) ->
         terminal.type("go\r")
         assert comes(lambda: len(server.requests) == 3)
         terminal.see("trigger-long-running-operation")
-        for pid in running("mcp-server-everything"):
+        for pid in servers_of(four, "mcp-server-everything"):
             os.kill(pid, signal.SIGKILL)
         terminal.see("Three.")
         terminal.type("/quit\r")
@@ -134,4 +154,37 @@ def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) ->
     assert "has ended" in killed
     assert "it was not sent again" in killed
     assert "again" in again
-    assert gone(*running("mcp-server-memory"))
+    assert gone(*servers_of(four, "mcp-server-memory"))
+
+
+def test_one_over_http(place: Place, programs: Path) -> None:
+    """Its tools, resources and prompts, and what is said when it is not there."""
+    command = ["node", str(AIMOCK), str(programs / "node_modules" / "@copilotkit" / "aimock")]
+    steps = [
+        use(query="weigh"),
+        use("mcp__zoo__weigh", {"animal": "walrus"}),
+        use("mcp__zoo__read_resource", {"uri": "zoo://map"}),
+        Say("Done."),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as mock:
+        assert mock.stdin is not None
+        assert mock.stdout is not None
+        configure(place, zoo={"type": "http", "url": mock.stdout.readline().strip()})
+        with Server(steps) as server:
+            env = place.server(server.url)
+            done = place.run("-p", "see @zoo:zoo://map", "--allow", "mcp__zoo", env=env)
+            assert done.returncode == 0, done.stderr
+            found, weighed, read = results(server)
+        with Server([Say("Hello.")]) as server:
+            done = place.run("-p", "/zoo:greet Bob", env=place.server(server.url))
+            assert "Greet Bob." in told(server)
+        mock.stdin.close()
+    assert "mcp__zoo__weigh(" in found
+    assert weighed == "walrus weighs 12 kg"
+    assert "Walrus: to the left." in read
+    with Server([use("mcp__zoo__weigh", {}), Say("It is away.")]) as server:
+        done = place.run("-p", "go", "--allow", "mcp__zoo", env=place.server(server.url))
+        assert done.returncode == 0, done.stderr
+    assert "The MCP server zoo is not there" in results(server)[0]
