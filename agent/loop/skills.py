@@ -210,7 +210,9 @@ class SessionSkills:
 
     def first_entries(self) -> list[Entry]:
         """Return what a session that is opened has to be told of skills: what there is, and texts
-        that a killed process did not say again after a summary."""
+        that a killed process did not say again after a summary. One that it did not record at all
+        is recorded with the next words."""
+        self._requested += self._unrecorded()
         view, facts = self._agent.view, self._agent.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in self._standing()]
         entries: list[Entry] = self._again(missing, standing=0)
@@ -230,6 +232,19 @@ class SessionSkills:
         missing = [fact for fact in facts if (fact.name, fact.digest) not in standing]
         listed = any(item.source == SKILL_LIST and item.seq in staying for item in view.items)
         return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
+
+    def _unrecorded(self) -> list[Skill]:
+        """Return the skills that the model asked for and whose text never came."""
+        view, facts = self._agent.view, self._agent.ledger.skills
+        asked: dict[str, int] = {}
+        for item in view.items:
+            if item.source != SKILL and "skill" in (details := view.facts(item)[0]):
+                asked[_key(details)[0]] = item.seq
+        return [
+            self.known[name]
+            for name, seq in asked.items()
+            if name in self.known and (name not in facts or facts[name].ref < seq)
+        ]
 
     def _record(self, skill: Skill, *, by_person: bool) -> None:
         """Record a skill's text, and let its rules hold for this turn."""

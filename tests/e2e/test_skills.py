@@ -338,6 +338,27 @@ def test_killed_between_a_summary_and_what_is_said_again(place: Place) -> None:
     assert server.rejected == []
 
 
+def test_killed_between_a_call_and_the_text(place: Place) -> None:
+    write(own(place), "walrus", WALRUS)
+    ran(place, [use("walrus"), Say("Done.")])
+    (log,) = place.logs()
+    lines = log.read_text().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    log.write_text("".join(lines[: kinds.index("tool_result") + 1]))
+    server, _ = ran(place, [Say("Done.")], "--continue")
+    assert counts(server, WALRUS) == [1]
+    server, _ = ran(place, [Say("Done.")], "--continue")
+    assert counts(server, WALRUS) == [1]
+
+
+def test_a_subagent_loads_its_own(place: Place) -> None:
+    write(own(place), "walrus", WALRUS)
+    task = {"type": "general", "description": "Feed", "prompt": "Feed the walrus."}
+    steps = [Say(tools=[("Task", task)]), use("walrus"), Say("Fed."), Say("Done.")]
+    server, _ = ran(place, steps)
+    assert [told(body).count(WALRUS) for body in server.requests] == [0, 0, 1, 0]
+
+
 def test_in_the_repl(place: Place) -> None:
     write(own(place), "walrus", WALRUS)
     with Server([Say("Fed."), Say("Fed again.")]) as server:
