@@ -22,6 +22,7 @@ from ..tools.skill import SkillTool
 from ..tools.system.environment import child_environment
 from ..tools.task import TaskTool
 from ..tools.todo import TodoTool
+from ..tools.web_fetch import WebFetchTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
@@ -79,7 +80,7 @@ def every_tool(
     are servers, Skill where there are `skills`."""
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
-        EditTool(), WriteTool(), TodoTool(), RecallTool(),
+        EditTool(), WriteTool(), TodoTool(), RecallTool(), WebFetchTool(),
     ]  # fmt: skip
     if types:
         tools.append(TaskTool(names_and_descriptions(types)))

@@ -39,6 +39,7 @@ class Output:
     details: dict[str, Any] = field(default_factory=dict)
     is_error: bool = False
     blocks: list[dict[str, Any]] | None = None  # sent instead of `text` where a result has images
+    whole: str = ""  # that `text` is a part of; kept in a file of the session
 
 
 class Interrupted(Exception):
@@ -186,6 +187,8 @@ class Context:
     # Has a skill loaded behind the results of this reply, or lists all where no name is given;
     # raises ToolError.
     skill: Callable[[str | None], Output] = _no_skill
+    # Tells whether a rule names a host, so that a tool may reach it where it is not public.
+    reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None

@@ -98,6 +98,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
+        self.context.reaches_private = self._names_host
         self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
         self.drift_monitor = DriftMonitor(
             self.record, lambda: self.emit, self.ledger, self._search_archive
@@ -267,6 +268,11 @@ class Agent:
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it
         if self.is_open and not cancelled:
             await self.hooks.run("session_end", {})
+
+    def _names_host(self, tool: str, host: str) -> bool:
+        """Tell whether a rule allows a tool this very host."""
+        rules = self.approval.rules()
+        return f"{tool}({host})" in (*rules["allow"], *rules["session"])
 
     def _record_at_startup(self, entry: Entry) -> Entry:
         recorded = self.record(entry)

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.network import NetworkParams, NetworkTool
 from ...tools.system import orphans
-from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file
+from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
 from ..compaction.policy import Policy
 from ..errors import ToolError
 from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
@@ -26,6 +27,7 @@ from ..permissions import suggestions
 from ..permissions.approval import Approval
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
+from ..session.archive import offload
 from ..session.entries import Block, Entry, Note, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
@@ -453,7 +455,9 @@ class ToolRunner:
         details = dict(output.details)
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
-        if isinstance(content, str):
+        if output.whole:
+            content, offloaded = self._beside_whole(call["name"], output)
+        elif isinstance(content, str):
             content, offloaded = self.demoted(call["name"], content, details)
         recorded = self.record(
             ToolResult(
@@ -472,6 +476,20 @@ class ToolRunner:
             )
         )  # fmt: skip
         return output
+
+    def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
+        """Keep the whole of what an output is a part of in a file of the session; return the text,
+        with where that is, and the file."""
+        folder, seq = self.context.session_dir, self.next_seq()
+        if folder is None:
+            return output.text, None
+        path = folder / "offloaded" / file_name(tool, seq, datetime.now())
+        try:
+            offload(path, output.whole)
+        except OSError as error:
+            return f"{output.text}\n[The rest cannot be kept: {error.strerror}]", None
+        text = f"{output.text}\n[All of it: Read or Grep {path}, or Recall #{seq}]"
+        return text, str(path.relative_to(folder))
 
     def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
         """Return the text, or a reference to the file of the session that now holds it."""

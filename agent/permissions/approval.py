@@ -214,7 +214,7 @@ class Approval:
         shown = f"{tool} {subject}".strip()
         if rule := self._matching_rule(tool, part, "deny"):
             return verdict_by_rule("deny", shown, rule)
-        if self.mode == "plan" and not harmless:
+        if self.mode == "plan" and not harmless and tool != "WebFetch":
             return Verdict("deny", PLAN_MODE_REFUSAL, tool)
         if rule := self._matching_rule(tool, part, "ask"):
             return verdict_by_rule("ask", shown, rule)
@@ -222,6 +222,8 @@ class Approval:
             return verdict_by_rule("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
+        if tool == "WebFetch":
+            return Verdict("ask", f"it reaches {subject}", f"WebFetch({subject})")
         return Verdict("ask", f"{tool} may change something", tool)
 
     def _judge_host(self, host: str) -> Verdict:

@@ -62,9 +62,9 @@ def suggest(
         found = list(_command_rules(subject, narrow))
     elif tool.effect in ("read", "edit"):
         found, whole, own = list(_path_rules(parse_rule(narrow))), parse_rule(narrow).tool, narrow
-    elif tool.name == "Network":
+    elif tool.name in ("Network", "WebFetch"):
         above = subject.partition(".")[2]
-        found = [narrow, *([f"Network(*.{above})"] if "." in above else [])]
+        found = [narrow, *([f"{tool.name}(*.{above})"] if "." in above else [])]
     else:
         found = [f"{tool.name}({subject})"] if re.fullmatch(r"[\w-]+", subject) else []
     fit = [
@@ -135,6 +135,8 @@ def describe_rule(text: str) -> str:
         return f"{_PATH_TOOL_VERBS[rule.tool]} {_describe_files(rule.subject)}"
     if rule.tool == "Network":
         return f"commands reach {rule.subject}" if rule.subject else "commands reach any host"
+    if rule.tool == "WebFetch":
+        return f"reading pages of {rule.subject or 'any host'}"
     if rule.tool.startswith(MCP_PREFIX):
         return f"any call of {rule.tool}"
     if rule.tool == "Task":

@@ -74,6 +74,7 @@ class Redaction:
         return replace(
             output,
             text=self.clean_text(output.text),
+            whole=self.clean_text(output.whole),
             details={
                 name: _map_texts(value, self.clean_text) for name, value in output.details.items()
             },

@@ -1,0 +1,89 @@
+"""Turn an HTML page or a PDF into Markdown: a script of its own, so that what is made to take for
+ever, or all memory, ends with it.
+
+`python convert.py KIND BASE_URL` reads the file on stdin, writes JSON with `title` and `text`. It
+imports nothing of the program.
+"""
+
+import io
+import json
+import re
+import resource
+import sys
+from typing import Any
+from urllib.parse import urljoin
+
+MAX_CPU_SECONDS = 10
+MAX_MEMORY_BYTES = 2 << 30
+MAX_PDF_PAGES = 500
+GONE = [
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas",
+    "head", "link", "meta", "input", "button", "select", "textarea", "audio", "video",
+]  # fmt: skip
+HIDDEN_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0(?:\.0*)?\s*(?:;|!|$)"
+    r"|font-size\s*:\s*0(?:\.0*)?[a-z%]*\s*(?:;|!|$)|(?:text-indent|left|top|right)\s*:\s*-\d{3,}"
+    r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|content-visibility\s*:\s*hidden",
+    re.IGNORECASE,
+)
+
+
+def main(kind: str, base: str, data: bytes) -> dict[str, str]:
+    """Return title and text of a file."""
+    return of_pdf(data) if kind == "pdf" else of_html(data.decode("utf-8", "replace"), base)
+
+
+def of_html(text: str, base: str) -> dict[str, str]:
+    """Return what a page shows, without what it hides."""
+    from bs4 import BeautifulSoup, Comment
+    from markdownify import MarkdownConverter
+
+    soup = BeautifulSoup(text, "html.parser")
+    title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    for tag in soup(GONE):
+        tag.decompose()
+    for text_node in list(soup.find_all(string=True)):
+        if isinstance(text_node, Comment):
+            text_node.extract()
+    for tag in [each for each in soup.find_all(True) if not each.decomposed and is_hidden(each)]:
+        if not tag.decomposed:
+            tag.decompose()
+    mains = soup.find_all("main") or soup.select('[role="main"]')
+    body = mains[0] if len(mains) == 1 else soup.body or soup
+    links = [(tag, "href") for tag in body("a")] + [(tag, "src") for tag in body("img")]
+    for tag, name in links:
+        link = str(tag.get(name) or "")
+        tag[name] = urljoin(base, link) if not link.startswith(("data:", "javascript:")) else ""
+    made = MarkdownConverter(heading_style="ATX", bullets="-")
+    try:
+        found = made.convert_soup(body)
+    except RecursionError:  # folds within folds: its words alone
+        found = "\n".join(body.stripped_strings)
+    return {"title": title, "text": re.sub(r"\n{3,}", "\n\n", found).strip()}
+
+
+def is_hidden(tag: Any) -> bool:
+    """Tell whether a tag says itself that people do not see it."""
+    if tag.has_attr("hidden") or str(tag.get("aria-hidden", "")).lower() == "true":
+        return True
+    return bool(HIDDEN_STYLE.search(str(tag.get("style", ""))))
+
+
+def of_pdf(data: bytes) -> dict[str, str]:
+    """Return the text of a PDF, with a heading for each page."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(io.BytesIO(data))
+    title = str(reader.metadata.title or "") if reader.metadata else ""
+    pages = [f"## Page {n}\n\n{page.extract_text()}" for n, page in
+             enumerate(reader.pages[:MAX_PDF_PAGES], 1)]  # fmt: skip
+    if len(reader.pages) > MAX_PDF_PAGES:
+        pages.append(f"[{len(reader.pages) - MAX_PDF_PAGES:,} more pages were left out]")
+    return {"title": title, "text": "\n\n".join(pages)}
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    found = main(sys.argv[1], sys.argv[2], sys.stdin.buffer.read())
+    json.dump(found, sys.stdout)
