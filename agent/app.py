@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..tools import job
+from ..tools.ask_user import AskUserTool
 from ..tools.base import Confinement, Context, Tool
 from ..tools.bash import BashTool
 from ..tools.edit import EditTool
@@ -81,6 +82,7 @@ def every_tool(
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(), WebFetchTool(),
+        AskUserTool(),
     ]  # fmt: skip
     if types:
         tools.append(TaskTool(names_and_descriptions(types)))
@@ -125,7 +127,7 @@ def open_agent(
         agent = _put_together(launch, parts, emit, ask)
         _confine(agent, launch)
         agent.subagent_types = types
-        agent.mcp = _heard(launch.mcp, emit)
+        agent.mcp, agent.answers = _heard(launch.mcp, emit), launch.answers
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run

@@ -244,6 +244,15 @@ def _not_settled() -> "Answer | None":
 
 
 @dataclass(frozen=True, slots=True)
+class FormQuestion:
+    """A question of the agent's own, which the person may also answer in other words."""
+
+    text: str
+    choices: Sequence[tuple[str, str]] = ()  # each with what it means, "" for nothing
+    multiple: bool = False  # whether several may be taken
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A call waits for a person's permission."""
 
@@ -257,6 +266,8 @@ class Question:
     # rules that may be kept, narrowest first; none where no rule would help
     offers: Sequence[str] = ()
     may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask
+    # what the agent asks, where it does not ask for permission; the answer has `words`
+    form: Sequence[FormQuestion] = ()
     # Takes a rule as the person wrote it. Raises UsageError when it is no rule or does not allow
     # this call; returns what speaks against keeping it, "" for nothing.
     check: Callable[[str], str] = _no_rule
@@ -273,6 +284,9 @@ class Answer:
     sandboxed: bool = False  # from now on nobody is asked about what the sandbox confines
     rule: str = ""  # allows the call
     where: str = ""  # the rule is kept: a file's path, or "session"; "" for not kept
+    words: Sequence[str] = ()  # an answer to each question of a form
 
 
 Ask = Callable[[Question], Awaitable[Answer]]
+# Answers to questions of the agent's own that were given beforehand; None where there is none.
+GivenAnswers = Callable[[str], str | None]

@@ -10,6 +10,7 @@ from .config.keys import SCRIPTED
 from .config.settings import Settings
 
 if TYPE_CHECKING:
+    from .events import GivenAnswers
     from .extensions.mcp.servers import McpServers
     from .models.base import Model
 
@@ -57,6 +58,7 @@ class LaunchOptions:
     model: "Model | None" = None  # overrides the one that the settings name
     # the folder that says which project files are trusted; `state` where it is None
     trust: Path | None = None
+    answers: "GivenAnswers | None" = None  # to questions that the agent puts to the person
     mcp: "McpServers | None" = None  # None where none is configured
 
     @property

@@ -155,6 +155,10 @@ class Confinement(Protocol):
     def remove_empty(self) -> None: ...
 
 
+async def _no_answers(questions: Sequence[Any]) -> Sequence[str]:
+    raise ToolError("Nobody can be asked here.")
+
+
 async def _nobody(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
@@ -187,6 +191,8 @@ class Context:
     # Has a skill loaded behind the results of this reply, or lists all where no name is given;
     # raises ToolError.
     skill: Callable[[str | None], Output] = _no_skill
+    # Returns the person's answers to questions of AskUser; raises ToolError where nobody answers.
+    ask_person: Callable[[Sequence[Any]], Awaitable[Sequence[str]]] = _no_answers
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # running subagents by id, each with a way to interrupt it alone

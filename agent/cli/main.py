@@ -147,6 +147,12 @@ class _CommandOrWords(click.Group):
     help="Resume a session; without ID, pick one from a list.",
 )
 @click.option("--fork", is_flag=True, help="Resume in a copy of the session.")
+@click.option(
+    "--answers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="JSON with answers to questions that the agent may ask.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the session, if another process has it open.")
 @click.option(
     "--from",

@@ -19,6 +19,7 @@ import click
 
 from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, SessionError, UsageError
+from .answers import read_answers
 from .stdin import read_task
 
 if TYPE_CHECKING:
@@ -320,6 +321,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
         append_prompt=options["append_system_prompt"],
         budget=Budget(options["max_turns"], options["max_budget_usd"]),
         trust=loaded.trust_dir,
+        answers=read_answers(options["answers"]) if options["answers"] else None,
     )
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     return launch

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import UsageError
-from ..events import Ask, CallFinished, Emit, Notice, waiting
+from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
 from ..permissions.approval import Approval
@@ -39,6 +40,7 @@ from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
 from .model_call import stream_reply
+from .person_questions import ask_person
 from .resume import ResumeCache
 from .skills import SessionSkills, SkillSource
 from .startup import SessionSetup, StartupEntries
@@ -86,6 +88,8 @@ class Agent:
     # takes out of a reply what must not be kept
     clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
     denials_told: int = 0  # how many of them the ends of turns have told of
+    answers: GivenAnswers | None = None  # to questions of its own, given beforehand
+    unrecorded_answers: list[str] = field(default_factory=list)
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
     mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
@@ -99,6 +103,7 @@ class Agent:
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
         self.context.reaches_private = self._names_host
+        self.context.ask_person = partial(ask_person, self)
         self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
         self.drift_monitor = DriftMonitor(
             self.record, lambda: self.emit, self.ledger, self._search_archive

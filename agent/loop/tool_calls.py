@@ -537,7 +537,11 @@ def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:
     """Return the error of a turn in which calls were denied that nobody was asked about."""
     if not denials:
         return None
-    lines = [f"{d.tool} {d.title}: {d.reason}; allow it with --allow '{d.rule}'" for d in denials]
+    lines = [
+        f"{d.tool} {d.title}: {d.reason}; "
+        + (f"allow it with --allow '{d.rule}'" if d.rule else "answer it with --answers FILE")
+        for d in denials
+    ]
     return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}
 
 

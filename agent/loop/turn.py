@@ -28,6 +28,7 @@ from ..session.store import content_text
 from .agent import Agent
 from .attachments import AttachedTo, attach
 from .model_call import last_text, text_of
+from .person_questions import record_answers
 from .run_state import RunContinuation
 from .tool_calls import denial_error
 
@@ -66,6 +67,7 @@ async def run_turn(
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
         await agent.skills.refresh()
+        record_answers(agent)
         text = await _until_answered(agent, next_words, attached_to)
         unasked = [d for d in agent.denials[agent.denials_told :] if not d.asked]
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
@@ -153,6 +155,7 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
             run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
             agent.skills.record_requested()
+            record_answers(agent)
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
         if notice is None:

@@ -8,7 +8,7 @@ from prompt_toolkit.utils import get_cwidth
 from .cells import wrap_words
 
 BACK = "\x1b"  # Esc, as an answer: go back to the question before
-INSTANT_KEYS = "yaencfbspurwl"  # keys that a question may take for an answer
+INSTANT_KEYS = "yaencfbspurwl123456789"  # keys that a question may take for an answer
 
 Choices = Callable[[str], str]  # what may be answered, for what is typed so far
 

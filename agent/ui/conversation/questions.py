@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.shorten import cut_after
 from ....tools.system.unicode import clean, reveal_invisible
 from ...errors import CtxagentError, UsageError
-from ...events import Answer, Question
+from ...events import Answer, FormQuestion, Notice, Question
 from ..question import BACK
 from ..screen import Screen
 
@@ -212,6 +212,8 @@ class Questions:
         transcript.waits_for_answer(question, True)
         try:
             async with self._turn:
+                if question.form:
+                    return await self._fill_in(question)
                 answer = question.settled()
                 if answer is None:
                     transcript.ask(question, explains=not self._told_of_sandbox)
@@ -220,6 +222,26 @@ class Questions:
                 return answer
         finally:
             transcript.waits_for_answer(question, False)
+
+    async def _fill_in(self, question: Question) -> Answer:
+        """Put the questions of a form one after another; Esc goes back, at the first one out."""
+        answers: list[str] = []
+        while len(answers) < len(question.form):
+            place, asked = len(answers), question.form[len(answers)]
+            several = f" ({place + 1} of {len(question.form)})" if len(question.form) > 1 else ""
+            digits = "".join(str(n) for n in range(1, len(asked.choices) + 1))
+            keys = BACK + ("" if asked.multiple else digits)
+            prompt = partial(_form_prompt, asked, several)
+            said = (await self._screen.answer(prompt, keys)).strip(" \t\n")
+            if said == BACK:
+                if not answers:
+                    return Answer(False)
+                answers.pop()
+            elif said:
+                answers.append(_chosen(asked, said))
+                told = f"{clean(asked.text)} {clean(answers[-1])}"
+                self._transcript().show(Notice("info", told))
+        return Answer(True, words=answers)
 
     async def _put(self, question: Question) -> Answer:
         shown_at = self._screen.printed
@@ -320,6 +342,27 @@ def reminder_of(question: Question, *, always: bool = False) -> str:
     body = lines[2:]  # below the names of the two files
     added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
     return f"{question.tool} {subject} (+{added:,} −{removed:,})"
+
+
+def _form_prompt(asked: FormQuestion, several: str, typed: str) -> str:
+    """Return a question with its choices, numbered."""
+    lines = [f"{clean(reveal_invisible(asked.text))}{several}"]
+    for number, (label, means) in enumerate(asked.choices, 1):
+        about = f" — {means}" if means else ""
+        lines.append(clean(reveal_invisible(f"[{number}] {label}{about}")))
+    how = "numbers such as 1 3" if asked.multiple else "a number" if asked.choices else ""
+    lines.append(f"{how}, or other words" if how else "your words")
+    return "\n".join(lines)
+
+
+def _chosen(asked: FormQuestion, said: str) -> str:
+    """Return the answer that a line gives: the choices whose numbers it names, or its words."""
+    numbers = said.replace(",", " ").split()
+    if not (asked.multiple or len(numbers) == 1):
+        return said
+    if not all(n.isdecimal() and 0 < int(n) <= len(asked.choices) for n in numbers):
+        return said
+    return ", ".join(asked.choices[int(n) - 1][0] for n in numbers)
 
 
 def parse_answer(text: str) -> Answer | None:

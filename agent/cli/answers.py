@@ -1,0 +1,49 @@
+"""`--answers FILE`: answers to questions that the agent may put to the person."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..events import GivenAnswers
+
+MAX_ANSWERS_BYTES = 1_000_000
+ANY = "*"  # stands for every question
+
+
+def read_answers(path: Path) -> GivenAnswers:
+    """Return the answers in a JSON file: an object by questions, or parts of them, with `*` for all
+    others; or a list, in the order in which questions are asked. An answer is a text, or a list of
+    them where several may be taken. Raises UsageError."""
+    hint = 'For example {"Which colour?": "red", "*": "yes"}, or ["red", "yes"].'
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(MAX_ANSWERS_BYTES))
+    except OSError as error:
+        raise UsageError(f"--answers {path}: {error.strerror}", hint=hint) from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"--answers {path}: it is not JSON", hint=hint) from None
+    values = list(found.values()) if isinstance(found, Mapping) else found
+    if not isinstance(values, list) or not all(map(_is_answer, values)):
+        raise UsageError(f"--answers {path}: not all answers are texts", hint=hint)
+    if isinstance(found, list):
+        waiting = iter(found)
+        return lambda question: _text(next(waiting, None))
+    return lambda question: _text(_of(found, question))
+
+
+def _of(found: Mapping[str, Any], question: str) -> Any:
+    """Return the answer whose key is the question, or the longest part of it."""
+    parts = [key for key in found if key != ANY and key.lower() in question.lower()]
+    return found[max(parts, key=len)] if parts else found.get(ANY)
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(each, str) for each in value)
+    )
+
+
+def _text(answer: Any) -> str | None:
+    return ", ".join(answer) if isinstance(answer, list) else answer

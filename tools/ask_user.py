@@ -1,0 +1,47 @@
+"""AskUser: puts one to four questions to the person, each with choices and room for other words."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .base import Context, Output, Params, Tool
+
+MAX_QUESTIONS = 4
+MAX_CHOICES = 8
+
+
+class ChoiceParams(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    label: str = Field(min_length=1, max_length=100)
+    description: str = Field("", max_length=300)
+
+
+class QuestionParams(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    question: str = Field(min_length=1, max_length=500)
+    choices: list[ChoiceParams] = Field(max_length=MAX_CHOICES)
+    multiple: bool = Field(False, description="Whether several may be taken.")
+
+
+class AskUserParams(Params):
+    questions: list[QuestionParams] = Field(min_length=1, max_length=MAX_QUESTIONS)
+
+
+class AskUserTool(Tool[AskUserParams]):
+    name = "AskUser"
+    description = (
+        "Asks the user what only they can decide; each may answer in other words, too. Not for "
+        "what you can find out, and not for leave to run a tool."
+    )
+    effect = "none"
+    Params = AskUserParams
+
+    def title(self, params: AskUserParams) -> str:
+        more = len(params.questions) - 1
+        return params.questions[0].question + (f" and {more} more" if more else "")
+
+    async def run(self, params: AskUserParams, context: Context) -> Output:
+        answers = await context.ask_person(params.questions)
+        pairs = zip(params.questions, answers, strict=True)
+        lines = [f"{each.question} → {answer}" for each, answer in pairs]
+        return Output("\n".join(["The user answers:", *lines]), {"answers": list(answers)})
