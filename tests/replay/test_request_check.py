@@ -65,7 +65,7 @@ from ..tools.test_read import png
 
 MODEL, OTHER = "claude-sonnet-5-5", "claude-opus-5-5"
 KEY, TOKEN = "sk-ant-api03-the-key-of-the-agent-0123456789", "tok-of-the-person-7Zq42"
-WINDOW = 32_000
+WINDOW = 32_400
 QUICK = RetryPolicy(attempts=3, first_wait=0.001, longest_wait=0.002)
 BOUND = 60.0  # seconds; nothing here takes as long
 
