@@ -231,14 +231,20 @@ def test_a_long_session_is_sent_again_to_the_byte(long: Long) -> None:
     assert asked_ahead
 
     sent = Counter(long.server.digests)
-    (refused,) = sent - Counter(digests(*logs))  # with a 529, and sent again
-    sent[refused] -= 1
+    asked = dict(zip(long.server.digests, long.server.requests, strict=True))
+    others = sent - Counter(digests(*logs))
+    # One was refused with a 529, and sent again. A summary that was prepared and then not needed
+    # may have been given up before its first word.
+    given_up = [digest for digest in others if asks_for_a_record(asked[digest])]
+    assert len(set(others) - set(given_up)) == 1
+    assert len(given_up) <= 1
+    sent -= others
     assert Counter(digests(*logs)) == sent
     assert long.found.holds, long.found.first
     count = sent.total()
     assert long.found.line() == f"{count} of {count} requests rebuilt to the byte"
     assert long.found.counts["attempt"] == RequestCounts(equal=1)
-    assert long.found.counts["summary"].equal == long.script.records
+    assert long.found.counts["summary"].equal == long.script.records - len(given_up)
 
 
 def test_the_digests_stand_in_the_order_of_the_calls(long: Long) -> None:
