@@ -106,6 +106,7 @@ def open_agent(
     log, state, resume_cache = _session(project, choice)
     with log.closed_on_error():
         types, warnings = _types(launch, log.path)
+        launch = _with_servers(launch, state)
         skills, left_out = find_skills(launch)
         warnings += [*left_out, *_other_prompt(launch, state)]
         warnings += prompt.instruction_warnings(launch.cwd, launch.trust or launch.state)
@@ -128,6 +129,7 @@ def open_agent(
         _confine(agent, launch)
         agent.subagent_types = types
         agent.mcp, agent.answers = _heard(launch.mcp, emit), launch.answers
+        agent.loads_late = launch.settings.mcp.load == "late"
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run
@@ -391,6 +393,16 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
         trust_dir=launch.trust or launch.state,
         tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True)],
     )
+
+
+def _with_servers(launch: LaunchOptions, state: SessionState) -> LaunchOptions:
+    """Return the options with the tool Mcp where the session had it, also when no server is
+    configured any more: its list of tools stays as it is."""
+    if launch.mcp is not None or all(tool.get("name") != "Mcp" for tool in state.view.tools):
+        return launch
+    from .extensions.mcp.servers import McpServers
+
+    return replace(launch, mcp=McpServers((), env=launch.environ, cwd=launch.cwd))
 
 
 def _uses_skills(skills: SkillSource, state: SessionState) -> bool:

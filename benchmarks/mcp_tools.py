@@ -1,5 +1,6 @@
-"""Five MCP servers with 120 tools, and 50 calls of them: what their tools cost by way of the one
-fixed tool, and in the list of tools from the start; and the same work without any server.
+"""Five MCP servers with 120 tools, and 50 calls of ten of them: what their tools cost by way of the
+one fixed tool, loaded late, and in the list of tools from the start; and the same work without any
+server.
 
 The real command, headless, over HTTP to the strict server of the tests, which binds thoughts: it
 would refuse a request whose beginning has changed. Costs are what a caching server would charge.
@@ -29,31 +30,38 @@ SIZES: dict[str, dict[str, Any]] = {
 MODEL = "claude-sonnet-5-5"
 DOLLARS_PER_TOKEN = 3e-6  # of plain input
 NONE, FIXED, START = "no servers", "the one tool", "in the list from the start"
+LATE = "loaded late"
+CALLS_OF_A_TOOL = 5
 ANSWER = "a line of the record that was asked for, with what stands in it\n" * 20
 
 
 class Player:
-    """Calls one tool after another; by way of the one tool it searches a server's first."""
+    """Calls ten tools in turn, each several times; it searches for each first, where it must."""
 
     def __init__(self, calls: int, way: str) -> None:
         self.steps = list(self._steps(calls, way))
         self.cache, self.bill, self.first = PromptCache(), CacheBill(), 0
 
     def _steps(self, calls: int, way: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        searched = set[str]()
+        found = set[str]()
+        kinds = max(1, calls // len(SERVERS) // CALLS_OF_A_TOOL)
         for number in range(calls):
             server = SERVERS[number % len(SERVERS)]
-            name = f"mcp__{server}__read_kind{number % 24}"
+            kind = number // len(SERVERS) % kinds
+            name = f"mcp__{server}__read_kind{kind}"
             given = {"owner": "me", "name": f"r{number}", "text": ANSWER}
             if way == NONE:
                 yield "Bash", {"command": f"printf '%s' '{ANSWER}'"}
-            elif way == START:
-                yield name, given
-            else:
-                if server not in searched:
-                    searched.add(server)
-                    yield "Mcp", {"query": f"{server} record kind{number % 24}"}
+                continue
+            if way != START and name not in found:
+                found.add(name)
+                yield "Mcp", {"query": f"{server} record kind{kind}"}
+                if way == LATE:
+                    yield "Mcp", {"tool": name}
+            if way == FIXED:
                 yield "Mcp", {"tool": name, "arguments": given}
+            else:
+                yield name, given
 
     def __call__(self, body: dict[str, Any]) -> Say:
         bill = self.cache.charge(body)
@@ -73,7 +81,8 @@ def run(calls: int, way: str) -> dict[str, float]:
         env = environ(folder, server.url)
         if way != NONE:
             configure(Path(env["HOME"]), Path(folder) / "notes")
-        load = ("-c", f"mcp.load_at_start={json.dumps(SERVERS)}") if way == START else ()
+        start, late = f"mcp.load_at_start={json.dumps(SERVERS)}", "mcp.load=late"
+        load = {START: ("-c", start), LATE: ("-c", late)}.get(way, ())
         command = [
             measure.COMMAND, "-p", "Read them all.", "--permission-mode", "bypass",
             "--model", MODEL, *load,
@@ -103,7 +112,7 @@ def configure(home: Path, notes: Path) -> None:
     path.write_text(json.dumps({"mcpServers": dict.fromkeys(SERVERS, server)}))
 
 
-def main(calls: int, ways: Sequence[str] = (NONE, FIXED, START)) -> Iterator[measure.Table]:
+def main(calls: int, ways: Sequence[str] = (NONE, FIXED, LATE, START)) -> Iterator[measure.Table]:
     rows = {way: run(calls, way) for way in ways}
     for row in rows.values():
         row["more_first"] = row["first_tokens"] - rows[NONE]["first_tokens"]

@@ -193,6 +193,8 @@ class Context:
     skill: Callable[[str | None], Output] = _no_skill
     # Returns the person's answers to questions of AskUser; raises ToolError where nobody answers.
     ask_person: Callable[[Sequence[Any]], Awaitable[Sequence[str]]] = _no_answers
+    # Loads a tool by its definition, as the Messages API has it; returns False where it cannot.
+    load_tool: Callable[[Mapping[str, Any]], bool] = lambda definition: False
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # running subagents by id, each with a way to interrupt it alone

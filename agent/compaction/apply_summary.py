@@ -28,7 +28,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import SKILL, SKILL_LIST, Entry, Summary, User
+from ..session.entries import LOADED_TOOLS, SKILL, SKILL_LIST, Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -98,16 +98,18 @@ def not_worth_it(before: Window, after: int) -> str:
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills have a
-    bound of their own, and are left as they are."""
-    sizes = sorted(_entry_tokens(entry) for entry in entries if not _is_skill(entry))
+    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills
+    and tools have bounds of their own, and are left as they are."""
+    sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_bound(entry))
     room = int(REINSERTED_SHARE * window.size)
-    room -= sum(_entry_tokens(entry) for entry in entries if _is_skill(entry))
+    room -= sum(_entry_tokens(entry) for entry in entries if _has_own_bound(entry))
     for place, size in enumerate(sizes):
         left = len(sizes) - place
         if size * left > room:
             share = max(1, room // left)
-            return [entry if _is_skill(entry) else _cut_entry(entry, share) for entry in entries]
+            return [
+                entry if _has_own_bound(entry) else _cut_entry(entry, share) for entry in entries
+            ]
         room -= size
     return list(entries)
 
@@ -117,8 +119,8 @@ def _staying(view: View, cut: Cut) -> set[int]:
     return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
 
 
-def _is_skill(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in (SKILL, SKILL_LIST)
+def _has_own_bound(entry: Entry) -> bool:
+    return isinstance(entry, User) and entry.source in (SKILL, SKILL_LIST, LOADED_TOOLS)
 
 
 def reinserted_tokens(entries: Sequence[Entry]) -> int:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
-from ..session.entries import SKILL, SKILL_LIST, Block
+from ..session.entries import LOADED_TOOLS, SKILL, SKILL_LIST, Block
 from . import preserve
 from .history import int_field
 from .summary.request import PINNED_HEADING
@@ -139,6 +139,8 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
         saved = int_field(details, "tokens_saved") if offloaded else 0
         if item.source == "shell":
             yield "commands", "", item.size, saved
+        elif item.source == LOADED_TOOLS:
+            yield "tools", _server_of(item), item.size, 0
         elif result is None:
             yield from _of_item(view, item)
         elif result.masked:
@@ -146,6 +148,13 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
             yield "stubs", "", item.size, view.scaled(cut) + saved
         else:
             yield "results", result.call.source, item.size, saved
+
+
+def _server_of(item: Item) -> str:
+    """Return the MCP server whose tools were loaded, the first where there are several."""
+    tool = item.blocks[0].get("tool") if item.blocks else None
+    definition = tool.get("definition", {}) if isinstance(tool, dict) else {}
+    return Call("", 0, str(definition.get("name")), {}).source
 
 
 def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:

@@ -47,6 +47,7 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
+ToolLoading = Literal["search", "late"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
@@ -363,6 +364,12 @@ class McpSettings:
         (),
         SERVER_NAMES,
         "MCP servers whose tools are in the list of tools from the start, not looked for.",
+    )
+    load: ToolLoading = _setting(
+        "search",
+        one_of(ToolLoading),
+        'How tools of MCP servers are reached: "search" by the tool Mcp, "late" also by their own '
+        "names once described.",
     )
     needed: tuple[str, ...] = _setting(
         (), SERVER_NAMES, "MCP servers that -p waits for before its first request."

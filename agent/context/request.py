@@ -23,6 +23,7 @@ UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was rec
 LOST_BEGINNING = "[The beginning of this conversation is missing.]"
 GO_ON_PROMPT = "Go on."
 EMPTY_RESULT = "(no output)"
+ADDITION = "tool_addition"  # type of a block by which a tool is there from its place on
 PAUSED_STOP_REASON = "pause_turn"
 
 MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
@@ -72,9 +73,13 @@ class _Draft:
     open: list[tuple[str, str]] = field(default_factory=list)  # recorded id, id on the wire
     results: dict[str, Block] = field(default_factory=dict)  # by id on the wire
     later: list[Block] = field(default_factory=list)  # user blocks that wait for the results
+    added: list[Block] = field(default_factory=list)  # tools that are there from here on
 
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
+            if block["type"] == ADDITION:
+                self.added.append(block)
+                continue
             if block["type"] != "tool_result":
                 self.later.append(block)
                 continue
@@ -86,7 +91,7 @@ class _Draft:
     def add_assistant(self, blocks: list[Block]) -> None:
         if not blocks:
             return
-        if self.open or self.later:
+        if self.waits:
             self.close()
         if not self.messages:
             self.messages.append({"role": "user", "content": [_text(LOST_BEGINNING)]})
@@ -111,13 +116,24 @@ class _Draft:
         self.open.append((recorded, wired))
         return wired
 
+    @property
+    def waits(self) -> int:
+        """How many messages would be made of what waits."""
+        has_words = bool(self.open or self.later or (self.added and not self.messages))
+        return has_words + bool(self.added)
+
     def close(self) -> None:
-        """End the user message: results in the order of their calls, then everything else."""
+        """End the user message: results in the order of their calls, then everything else. Tools
+        that are added stand in a system message behind it."""
         content = [self.results.get(wired) or _unknown_outcome(wired) for _, wired in self.open]
         content += self.later
-        self.open, self.results, self.later = [], {}, []
+        if self.added and not (content or self.messages):
+            content = [_text(LOST_BEGINNING)]
         if content:
             self.messages.append({"role": "user", "content": content})
+        if self.added:
+            self.messages.append({"role": "system", "content": self.added})
+        self.open, self.results, self.later, self.added = [], {}, [], []
 
 
 def build_messages(items: list[Item]) -> list[dict[str, Any]]:
@@ -132,8 +148,8 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
     draft, stable_end = _Draft(), None
     for index, item in enumerate(items):
         if index == place:
-            # An assistant item closes the user message before it, if one waits.
-            closes = item.role == "assistant" and bool(draft.open or draft.later)
+            # An assistant item closes the messages before it, if any wait.
+            closes = draft.waits if item.role == "assistant" else 0
             stable_end = len(draft.messages) - 1 + closes
         add = draft.add_user if item.role == "user" else draft.add_assistant
         add(_sent_blocks(item))
@@ -174,7 +190,9 @@ def build_request(
     system = [_text(_clean(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
-    ends = {len(out) - 1, len(out) - 3}  # this request's end, and that of the one before
+    # This request's end, and that of the one before: what stands before the newest reply.
+    replies = [place for place, message in enumerate(out[:-1]) if message["role"] == "assistant"]
+    ends = {len(out) - 1, *(place - 1 for place in replies[-1:])}
     if stable_end is not None:
         ends.add(stable_end)
     for place in sorted(e for e in ends if 0 <= e < len(out)):
@@ -186,9 +204,17 @@ def build_request(
 def with_question(request: Request, asked: str) -> Request:
     """Return the same request with one more text at its end."""
     asked, (*before, last) = _clean(asked), request.messages
-    last = {**last, "content": [*last["content"], _text(asked)]}
     origin = {**request.origin, "asked": asked}
-    return replace(request, messages=[*before, last], origin=origin)
+    if last["role"] == "system":
+        more = [last, {"role": "user", "content": [_text(asked)]}]
+    else:
+        more = [{**last, "content": [*last["content"], _text(asked)]}]
+    return replace(request, messages=[*before, *more], origin=origin)
+
+
+def adds_tools(request: Request) -> bool:
+    """Tell whether a request has tools that are not in its list of tools."""
+    return any(message["role"] == "system" for message in request.messages)
 
 
 def _mark(message: dict[str, Any]) -> None:
@@ -219,6 +245,8 @@ def _user_block(block: Block) -> Block | None:
         return _result_block(block)
     if kind == "text":
         return _text_block(block)
+    if kind == ADDITION:
+        return {"type": ADDITION, "tool": without_surrogates(block.get("tool"))}
     return _media_block(block) if kind in ("image", "document") else None
 
 

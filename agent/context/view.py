@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..session.entries import (
     ATTACHMENT,
+    LOADED_TOOLS,
     SKILL,
     SKILL_LIST,
     Assistant,
@@ -35,7 +36,7 @@ REFUSAL = "refusal"  # a stop reason
 SUMMARY_SOURCE = "summary"  # of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
 # Of what is said again after a summary.
-REINSERTED_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL)
+REINSERTED_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL, LOADED_TOOLS)
 MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first
@@ -400,6 +401,8 @@ def _without_prompt_bound(entry: Assistant) -> Assistant:
 def shown_blocks(item: Item) -> list[Block]:
     """Return the item's blocks as they are sent: with stubs and shortened inputs in place, and
     without thinking where it may no longer stand."""
+    if item.source == LOADED_TOOLS and item.stubs:
+        return [{"type": "text", "text": text} for text in item.stubs.values()]
     out = []
     for block in item.blocks:
         kind = block.get("type")

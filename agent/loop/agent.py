@@ -39,6 +39,7 @@ from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
+from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
 from .resume import ResumeCache
@@ -91,6 +92,7 @@ class Agent:
     answers: GivenAnswers | None = None  # to questions of its own, given beforehand
     unrecorded_answers: list[str] = field(default_factory=list)
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
+    loads_late: bool = False  # whether tools of MCP servers are loaded where they are described
     mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
@@ -102,6 +104,8 @@ class Agent:
 
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
+        self.late_tools = LateTools(self)
+        self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
         self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
@@ -222,7 +226,7 @@ class Agent:
     def tool_runner(self) -> ToolRunner:
         """Return what runs this conversation's tool calls."""
         return ToolRunner(
-            tools={tool.name: tool for tool in self.tools},
+            tools={tool.name: tool for tool in self.tools} | self.late_tools.tools(),
             approval=self.approval,
             context=self.context,
             policy=self.policy,

@@ -81,7 +81,11 @@ class CompactionHost:
             mode=agent.approval.mode,
             preserved=preserved_text(self.preserved_sections()),
         )
-        return [*entries, *agent.skills.after_summary(staying)]
+        return [
+            *entries,
+            *agent.skills.after_summary(staying),
+            *agent.late_tools.after_summary(staying),
+        ]
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         agent = self._agent

@@ -155,6 +155,7 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
             run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
             agent.skills.record_requested()
+            agent.late_tools.record_pending()
             record_answers(agent)
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
@@ -193,6 +194,8 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
         except RequestRejected as error:
             if agent.engine.drop_refused_images(error):
                 agent.emit(Notice("info", f"asking again without images: {error.message}"))
+                continue
+            if agent.late_tools.take_out(error):
                 continue
             if not isinstance(error, PromptTooLong):
                 raise

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..context.request import Request
+from ..context.request import Request, adds_tools
 from ..errors import NoCredentials, RequestRejected, conceal
 from ..events import Accepted, Delta
 from . import lazy_sdk
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
+# Of requests that add tools in a system message with the definition in it.
+LATE_TOOLS_BETAS = "mid-conversation-tool-changes-2026-07-01,inline-tools-2026-09-15"
 _MAX_ERROR_CHARS = 500
 _MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
 _LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
@@ -217,7 +219,10 @@ class AnthropicModel:
         self, client: "anthropic.AsyncAnthropic", request: Request, deadline: float
     ) -> "httpx2.Response":
         async with asyncio.timeout_at(deadline):
-            opened = await client.messages.create(**body(request), stream=True)
+            headers = {"anthropic-beta": LATE_TOOLS_BETAS} if adds_tools(request) else None
+            opened = await client.messages.create(
+                **body(request), stream=True, extra_headers=headers
+            )
         kind = opened.response.headers.get("content-type", "")
         if "event-stream" not in kind:
             await opened.response.aclose()

@@ -93,7 +93,7 @@ class McpServers:
             )
             for config in configs
         }
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop  # once it is started
         self._thread = threading.Thread(target=self._work, name="mcp", daemon=True)
 
     @property
@@ -102,6 +102,7 @@ class McpServers:
 
     def start(self) -> None:
         """Begin to connect to all servers, in the background."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         for connection in self._connections.values():
             self._loop.call_soon_threadsafe(connection.start)
@@ -241,6 +242,10 @@ class McpServers:
         schema = json.dumps(tool.schema, ensure_ascii=True)[:MAX_SHOWN_SCHEMA_CHARS]
         about = shown_text(tool.description)[:MAX_SHOWN_DESCRIPTION_CHARS]
         return f"{DATA_HEADING}\n{tool.name}\n{about}\nIts arguments, as JSON schema: {schema}"
+
+    async def definition(self, name: str) -> Mapping[str, Any]:
+        """Return a tool as the Messages API takes it."""
+        return _as_schema(await self._tool(name))
 
     async def check(self, name: str) -> None:
         """Raise ToolError where there is no such tool."""

@@ -134,6 +134,7 @@ class Server:
         models: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self.bound = bound
+        self.adds_tools = True  # whether it takes system messages that add tools
         self.window = window
         self.strict = strict
         self.size_of = size_of
@@ -192,6 +193,11 @@ class Server:
             number = len(self.requests)
             try:
                 validate(body, allow_paused=self._paused)
+                if any(message["role"] == "system" for message in body["messages"]):
+                    if not self.adds_tools:
+                        refused = "messages.2.role: Input should be 'user' or 'assistant'"
+                        return Fail(400, refused), "", {}
+                    check_betas(headers)
                 if self.bound:
                     check_bound(body)
                 step = self._step(body, number)
@@ -366,6 +372,14 @@ def check_step(step: Step) -> None:
         name = str(kind) if kind in ("text", "thinking") else "type"
         if not isinstance(block.get(name), str):
             raise Invalid(f"the script has a {kind} block whose {name} is no text: {block}")
+
+
+def check_betas(headers: Mapping[str, str]) -> None:
+    """Raises Invalid unless a request that adds tools says that it does."""
+    asked = headers.get("anthropic-beta", "").split(",")
+    for name in ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"):
+        if name not in asked:
+            raise Invalid(f"anthropic-beta: {name} is missing")
 
 
 def check_bound(body: Body) -> None:

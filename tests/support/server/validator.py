@@ -60,6 +60,7 @@ _BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
         "redacted_thinking": ({"type", "data"}, set()),
         "tool_use": ({"type", "id", "name", "input"}, {"cache_control"}),
     },
+    "system": {"text": _TEXT, "tool_addition": ({"type", "tool"}, {"cache_control"})},
     "result": {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT},
 }
 _THINKING = ("thinking", "redacted_thinking")
@@ -88,6 +89,7 @@ def validate(request: dict[str, Any], *, allow_paused: bool = False) -> None:
     _check_system(request.get("system", []))
     _check_tools(request.get("tools", []))
     _check_messages(request["messages"], allow_paused)
+    _check_added_tools(request)
     _check_breakpoints(request)
 
 
@@ -164,17 +166,27 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
     _check(bool(messages), "messages: at least one message is required")
     ids: set[str] = set()
     calls: list[str] = []  # of the message before
+    expected = "user"
     for place, message in enumerate(messages):
         where = f"messages.{place}"
         _check_fields(message, where, {"role", "content"}, set())
         role, content = message["role"], message["content"]
-        expected = "assistant" if place % 2 else "user"
+        if role == "system":
+            fits = place > 0 and messages[place - 1]["role"] == "user"
+            _check(fits, f"{where}: a system message follows a user message")
+            _check(bool(content), f"{where}: all messages must have non-empty content")
+            _check_blocks(content, _BLOCKS[role], f"{where}.content")
+            expected = ""  # the reply, or more of the user's words
+            continue
+        expected = expected or role
         _check(role == expected, f"{where}: roles must alternate from 'user' on, found {role!r}")
         _check(isinstance(content, list), f"{where}.content: Input should be a list of blocks")
         _check(bool(content), f"{where}: all messages must have non-empty content")
         _check_blocks(content, _BLOCKS[role], f"{where}.content")
+        expected = "user" if role == "assistant" else "assistant"
         if role == "user":
             _check_results(content, calls, where)
+            calls = []
             continue
         final = content[-1]["type"]
         _check(
@@ -191,6 +203,22 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
         _check(allow_paused, "messages: the last message must be the user's (no prefill)")
         _check(not calls, f"messages: `tool_use` ids without `tool_result` blocks: {calls}")
     _check_number_of_images([block for block in _walk(messages) if block["type"] == "image"])
+
+
+def _check_added_tools(request: dict[str, Any]) -> None:
+    """Tools that system messages add are whole, and none is added twice or in the list already."""
+    names = {tool["name"] for tool in request.get("tools", [])}
+    for place, message in enumerate(request["messages"]):
+        for block in message["content"]:
+            if block["type"] != "tool_addition":
+                continue
+            where = f"messages.{place}"
+            _check_fields(block["tool"], where, {"type", "definition"}, set())
+            _check(block["tool"]["type"] == "tool_definition", f"{where}: not inline")
+            _check_tools([block["tool"]["definition"]])
+            name = block["tool"]["definition"]["name"]
+            _check(name not in names, f"{where}: {name} is there already")
+            names.add(name)
 
 
 def _check_blocks(
