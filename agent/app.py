@@ -44,7 +44,12 @@ from .loop.hooks import SessionHooks
 from .loop.resume import ResumeCache, SessionState, copy_cache, create_session, resume_session
 from .loop.skills import SkillSource, attach_skills, find_skills
 from .loop.startup import SessionSetup
-from .loop.subagent_types import AgentType, load_types, names_and_descriptions
+from .loop.subagent_types import (
+    AgentType,
+    built_in_types,
+    load_types,
+    names_and_descriptions,
+)
 from .loop.subagents import SubagentRunner, SubagentSpec
 from .models.base import Model
 from .models.catalog import known_model
@@ -108,6 +113,7 @@ def open_agent(
         types, warnings = _types(launch, log.path)
         launch = _with_servers(launch, state)
         skills, left_out = find_skills(launch)
+        warnings += launch.installed.warnings if launch.installed else []
         warnings += [*left_out, *_other_prompt(launch, state)]
         warnings += prompt.instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
@@ -236,8 +242,7 @@ class _Parts:
 
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
     settings, log, state, folder = launch.settings, parts.log, parts.state, parts.log.path.parent
-    shapes = settings.state.redact
-    redaction = secrets_of(launch.environ, settings.model.base_url, shapes=shapes)
+    redaction = secrets_of(launch.environ, settings.model.base_url, shapes=settings.state.redact)
     context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
     checkpoints = Checkpoints(folder, worktree, state.numbering)
@@ -252,6 +257,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         resumed=state.entries > 0,
         emit=lambda event: agent.emit(event),
         redact=context.redact,
+        of_plugins=launch.installed.hooks if launch.installed else (),
     )
     agent = Agent(
         log=log,
@@ -386,12 +392,15 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
     """
     if log.parent.parent.name == AGENTS:
         return [], []
+    if launch.safe:
+        return built_in_types(), []
     return load_types(
         launch.cwd,
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
         tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True)],
+        plugins=launch.plugins,
     )
 
 

@@ -1,7 +1,7 @@
 """What a conversation is started with; light, so that the command line can fill it in before
 anything heavy is imported."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from .config.settings import Settings
 if TYPE_CHECKING:
     from .events import GivenAnswers
     from .extensions.mcp.servers import McpServers
+    from .extensions.plugins import InstalledPlugins, Plugin
     from .models.base import Model
 
 
@@ -60,11 +61,19 @@ class LaunchOptions:
     trust: Path | None = None
     answers: "GivenAnswers | None" = None  # to questions that the agent puts to the person
     mcp: "McpServers | None" = None  # None where none is configured
+    installed: "InstalledPlugins | None" = None  # None for no plugins
+    # without MCP servers, plugins, hooks, and commands, skills and subagents from files
+    safe: bool = False
 
     @property
     def home(self) -> Path:
         """The person's home directory."""
         return Path(self.environ.get("HOME") or Path.home())
+
+    @property
+    def plugins(self) -> "Sequence[Plugin]":
+        """The plugins that are used; the first call looks at their files."""
+        return self.installed.plugins if self.installed else ()
 
     @property
     def is_scripted(self) -> bool:

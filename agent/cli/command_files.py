@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
     """Return the commands that files describe, by name, and what is wrong with files."""
+    if launch.safe:
+        return {}, ()
     return load_command_files(
         launch.cwd,
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
+        plugins=launch.plugins,
     )
 
 

@@ -41,6 +41,7 @@ from .options import (
     warm,
     words_of,
 )
+from .plugin import plugin
 from .preserve import preserve, rules
 from .recover import recover
 from .replay import replay
@@ -168,6 +169,12 @@ class _CommandOrWords(click.Group):
     help="What the agent is told first, in place of the built-in text; a session keeps it.",
 )
 @click.option("--append-system-prompt", metavar="TEXT", default="")
+@click.option(
+    "--safe",
+    is_flag=True,
+    help="Without MCP servers, plugins and hooks, and without commands, skills and subagents from "
+    "files.",
+)
 @click.option("--plain", is_flag=True, help="Plain lines only, for screen readers.")
 @click.option("--verbose", is_flag=True)
 @click.pass_context
@@ -214,7 +221,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     return play(keep.resolve(), fast=fast, kept=True)
 
 
-for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay, mcp):
+for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay, mcp, plugin):
     main.add_command(_command)
 
 
@@ -252,7 +259,7 @@ def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
 
     def run() -> int:
         loaded = load(options)
-        say_notices(loaded)
+        say_notices(loaded, safe=options["safe"])
         launch, choice = launch_of(options, loaded), choice_of(options)
         if choice.pick:
             hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
@@ -331,7 +338,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     launch = launch_of(options, loaded)
     choice = choice_of(options)
     check_choice(choice, project)  # before the prompt is there
-    say_notices(loaded)
+    say_notices(loaded, safe=options["safe"])
 
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
 

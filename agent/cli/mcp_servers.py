@@ -16,12 +16,15 @@ TOKENS_FOLDER = "mcp"  # in the state folder: logins at servers
 
 def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers for a run, and what is wrong with files of them."""
+    if launch.safe:
+        return [], []
     return load_servers(
         launch.cwd,
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
         environ=launch.environ,
+        plugins=launch.plugins,
     )
 
 

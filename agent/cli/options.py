@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
@@ -33,6 +34,9 @@ STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # of a word that is taken for a mistyped command
 PICK = "?"  # --resume without an id
+SAFE_START = (
+    "a safe start: no MCP servers, plugins and hooks, no commands, skills and subagents from files"
+)
 NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
@@ -43,6 +47,7 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "fork": "--fork",
     "wait": "--wait",
     "origin": "--from",
+    "safe": "--safe",
 }
 
 
@@ -255,9 +260,9 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
     return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
 
 
-def say_notices(loaded: "LoadedSettings") -> None:
+def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
     """Print on standard error what the person should know of the settings."""
-    for line in loaded.notices:
+    for line in [*loaded.notices, *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
 
 
@@ -306,15 +311,19 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return all that a session needs to start."""
     from ..config.load import config_home, state_dir
+    from ..config.settings import HookSettings
+    from ..extensions.plugins import InstalledPlugins
     from ..launch import Budget, LaunchOptions
     from ..security.folders import distrust_writable_folders
 
     loaded = loaded or load(options)
+    settings, safe = loaded.settings, options["safe"]
+    state, own = state_dir(settings, os.environ), config_home(os.environ)
     launch = LaunchOptions(
         prior=prior_of(options, project_of(options, loaded)),
-        settings=loaded.settings,
-        state=state_dir(loaded.settings, os.environ),
-        config_home=config_home(os.environ),
+        settings=replace(settings, hooks=HookSettings()) if safe else settings,
+        state=state,
+        config_home=own,
         cwd=cwd_of(options),
         environ=os.environ,
         own_prompt=read_prompt(options["system_prompt"]),
@@ -322,6 +331,8 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
         budget=Budget(options["max_turns"], options["max_budget_usd"]),
         trust=loaded.trust_dir,
         answers=read_answers(options["answers"]) if options["answers"] else None,
+        installed=None if safe else InstalledPlugins(own, loaded.trust_dir),
+        safe=safe,
     )
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     return launch

@@ -5,15 +5,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
+from ...tools.system.plural import count_of
 from ...tools.system.programs import describe_program
 from ..config.keys import SCRIPTED
 from ..config.load import LoadedSettings, config_home
-from ..config.settings import SandboxSettings, Settings
+from ..config.settings import HookSettings, SandboxSettings, Settings
 from ..context import tokens
-from ..errors import NoCredentials, conceal
+from ..errors import ConfigError, NoCredentials, conceal
+from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
+from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..models.credentials import (
     BASE_URL_VAR,
     UNENCRYPTED,
@@ -39,7 +43,7 @@ def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
         _writable(state),
         _sandbox(settings.sandbox),
         *_questions(settings),
-        *_servers(loaded),
+        *_extensions(loaded),
         Finding("git", git or "not found: no branch and status for the model"),
         Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
@@ -112,7 +116,50 @@ def _questions(settings: Settings) -> Iterator[Finding]:
         yield Finding("questions", f"{advice}confines to the project, without a network")
 
 
-def _servers(loaded: LoadedSettings) -> Iterator[Finding]:
+def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Yield what plugins, files of commands, hooks and MCP servers there are; none is run."""
+    own, home = config_home(os.environ), Path(os.environ.get("HOME") or Path.home())
+    try:
+        for plugin, why in check_plugins(own, loaded.trust_dir):
+            found = f"{plugin.name}: {plugin.pinned_to}, unchanged"
+            if why:
+                found = f"{plugin.name} {why}, so it is not used: `{plugin.add_command}`"
+            yield Finding("plugin", found, note=bool(why))
+    except ConfigError as error:
+        yield Finding("plugin", " ".join(str(error).split()), False)
+    installed = InstalledPlugins(own, loaded.trust_dir)
+    commands, warnings = load_command_files(
+        Path.cwd(),
+        config_home=own,
+        home=home,
+        trust_dir=loaded.trust_dir,
+        plugins=installed.plugins,
+    )
+    if commands or warnings:
+        untrusted = sum(not each.is_trusted for each in commands.values())
+        more = f", {untrusted:,} of them not trusted" if untrusted else ""
+        yield Finding("commands", f"{count_of(len(commands), 'file')}{more}", note=bool(untrusted))
+    for warning in warnings:
+        yield Finding("commands", warning, note=True)
+    yield from _hooks(loaded.settings.hooks, installed)
+    yield from _servers(loaded, installed)
+
+
+def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
+    """Yield how many hooks there are for each event, and what plugins have besides."""
+    counts = list[str]()
+    for event in (field.name for field in fields(own)):
+        of_plugins = sum(hook.event == event for hook in installed.hooks)
+        if number := len(getattr(own, event)) + of_plugins:
+            of = f" ({of_plugins:,} of plugins)" if of_plugins else ""
+            counts.append(f"{number:,} {event}{of}")
+    if counts:
+        yield Finding("hooks", ", ".join(counts))
+    for warning in installed.hook_warnings:
+        yield Finding("hooks", warning, note=True)
+
+
+def _servers(loaded: LoadedSettings, installed: InstalledPlugins) -> Iterator[Finding]:
     """Yield how each MCP server is configured; none is started."""
     configs, warnings = load_servers(
         Path.cwd(),
@@ -120,6 +167,7 @@ def _servers(loaded: LoadedSettings) -> Iterator[Finding]:
         home=Path(os.environ.get("HOME") or Path.home()),
         trust_dir=loaded.trust_dir,
         environ=os.environ,
+        plugins=installed.plugins,
     )
     for each in configs:
         missing = each.command and not shutil.which(each.command[0])

@@ -1,4 +1,4 @@
-"""Commands that the project and the person have written: `commands/**/*.md`.
+"""Commands that the project, the person and plugins bring along: `commands/**/*.md`.
 
 A file's name is the command's, its text is what the model is told. `$ARGUMENTS` stands for all that
 was typed behind the name, `$1` to `$9` for single words of it, `@path` attaches a file, and
@@ -12,12 +12,13 @@ words (`!` commands, allowed-tools, model) counts only once the person has trust
 import os
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from .front_matter import list_value, split_front_matter, text_value
+from .plugins import ROOT_VARIABLE, Plugin
 
 COMMANDS_FOLDER = "commands"
 PROJECT_FOLDERS = (".ctxagent", ".claude")  # which may have one, the first of a name counts
@@ -73,28 +74,58 @@ class CommandFile:
 
 
 def load_command_files(
-    cwd: Path, *, config_home: Path, home: Path, trust_dir: Path
+    cwd: Path,
+    *,
+    config_home: Path,
+    home: Path,
+    trust_dir: Path,
+    plugins: Sequence[Plugin] = (),
 ) -> tuple[dict[str, CommandFile], list[str]]:
-    """Return the commands for work in `cwd` by name, the project's before the person's of the same
-    name, and a warning for each file that was left out."""
+    """Return the commands for work in `cwd` by name, and a warning for each file that was left out.
+    Of two with one name the project's counts, then the person's, then that of a plugin."""
     found: dict[str, CommandFile] = {}
     warnings: list[str] = []
     own = [config_home / COMMANDS_FOLDER, home / ".claude" / COMMANDS_FOLDER]
-    folders = [(folder, True) for folder in project_command_folders(cwd, home)]
-    for folder, is_project in [*folders, *((folder, False) for folder in own)]:
-        here: dict[str, CommandFile] = {}
-        for path in _files(folder):
-            try:
-                command = _read(path, folder, cwd, home, trust_dir if is_project else None)
-            except (OSError, ValueError) as error:
-                why = error.strerror if isinstance(error, OSError) else error
-                warnings.append(f"{path}: this command is left out: {why}")
-                continue
-            if command.name in here:  # in another folder below this one
-                warnings.append(f"{path}: /{command.name} is {here[command.name].shown_path}")
-            here.setdefault(command.name, command)
-        found = {**here, **found}
+    folders: list[tuple[Path, Path | None]] = [
+        *((folder, trust_dir) for folder in project_command_folders(cwd, home)),
+        *((folder, None) for folder in own),
+    ]
+    for folder, trust in folders:
+        here, wrong = _commands_in(folder, cwd, home, trust)
+        found, warnings = {**here, **found}, warnings + wrong
+    for plugin in plugins:
+        here, wrong = commands_of(plugin, cwd, home)
+        found, warnings = {**here, **found}, warnings + wrong
     return found, warnings
+
+
+def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, CommandFile], list[str]]:
+    """Return the commands of a plugin by name, and a warning for each file that was left out."""
+    found, warnings = _commands_in(plugin.folder / COMMANDS_FOLDER, cwd, home, None)
+    variable, root = f"${{{ROOT_VARIABLE}}}", str(plugin.folder)
+    return {
+        name: replace(each, body=each.body.replace(variable, root)) for name, each in found.items()
+    }, warnings
+
+
+def _commands_in(
+    folder: Path, cwd: Path, home: Path, trust_dir: Path | None
+) -> tuple[dict[str, CommandFile], list[str]]:
+    """Return the commands of a folder by name, and a warning for each file that was left out;
+    `trust_dir` is None for what is trusted."""
+    here: dict[str, CommandFile] = {}
+    warnings: list[str] = []
+    for path in _files(folder):
+        try:
+            command = _read(path, folder, cwd, home, trust_dir)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            warnings.append(f"{path}: this command is left out: {why}")
+            continue
+        if command.name in here:  # in another folder below this one
+            warnings.append(f"{path}: /{command.name} is {here[command.name].shown_path}")
+        here.setdefault(command.name, command)
+    return here, warnings
 
 
 def project_command_folders(cwd: Path, home: Path) -> list[Path]:
@@ -124,7 +155,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, folder: Path, cwd: Path, home: Path, trust_dir: Path | None) -> CommandFile:
-    """Read a file; `trust_dir` is None for the person's own. Raises OSError and ValueError."""
+    """Read a file; `trust_dir` is None for one that is trusted. Raises OSError and ValueError."""
     if not _NAME.fullmatch(path.stem):
         raise ValueError("its name is not made of up to 64 letters, digits, - and _")
     data = read_untrusted(path)

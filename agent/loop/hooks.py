@@ -1,12 +1,16 @@
-"""Hooks: the person's own shell commands around an event of the agent.
+"""Hooks: shell commands of the person and of plugins around an event of the agent.
 
 Each command gets the event as one line of JSON on its standard input. Before an event a command may
 veto it with exit code 2, and gives the reason in the first lines of its output; any other failure
 becomes a warning and stops nothing. No command outlives its run: it is ended with all that it
 started.
+
+Commands of plugins were written for another agent: their events have its names besides ours, and
+their veto may also be JSON, as https://code.claude.com/docs/en/hooks says.
 """
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +23,7 @@ from ...tools.system.shorten import shorten
 from ..config.settings import HookSettings
 from ..errors import SessionError, ToolError
 from ..events import Emit, Notice, waiting
+from ..extensions.plugins import PluginHook
 from ..session.entries import End
 from ..session.log import Entries
 from ..session.store import AGENTS
@@ -29,8 +34,10 @@ MAX_TOOL_OUTPUT_CHARS = 16_384
 
 Hook = Callable[[str, Mapping[str, Any]], Awaitable[str | None]]
 
-_MAX_OUTPUT_BYTES = 4_096
+_MAX_OUTPUT_BYTES = 65_536  # that are looked at
+_MAX_SHOWN_BYTES = 4_096
 _MAX_OUTPUT_LINES = 5
+_FOREIGN_EVENT = "hook_event_name"  # the key of an event that has the names of another agent
 _MAX_COMMAND_CHARS = 60  # in a warning
 
 
@@ -47,8 +54,29 @@ class _HeadSink:
         pass
 
     def lines(self) -> str:
-        text = self._data.decode("utf-8", "replace").strip()
-        return "\n".join(line.rstrip() for line in text.splitlines()[:_MAX_OUTPUT_LINES])
+        return _first_lines(self._data[:_MAX_SHOWN_BYTES].decode("utf-8", "replace"))
+
+    def veto(self) -> str | None:
+        """Return the reason of a veto that is written in JSON, None where there is none."""
+        text = self._data.decode("utf-8", "replace")
+        try:
+            said = json.loads(text[text.find("{") : text.rfind("}") + 1])
+        except (ValueError, RecursionError):
+            return None
+        told = said.get("hookSpecificOutput")
+        told = told if isinstance(told, dict) else {}
+        if (
+            said.get("decision") != "block"
+            and told.get("permissionDecision") != "deny"
+            and said.get("continue") is not False
+        ):
+            return None
+        reasons = (told.get("permissionDecisionReason"), said.get("reason"), said.get("stopReason"))
+        return _first_lines(str(next(filter(None, reasons), ""))[:_MAX_SHOWN_BYTES])
+
+
+def _first_lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines()[:_MAX_OUTPUT_LINES])
 
 
 def before_tool_event(tool: str, title: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
@@ -83,11 +111,14 @@ class SessionHooks:
     resumed: bool
     emit: Emit
     redact: Callable[[Output], Output]
+    of_plugins: Sequence[PluginHook] = ()  # they run after the person's own
 
     @property
     def has_tool_hooks(self) -> bool:
         """Whether any command runs around tool calls."""
-        return bool(self.settings.before_tool or self.settings.after_tool)
+        around = ("before_tool", "after_tool")
+        own = self.settings.before_tool or self.settings.after_tool
+        return bool(own) or any(hook.event in around for hook in self.of_plugins)
 
     async def run(self, name: str, event: Mapping[str, Any]) -> str | None:
         """Run the commands for the event `name`, if there are any; return the reason of a veto.
@@ -95,22 +126,64 @@ class SessionHooks:
         A subagent's session is part of its parent's and has no start and end of its own.
         """
         commands = getattr(self.settings, name)
+        subject = _subject(name, event, resumed=self.resumed)
+        foreign = [h for h in self.of_plugins if h.event == name and h.matches(subject)]
         of_subagent = self.log_path.parent.parent.name == AGENTS
-        if not commands or (of_subagent and name.startswith("session_")):
+        if not (commands or foreign) or (of_subagent and name.startswith("session_")):
             return None
         more: dict[str, Any] = {}
         if name == "session_start":
             more = {"log": str(self.log_path), "cwd": str(self.cwd), "resumed": self.resumed}
         elif name == "session_end":
             more = {"log": str(self.log_path), "status": _last_status(self.log_path)}
+        told = {"event": name, "session": self.log_path.parent.name, **event, **more}
         with waiting(self.emit, f"the hooks of {name}"):
-            return await run_hooks(
-                commands,
-                {"event": name, "session": self.log_path.parent.name, **event, **more},
-                cwd=self.cwd,
-                env=self.env,
-                warn=lambda text: self.emit(Notice("warning", self.redact(Output(text)).text)),
-            )
+            veto = await run_hooks(commands, told, cwd=self.cwd, env=self.env, warn=self._warn)
+            for hook in foreign:
+                if veto is not None:
+                    break
+                veto = await run_hooks(
+                    [hook.command],
+                    self._foreign(hook, told, subject),
+                    cwd=self.cwd,
+                    env={**self.env, **hook.plugin.environ, "CLAUDE_PROJECT_DIR": str(self.cwd)},
+                    warn=self._warn,
+                    seconds=hook.seconds,
+                )
+        return veto
+
+    def _warn(self, text: str) -> None:
+        self.emit(Notice("warning", self.redact(Output(text)).text))
+
+    def _foreign(self, hook: PluginHook, told: Mapping[str, Any], subject: str) -> dict[str, Any]:
+        """Return an event with the names that a plugin's command looks for besides ours."""
+        names: dict[str, Any] = {
+            _FOREIGN_EVENT: hook.foreign_event,
+            "session_id": self.log_path.parent.name,
+            "transcript_path": str(self.log_path),
+            "cwd": str(self.cwd),
+        }
+        if hook.event.endswith("_tool"):
+            given = dict(told["input"])
+            if isinstance(path := given.get("path"), str):
+                given.setdefault("file_path", os.path.join(self.cwd, path))  # noqa: PTH118
+            names |= {"tool_name": subject, "tool_input": given}
+        if hook.event == "after_tool":
+            answer = {"output": told["output"], "is_error": told["is_error"]}
+            names["tool_response"] = answer
+        key = {"session_start": "source", "session_end": "reason", "before_compact": "trigger"}
+        return {**told, **names, **({key[hook.event]: subject} if hook.event in key else {})}
+
+
+def _subject(name: str, event: Mapping[str, Any], *, resumed: bool) -> str:
+    """Return what the matcher of a plugin's hook is held against."""
+    if name.endswith("_tool"):
+        return str(event["tool"])
+    if name == "session_start":
+        return "resume" if resumed else "startup"
+    if name == "session_end":
+        return "other"
+    return "manual" if event.get("trigger") == "manual" else "auto"
 
 
 def _last_status(log_path: Path) -> str:
@@ -131,9 +204,9 @@ async def run_hooks(
 ) -> str | None:
     """Run the commands one after another; return the reason of a veto, which ends the run.
 
-    `event` names itself in "event"; only one that begins with "before_" can be vetoed. Each command
-    may take that many `seconds`; `warn` takes one text for each that failed. When cancelled,
-    nothing is left running.
+    `event` names itself in "event"; only one that begins with "before_" can be vetoed, in JSON too
+    where it has the names of another agent. Each command may take that many `seconds`; `warn` takes
+    one text for each that failed. When cancelled, nothing is left running.
     """
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")
@@ -149,6 +222,9 @@ async def run_hooks(
             warn(f"hook `{name}` was ended: it took longer than {seconds:g} s")
         elif code == VETO_EXIT_CODE and vetoable:
             return output.lines() or f"hook `{name}` vetoed it and gave no reason"
+        elif not code and vetoable and _FOREIGN_EVENT in event:
+            if (reason := output.veto()) is not None:
+                return reason or f"hook `{name}` vetoed it and gave no reason"
         elif code:
             warn(f"hook `{name}` failed ({ending(code)}): {output.lines() or 'no output'}")
     return None

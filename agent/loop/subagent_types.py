@@ -1,9 +1,10 @@
-"""The types of subagents: three built in, and what files of the person and of the project add.
+"""The types of subagents: three built in, and what files of the person, projects and plugins add.
 
 A file is `agents/<any>.md`: front matter (`name`, `description`, `tools`, `model`) between two
 lines of `---`, and below it the prompt. A project's files count only once the person has trusted
 their content. An untrusted or broken file, and a link that leads out of the project, is left out
-with a warning. No type can do more than the conversation that starts it.
+with a warning. No type can do more than the conversation that starts it. The files of a plugin were
+written for another agent: keys and tools of that one which are not known here are passed over.
 """
 
 import os
@@ -13,7 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...tools.system.shorten import shorten
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..extensions.front_matter import list_value, split_front_matter, text_value
+from ..extensions.plugins import Plugin
+from ..models.catalog import model_of_family
 from ..prompts import prompt_text
 
 if TYPE_CHECKING:
@@ -74,17 +79,25 @@ def built_in_types() -> list[AgentType]:
 
 
 def load_types(
-    cwd: Path, *, config_home: Path, home: Path, trust_dir: Path, tools: Collection[str]
+    cwd: Path,
+    *,
+    config_home: Path,
+    home: Path,
+    trust_dir: Path,
+    tools: Collection[str],
+    plugins: Sequence[Plugin] = (),
 ) -> tuple[list[AgentType], list[str]]:
     """Return all types for work in `cwd`, and a warning for each file that was left out.
 
-    `tools` are the names of all tools.
+    `tools` are the names of all tools. The first of a name counts: a built-in type, the person's,
+    the project's, that of a plugin.
     """
     types, warnings = {each.name: each for each in built_in_types()}, []
     own = sorted((config_home / TYPES_FOLDER).glob("*.md"))
     foreign, leaving = _project_files(cwd, home)
     warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
-    for path in (*own, *foreign):
+    of_plugins = [path for plugin in plugins for path in type_files(plugin)]
+    for path in (*own, *foreign, *of_plugins):
         try:
             data = read_untrusted(path)
             if path in foreign and not is_trusted(path, data, trust_dir):
@@ -93,7 +106,8 @@ def load_types(
                     "then accept it with `ctxagent config --trust`."
                 )
                 continue
-            found = parse_type(data.decode("utf-8"), str(path), tools)
+            parse = parse_plugin_type if path in of_plugins else parse_type
+            found = parse(data.decode("utf-8"), str(path), tools)
             if found.name in types:
                 raise ValueError(f"there is a type {found.name} already")
         except (OSError, ValueError) as error:
@@ -102,6 +116,11 @@ def load_types(
         else:
             types[found.name] = found
     return list(types.values()), warnings
+
+
+def type_files(plugin: Plugin) -> list[Path]:
+    """Return the files of a plugin that describe subagents."""
+    return sorted((plugin.folder / TYPES_FOLDER).glob("*.md"))
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
@@ -114,20 +133,53 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     """Return the type that a file describes. Raises ValueError, saying what is wrong with it."""
     head, prompt = _split_front_matter(text)
     given = _front_matter_values(head)
-    name, description = given.get("name", ""), given.get("description", "")
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"name is {name!r}, not up to 40 of a-z, 0-9 and -, a letter first")
-    if not description:
-        raise ValueError("it has no description")
+    description = given.get("description", "")
     if len(description) > MAX_DESCRIPTION_CHARS:
         raise ValueError(
             f"description has {len(description):,} characters, at most {MAX_DESCRIPTION_CHARS} can"
         )
-    if not prompt:
-        raise ValueError("there is no prompt below the front matter")
-    return AgentType(
-        name, description, prompt, _tools(given, tools), given.get("model") or None, source
+    return _checked(
+        AgentType(
+            name=given.get("name", ""),
+            description=description,
+            prompt=prompt,
+            tools=_tools(given, tools),
+            model=given.get("model") or None,
+            source=source,
+        )
     )
+
+
+def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentType:
+    """Return the type that a file for another agent describes, in the format of
+    https://code.claude.com/docs/en/sub-agents. Raises ValueError, saying what is wrong with it."""
+    values, prompt = split_front_matter(text)
+    named, denied = list_value(values, "tools"), list_value(values, "disallowedTools")
+    allowed = tuple(n for n in tools if n not in (*denied, TASK) and (not named or n in named))
+    if not allowed:
+        raise ValueError(f"it has none of the tools that there are: {', '.join(tools)}")
+    model = text_value(values, "model")
+    return _checked(
+        AgentType(
+            name=text_value(values, "name"),
+            description=shorten(text_value(values, "description"), MAX_DESCRIPTION_CHARS),
+            prompt=prompt,
+            tools=allowed if named or denied else None,
+            model=model_of_family(model) if model not in ("", "inherit") else None,
+            source=source,
+        )
+    )
+
+
+def _checked(found: AgentType) -> AgentType:
+    """Return the type. Raises ValueError for one that lacks something."""
+    if not _NAME.fullmatch(found.name):
+        raise ValueError(f"name is {found.name!r}, not up to 40 of a-z, 0-9 and -, a letter first")
+    if not found.description:
+        raise ValueError("it has no description")
+    if not found.prompt:
+        raise ValueError("there is no prompt below the front matter")
+    return found
 
 
 def names_and_descriptions(types: Sequence[AgentType]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Which MCP servers there are: the project's `.mcp.json` and the person's own `mcp.json`.
+"""Which MCP servers there are: the project's `.mcp.json`, the person's own `mcp.json`, plugins'.
 
 The format is the one that other agents share: `{"mcpServers": {NAME: {"command", "args", "env",
 "cwd"} | {"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds for one
@@ -10,8 +10,8 @@ file's content, and again when it has changed.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
+from ..plugins import Plugin
 
 PROJECT_FILE = ".mcp.json"
 OWN_FILE = "mcp.json"  # in the folder of the person's settings
@@ -80,13 +81,18 @@ def load_servers(
     home: Path,
     trust_dir: Path,
     environ: Mapping[str, str],
+    plugins: Sequence[Plugin] = (),
 ) -> tuple[list[ServerConfig], list[str]]:
-    """Return the servers for work in `cwd`, the project's before the person's of the same name, and
-    a warning for each file and server that is left out."""
+    """Return the servers for work in `cwd`, and a warning for each file and server that is left
+    out. Of two with one name the project's counts, then the person's, then that of a plugin."""
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
-    files = [(project_file(cwd, home), True), (config_home / OWN_FILE, False)]
-    for path, is_project in files:
+    files: list[tuple[Path | None, bool, Plugin | None]] = [
+        (project_file(cwd, home), True, None),
+        (config_home / OWN_FILE, False, None),
+        *((plugin.folder / PROJECT_FILE, False, plugin) for plugin in plugins),
+    ]
+    for path, is_project, plugin in files:
         if path is None or not path.is_file():
             continue
         try:
@@ -97,29 +103,43 @@ def load_servers(
                     "file, then accept it with `ctxagent config --trust`."
                 )
                 continue
-            given = _servers_in(data)
+            given = _servers_in(data, of_plugin=plugin is not None)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             warnings.append(f"{path}: no MCP server in it is started: {why}")
             continue
         here: dict[str, ServerConfig] = {}
+        more = plugin.environ if plugin else {}
         for name, values in given.items():
             plain = plain_name(name, here.__contains__)
             try:
-                here[plain] = _server(plain, values, path, environ)
+                server = _server(plain, values, path, {**environ, **more})
             except ValueError as error:
                 warnings.append(f"{path}: the MCP server {plain} is not started: {error}")
+            else:
+                here[plain] = replace(server, env={**more, **server.env})
         found = {**here, **found}
     return [server for server in found.values() if server.enabled], warnings
 
 
-def _servers_in(data: bytes) -> dict[str, Any]:
-    """Return the servers that a file names. Raises ValueError, saying what is wrong."""
+def servers_of(plugin: Plugin) -> dict[str, Any]:
+    """Return the servers of a plugin as its file has them, by name. Raises ValueError and
+    OSError."""
+    try:
+        return _servers_in(read_untrusted(plugin.folder / PROJECT_FILE), of_plugin=True)
+    except FileNotFoundError:
+        return {}
+
+
+def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
+    """Return the servers that a file names; that of a plugin may name them without the key around
+    them. Raises ValueError, saying what is wrong."""
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
-    servers = document.get(SERVERS_KEY, {}) if isinstance(document, dict) else None
+    absent = document if of_plugin else {}
+    servers = document.get(SERVERS_KEY, absent) if isinstance(document, dict) else None
     if not isinstance(servers, dict):
         raise ValueError(f'it has no "{SERVERS_KEY}": {{NAME: {{…}}}}')
     if len(servers) > MAX_SERVERS:

@@ -1,0 +1,351 @@
+"""Plugins: folders that bring commands, skills, subagents, hooks and MCP servers along.
+
+The layout is that of https://code.claude.com/docs/en/plugins-reference: `commands/`, `skills/`,
+`agents/`, `hooks/hooks.json` and `.mcp.json`, so that plugins for other agents work here. A plugin
+is a copy in `plugins/NAME` of the person's configuration. `plugins.json` beside that folder records
+where each came from, and the digest of the content that the person has accepted: a plugin whose
+content is another one is left out.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...tools.system.files import make_private_folder, replace_file
+from ..config.trust import read_untrusted
+from ..errors import ConfigError
+
+PLUGINS_FOLDER = "plugins"  # in the folder of the person's settings
+RECORD_FILE = "plugins.json"  # beside it
+STAMPS_FILE = "plugin_stamps.json"  # in the state folder
+HOOKS_FILE = "hooks/hooks.json"
+ROOT_VARIABLE = "CLAUDE_PLUGIN_ROOT"
+MAX_FILES = 5_000  # of a plugin
+MAX_BYTES = 50_000_000  # of all its files
+MAX_RECORD_BYTES = 1_000_000
+DEFAULT_HOOK_S, MAX_HOOK_S = 30.0, 600.0
+SETTLE_S = 2.0  # a file that changed less than this ago may change again unseen by its times
+
+# Their events, and ours that they are.
+HOOK_EVENTS = {
+    "PreToolUse": "before_tool",
+    "PostToolUse": "after_tool",
+    "SessionStart": "session_start",
+    "SessionEnd": "session_end",
+    "PreCompact": "before_compact",
+}
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A plugin as it was added."""
+
+    name: str
+    folder: Path
+    source: str  # an absolute path, or a URL of git without credentials
+    digest: str  # SHA-256 of its content, as `content_digest` gives it
+    ref: str = ""  # the branch, tag or commit that was asked for
+    commit: str = ""  # "" for a copy of a folder
+    added: str = ""  # ISO 8601
+
+    @property
+    def pinned_to(self) -> str:
+        """What its content is held to, in a few words."""
+        return f"commit {self.commit[:12]}" if self.commit else f"digest {self.digest[:12]}"
+
+    @property
+    def add_command(self) -> str:
+        """The command that adds it again."""
+        ref = f" --ref {shlex.quote(self.ref)}" if self.ref else ""
+        return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What programs of the plugin find in their environment. Python writes no bytecode beside
+        its files: that would change the content."""
+        return {ROOT_VARIABLE: str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class PluginHook:
+    """A hook command of a plugin."""
+
+    plugin: Plugin
+    event: str  # ours
+    foreign_event: str  # as the plugin names it
+    command: str
+    matcher: str = ""  # a regular expression, "" for everything
+    seconds: float = DEFAULT_HOOK_S
+
+    def matches(self, subject: str) -> bool:
+        """Tell whether it is for a tool of this name, or this kind of event."""
+        return self.matcher in ("", "*") or re.fullmatch(self.matcher, subject) is not None
+
+
+class InstalledPlugins:
+    """The plugins of a run. They are looked at once, when they are first asked for."""
+
+    def __init__(self, config_home: Path, state: Path) -> None:
+        self._config_home, self._state = config_home, state
+
+    @cached_property
+    def _checked(self) -> tuple[list[Plugin], list[str]]:
+        warnings = list[str]()
+        try:
+            found = check_plugins(self._config_home, self._state)
+        except ConfigError as error:
+            return [], [f"no plugin is used: {error.message}. {error.hint}"]
+        for plugin, why in found:
+            if why:
+                warnings.append(
+                    f"the plugin {plugin.name} {why}, so nothing of it is used. Look at "
+                    f"{plugin.folder}; `{plugin.add_command}` puts it back."
+                )
+        return [plugin for plugin, why in found if not why], warnings
+
+    @cached_property
+    def _hooks(self) -> tuple[list[PluginHook], list[str]]:
+        hooks, warnings = list[PluginHook](), list[str]()
+        for plugin in self.plugins:
+            found, problems = hooks_of(plugin)
+            hooks += found
+            warnings += [f"the plugin {plugin.name}: {problem}" for problem in problems]
+        return hooks, warnings
+
+    @property
+    def plugins(self) -> list[Plugin]:
+        """Those whose content is what the person accepted, by name."""
+        return self._checked[0]
+
+    @property
+    def hooks(self) -> list[PluginHook]:
+        return self._hooks[0]
+
+    @property
+    def hook_warnings(self) -> list[str]:
+        """Which hooks are left out, and why."""
+        return self._hooks[1]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is left out, and why."""
+        return [*self._checked[1], *self.hook_warnings]
+
+
+def check_name(name: str) -> str:
+    """Return the name of a plugin. Raises ValueError for what cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"its name is {name[:80]!r}, not up to 64 letters, digits, - _ and ., a letter or "
+            "digit first"
+        )
+    return name
+
+
+def read_plugins(config_home: Path) -> list[Plugin]:
+    """Return the plugins that are recorded, by name. Raises ConfigError for a broken record."""
+    path = config_home / RECORD_FILE
+    try:
+        kept = json.loads(read_untrusted(path, MAX_RECORD_BYTES))
+        return [
+            Plugin(
+                name=check_name(name),
+                folder=config_home / PLUGINS_FOLDER / name,
+                **{key: str(values[key]) for key in ("source", "digest")},
+                **{key: str(values.get(key, "")) for key in ("ref", "commit", "added")},
+            )
+            for name, values in sorted(kept["plugins"].items())
+        ]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no record of plugins"
+        hint = "Repair it, or remove it and add the plugins again."
+        raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
+
+
+def write_plugins(config_home: Path, plugins: Sequence[Plugin]) -> None:
+    """Record these plugins, in the place of those that were. Raises OSError."""
+    rows = {
+        each.name: {
+            "source": each.source,
+            "ref": each.ref,
+            "commit": each.commit,
+            "digest": each.digest,
+            "added": each.added,
+        }
+        for each in sorted(plugins, key=lambda plugin: plugin.name)
+    }
+    make_private_folder(config_home)
+    data = json.dumps({"plugins": rows}, indent=1, ensure_ascii=False) + "\n"
+    replace_file(config_home / RECORD_FILE, data.encode())
+
+
+def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
+    """Return the recorded plugins, each with what is wrong with its content, "" for nothing.
+
+    Contents are read once. After that a stamp tells that nothing has changed: names, modes, sizes,
+    inodes and times of all files. A file gets a new time of its last change (ctime) whatever is
+    written to it, and no program can set that; one that changed a moment ago, when its time may not
+    tell two writes apart, is read again. Raises ConfigError for a broken record.
+    """
+    plugins = read_plugins(config_home)
+    if not plugins:
+        return []
+    known = _read_stamps(state / STAMPS_FILE)
+    stamps, checked = dict[str, str](), list[tuple[Plugin, str]]()
+    for plugin in plugins:
+        why, stamp = _check(plugin, known.get(str(plugin.folder), ""))
+        checked.append((plugin, why))
+        if stamp:
+            stamps[str(plugin.folder)] = stamp
+    if stamps != known:
+        with suppress(OSError):  # then they are read again
+            make_private_folder(state)
+            data = json.dumps(stamps, indent=1).encode()
+            replace_file(state / STAMPS_FILE, data, durable=False)
+    return checked
+
+
+def content_digest(folder: Path) -> str:
+    """Return the SHA-256 of names, kinds and contents of all files in a folder, in hexadecimal.
+    Whether a file is executable counts, times and owners do not. Raises OSError, and ValueError for
+    a folder beyond the bounds or with something in it that is neither file nor link."""
+    return _digest(folder, _files(folder))
+
+
+def hooks_of(plugin: Plugin) -> tuple[list[PluginHook], list[str]]:
+    """Return the hooks of a plugin, and what of its file is left out and why."""
+    path = plugin.folder / HOOKS_FILE
+    try:
+        groups = json.loads(read_untrusted(path).decode("utf-8-sig"))["hooks"]
+        listed = [(event, group) for event, rows in groups.items() for group in rows]
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
+        return [], [f"{HOOKS_FILE}: no hook in it is used: {why}"]
+    hooks, problems = list[PluginHook](), list[str]()
+    strange = dict.fromkeys(event for event, _ in listed if event not in HOOK_EVENTS)
+    if strange:
+        problems.append(f"hooks for {', '.join(strange)} are left out: there is no such event here")
+    for event, group in listed:
+        if event in HOOK_EVENTS:
+            try:
+                hooks += _hooks_in(plugin, event, group)
+            except (ValueError, TypeError, AttributeError, re.error) as error:
+                problems.append(f"hooks for {event} are left out: {error}")
+    return hooks, problems
+
+
+def _hooks_in(plugin: Plugin, event: str, group: Mapping[str, Any]) -> list[PluginHook]:
+    """Return the hooks of one matcher. Raises ValueError and what a wrong shape leads to."""
+    matcher = group.get("matcher") or ""
+    if matcher != "*":
+        re.compile(matcher)
+    found = []
+    for row in group.get("hooks", ()):
+        if row.get("type", "command") != "command" or not isinstance(row.get("command"), str):
+            raise ValueError(f"a hook of the type {str(row.get('type'))[:40]!r} is not known")
+        seconds = row.get("timeout", DEFAULT_HOOK_S)
+        found.append(
+            PluginHook(
+                plugin=plugin,
+                event=HOOK_EVENTS[event],
+                foreign_event=event,
+                command=row["command"],
+                matcher=matcher,
+                seconds=min(max(float(seconds), 0.1), MAX_HOOK_S),
+            )
+        )
+    return found
+
+
+def _check(plugin: Plugin, known: str) -> tuple[str, str]:
+    """Return what is wrong with a plugin's content, and the stamp that tells it unchanged; ""
+    for nothing, and for none."""
+    try:
+        now = time.time()
+        files = _files(plugin.folder)
+        stamp = f"{plugin.digest} {_stamp(files)}"
+        if stamp == known:
+            return "", stamp
+        if _digest(plugin.folder, files) != plugin.digest:
+            return "has changed since it was added", ""
+    except FileNotFoundError:
+        return "is not there any more", ""
+    except (OSError, ValueError):
+        return "has changed since it was added", ""
+    is_settled = all(found.st_ctime < now - SETTLE_S for _, found in files)
+    return "", stamp if is_settled else ""
+
+
+def _read_stamps(path: Path) -> dict[str, str]:
+    try:
+        kept = json.loads(read_untrusted(path, MAX_RECORD_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _files(folder: Path) -> list[tuple[str, os.stat_result]]:
+    """Return all files and links below a folder by their paths from there, sorted."""
+    found, size = list[tuple[str, os.stat_result]](), 0
+    ways = [""]
+    while ways:
+        way = ways.pop()
+        with os.scandir(folder / way) as entries:
+            for entry in entries:
+                path = f"{way}{entry.name}"
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    ways.append(f"{path}/")
+                elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    found.append((path, status))
+                    size += status.st_size
+                else:
+                    raise ValueError(f"{path} is neither a file nor a folder nor a link")
+                check_bounds(len(found) + len(ways), size)
+    return sorted(found, key=lambda each: os.fsencode(each[0]))
+
+
+def check_bounds(files: int, size: int) -> None:
+    """Raise ValueError for more files or bytes than a plugin may have."""
+    if files > MAX_FILES:
+        raise ValueError(f"it has more than {MAX_FILES:,} files")
+    if size > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+
+
+def _stamp(files: Sequence[tuple[str, os.stat_result]]) -> str:
+    digest = hashlib.sha256()
+    for path, found in files:
+        row = (
+            found.st_mode, found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns,
+        )  # fmt: skip
+        digest.update(os.fsencode(path) + b"\0" + repr(row).encode() + b"\0")
+    return digest.hexdigest()
+
+
+def _digest(folder: Path, files: Sequence[tuple[str, os.stat_result]]) -> str:
+    digest = hashlib.sha256()
+    for path, found in files:
+        if stat.S_ISLNK(found.st_mode):
+            kind, data = b"l", os.fsencode(os.readlink(folder / path))  # noqa: PTH115
+        else:
+            kind = b"x" if found.st_mode & stat.S_IXUSR else b"f"
+            data = read_untrusted(folder / path, MAX_BYTES)
+        name = os.fsencode(path)
+        digest.update(b"%s %d %d\0%s%s" % (kind, len(name), len(data), name, data))
+    return digest.hexdigest()
