@@ -68,11 +68,14 @@ Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for conversations that are started so, and a warning for each that was
     left out; blocking."""
+    if launch.safe:
+        return {}, []
     return load_skills(
         launch.cwd,
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
+        plugins=[plugin.folder for plugin in launch.plugins],
     )
 
 
