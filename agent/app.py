@@ -167,6 +167,7 @@ def _approval(
             folder,
             *project.session_folders(state.origins - {folder.name}),
             *own_skill_folders(launch.config_home, launch.home),
+            *(plugin.folder for plugin in launch.plugins),
         ),
         own=agent_paths(launch),
         path=launch.environ.get("PATH"),

@@ -459,7 +459,11 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
         write=chosen.write,
         read=chosen.read,
         hide=agent_paths(launch),
-        show=[session, *own_skill_folders(launch.config_home, launch.home)],
+        show=[
+            session,
+            *own_skill_folders(launch.config_home, launch.home),
+            *(plugin.folder for plugin in launch.plugins),
+        ],
     )
 
 
