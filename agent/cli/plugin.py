@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.shorten import one_line
 from ..errors import UsageError
 from .options import ends_process, load, say
 
 if TYPE_CHECKING:
     from ..extensions.plugin_install import Staged
     from ..extensions.plugins import Plugin
+
+ABOUT = ("version", "description")  # what a manifest says of a plugin
 
 
 @click.group()
@@ -86,9 +89,7 @@ def _show(ready: "Staged") -> None:
     """Say what a plugin contains, before it is added."""
     from ..extensions.plugin_contents import contents_of
 
-    about = [
-        str(ready.manifest[key]) for key in ("version", "description") if key in ready.manifest
-    ]
+    about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
     say(_shown(" · ".join([f"{ready.plugin.name}, from {ready.plugin.source}, {at}", *about])))
     for line in contents_of(ready.plugin, ready.manifest).lines():

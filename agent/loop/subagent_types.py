@@ -155,6 +155,7 @@ def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentTy
     https://code.claude.com/docs/en/sub-agents. Raises ValueError, saying what is wrong with it."""
     values, prompt = split_front_matter(text)
     named, denied = list_value(values, "tools"), list_value(values, "disallowedTools")
+    named = () if "*" in named else named
     allowed = tuple(n for n in tools if n not in (*denied, TASK) and (not named or n in named))
     if not allowed:
         raise ValueError(f"it has none of the tools that there are: {', '.join(tools)}")

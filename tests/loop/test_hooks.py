@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.hooks import run_hooks
+from ctxagent.agent.config.settings import HookSettings
+from ctxagent.agent.events import Event
+from ctxagent.agent.extensions.plugins import Plugin, PluginHook
+from ctxagent.agent.loop.hooks import SessionHooks, run_hooks
 
 from ..support.command import comes, gone, running
 
@@ -129,3 +132,50 @@ def test_cancelled_it_leaves_nothing_running(tmp_path: Path) -> None:
     pid = asyncio.run(cancel())
     assert gone(pid)
     assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.parametrize(
+    ("event", "foreign", "matcher", "given", "wanted"),
+    [
+        ("before_compact", "PreCompact", "auto", BEFORE, {"trigger": "auto"}),
+        ("before_compact", "PreCompact", "manual", {"trigger": "manual"}, {"trigger": "manual"}),
+        ("before_compact", "PreCompact", "manual", BEFORE, None),
+        ("session_start", "SessionStart", "startup|resume", {}, {"source": "resume"}),
+        ("session_start", "SessionStart", "start", {}, None),
+        ("session_end", "SessionEnd", "*", {}, {"reason": "other"}),
+        ("before_tool", "PreToolUse", "Read|Ed.*", {"tool": "Edit", "input": {"path": "a"}}, {}),
+        ("before_tool", "PreToolUse", "Edit", {"tool": "MultiEdit", "input": {}}, None),
+    ],
+)
+def test_what_a_plugins_hook_is_told(
+    tmp_path: Path,
+    event: str,
+    foreign: str,
+    matcher: str,
+    given: dict[str, Any],
+    wanted: dict[str, Any] | None,
+) -> None:
+    plugin = Plugin("kit", tmp_path / "kit", "", "")
+    events = list[Event]()
+    hooks = SessionHooks(
+        settings=HookSettings(),
+        log_path=tmp_path / "s1" / "log.jsonl",
+        cwd=tmp_path,
+        env=ENV,
+        resumed=True,
+        emit=events.append,
+        redact=lambda output: output,
+        of_plugins=[PluginHook(plugin, event, foreign, "cat > heard", matcher)],
+    )
+    assert asyncio.run(hooks.run(event, given)) is None
+    if wanted is None:
+        assert not (tmp_path / "heard").exists()
+        return
+    told = json.loads((tmp_path / "heard").read_text())
+    common = {
+        "event": event, "hook_event_name": foreign, "session": "s1", "session_id": "s1",
+        "transcript_path": str(tmp_path / "s1" / "log.jsonl"), "cwd": str(tmp_path),
+    }  # fmt: skip
+    assert {key: told[key] for key in (*common, *wanted)} == {**common, **wanted}
+    if event == "before_tool":
+        assert told["tool_input"] == {"path": "a", "file_path": str(tmp_path / "a")}

@@ -9,7 +9,13 @@ import pytest
 
 from ctxagent.agent.config.trust import MAX_TRUSTED_BYTES, trust
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.loop.subagent_types import AgentType, load_types, parse_type, project_files
+from ctxagent.agent.loop.subagent_types import (
+    AgentType,
+    load_types,
+    parse_plugin_type,
+    parse_type,
+    project_files,
+)
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.store import Project
 
@@ -216,3 +222,36 @@ def test_after_a_fork_an_id_means_the_subagent_that_changed_last(tmp_path: Path)
     place = Place(tmp_path)
     shown = place.run("sessions", "show", agent.id)
     assert (shown.returncode, "several" in shown.stderr) == (0, False), shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "tools", "model"),
+    [
+        ("color: blue\nmodel: inherit", None, None),
+        ("tools: Read, NotebookRead\nmodel: haiku", ("Read",), "claude-haiku-5-5"),
+        ("tools: [Grep, Bash(git:*)]", ("Grep",), None),  # never more than it names
+        ("tools: '*'\ndisallowedTools: Bash, Edit", ("Read", "Grep"), None),
+    ],
+)
+def test_a_type_for_another_agent(
+    head: str, tools: tuple[str, ...] | None, model: str | None
+) -> None:
+    words = "and wide " * 100
+    text = f"---\nname: far\ndescription: |\n  Looks: far\n  {words}\n{head}\n---\nLook."
+    found = parse_plugin_type(text, "f", ["Read", "Grep", "Bash", "Edit", "Task"])
+    assert (found.name, found.tools, found.model, found.prompt) == ("far", tools, model, "Look.")
+    assert found.description.startswith("Looks: far and wide ")
+    assert len(found.description) == 500
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        ("name: far\ndescription: d\ntools: Fly", "none of the tools that there are: Read"),
+        ("name: Far\ndescription: d", "name is 'Far'"),
+        ("name: far", "no description"),
+    ],
+)
+def test_a_broken_type_for_another_agent(head: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_plugin_type(f"---\n{head}\n---\nLook.", "f", ["Read"])
