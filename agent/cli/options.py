@@ -317,12 +317,11 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
     from ..security.folders import distrust_writable_folders
 
     loaded = loaded or load(options)
-    settings, safe = loaded.settings, options["safe"]
-    state, own = state_dir(settings, os.environ), config_home(os.environ)
+    settings, own, safe = loaded.settings, config_home(os.environ), options["safe"]
     launch = LaunchOptions(
         prior=prior_of(options, project_of(options, loaded)),
         settings=replace(settings, hooks=HookSettings()) if safe else settings,
-        state=state,
+        state=state_dir(settings, os.environ),
         config_home=own,
         cwd=cwd_of(options),
         environ=os.environ,

@@ -266,7 +266,7 @@ def _hooks_in(plugin: Plugin, event: str, group: Mapping[str, Any]) -> list[Plug
                 foreign_event=event,
                 command=row["command"],
                 matcher=matcher,
-                seconds=min(max(float(seconds), 0.1), MAX_HOOK_S),
+                seconds=min(max(0.1, float(seconds)), MAX_HOOK_S),
             )
         )
     return found

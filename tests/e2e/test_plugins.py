@@ -150,16 +150,17 @@ def test_what_it_brings_along(place: Place) -> None:
         f"MCP server plain, runs: {sys.executable} -I -S ${{CLAUDE_PLUGIN_ROOT}}/server.py ok",
     ):
         assert line in shown
+    folder = own(place) / "plugins" / "kit"
     steps = [
-        Say(tools=[("Bash", {"command": "true"}), ("Glob", {"pattern": "*"})]),
+        Say(tools=[("Bash", {"command": "true"}), ("Read", {"path": str(folder / "words")})]),
         Say(tools=[("Mcp", {"tool": "mcp__plain__echo", "arguments": {"text": "a b"}})]),
         Say("Done."),
     ]
     allow = ("--allow", "Bash(true)", "--allow", "mcp__plain__*")
     server, done = ran(place, steps, *allow, task="/hello you")
-    folder = own(place) / "plugins" / "kit"
     assert "Hello you, by a kit." in told(server.requests[0])
     assert '"a b"' in told(server.requests[-1])
+    assert "1\\ta kit" in told(server.requests[-1]), "its files are read without a question"
     assert (place.project / "root").read_text().splitlines()[0] == str(folder)
     assert "- scout: Finds things: all of them" in json.dumps(tools(server)["Task"])
     assert "- one: Counts." in told(server.requests[0])
@@ -167,7 +168,7 @@ def test_what_it_brings_along(place: Place) -> None:
     events = [json.loads(line) for line in (place.project / "heard").read_text().splitlines()]
     assert [event["hook_event_name"] for event in events] == [
         "SessionStart", "PreToolUse", "PreToolUse", "PostToolUse",
-    ], "of the command in the words, and of the model's; never of Glob"  # fmt: skip
+    ], "of the command in the words, and of the model's; never of Read"  # fmt: skip
     assert events[0]["source"] == "startup"
     call = {key: events[-1][key] for key in ("tool", "tool_name", "tool_input", "cwd")}
     assert call == {
@@ -281,7 +282,7 @@ def test_changed_content_is_left_out_and_told(place: Place) -> None:
     assert "Hello you, by another kit." in told(server.requests[0])
 
 
-@pytest.mark.parametrize("change", ["more", "less", "mode", "link", "gone"])
+@pytest.mark.parametrize("change", ["content", "more", "less", "mode", "link", "gone"])
 def test_whatever_changes_counts(place: Place, change: str) -> None:
     added(place, kit(place))
     folder = own(place) / "plugins" / "kit"
@@ -292,7 +293,10 @@ def test_whatever_changes_counts(place: Place, change: str) -> None:
     stamps = place.state / "plugin_stamps.json"
     assert comes(lambda: listed(place)[0]["problem"] == "" and stamps.is_file())
     assert str(folder) in stamps.read_text()
-    if change == "more":
+    if change == "content":  # with the size and the times of before
+        (folder / "words").write_text("A kit")
+        os.utime(folder / "words", (old, old))
+    elif change == "more":
         put(folder / "commands" / "__pycache__" / "x", "")
     elif change == "less":
         (folder / "words").unlink()
