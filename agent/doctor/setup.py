@@ -18,6 +18,7 @@ from ..errors import ConfigError, NoCredentials, conceal
 from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
+from ..extensions.skills import load_skills
 from ..models.credentials import (
     BASE_URL_VAR,
     UNENCRYPTED,
@@ -117,7 +118,7 @@ def _questions(settings: Settings) -> Iterator[Finding]:
 
 
 def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
-    """Yield what plugins, files of commands, hooks and MCP servers there are; none is run."""
+    """Yield what plugins, commands, skills, hooks and MCP servers there are; none is run."""
     own, home = config_home(os.environ), Path(os.environ.get("HOME") or Path.home())
     try:
         for plugin, why in check_plugins(own, loaded.trust_dir):
@@ -141,6 +142,17 @@ def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("commands", f"{count_of(len(commands), 'file')}{more}", note=bool(untrusted))
     for warning in warnings:
         yield Finding("commands", warning, note=True)
+    skills, warnings = load_skills(
+        Path.cwd(),
+        config_home=own,
+        home=home,
+        trust_dir=loaded.trust_dir,
+        plugins=[plugin.folder for plugin in installed.plugins],
+    )
+    if skills:
+        yield Finding("skills", ", ".join(sorted(skills)))
+    for warning in warnings:
+        yield Finding("skills", warning, note=True)
     yield from _hooks(loaded.settings.hooks, installed)
     yield from _servers(loaded, installed)
 

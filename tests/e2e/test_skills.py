@@ -155,11 +155,13 @@ def test_files_for_other_agents(place: Place) -> None:
     assert "- odd: use when: it is" in told(server.requests[0])
     assert "\u200b" not in told(server.requests[0])
     assert "Feed it." in told(server.requests[-1])
-    assert "empty/SKILL.md: this skill is left out: it says nothing" in done.stderr
-    assert "large/SKILL.md: this skill is left out: it is larger than" in done.stderr
-    assert (
-        "bad/SKILL.md: this skill is left out: its front matter has no description" in done.stderr
-    )
+    left_out = "SKILL.md: this skill is left out: "
+    found = " ".join(place.run("doctor", env=place.server(server.url)).stdout.split())
+    assert "skills: odd" in found
+    for told_of in (done.stderr, found):
+        assert f"empty/{left_out}it says nothing" in told_of
+        assert f"large/{left_out}it is larger than" in told_of
+        assert f"bad/{left_out}its front matter has no description" in told_of
 
 
 def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> None:
