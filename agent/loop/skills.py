@@ -131,13 +131,15 @@ class SkillSource:
 
     find: Find = lambda: ({}, [])  # reads all files
     known: Mapping[str, Skill] = field(default_factory=dict)  # what it found a moment ago
+    warnings: Sequence[str] = ()  # that were told then
     uses: SkillUses | None = None
 
 
 def find_skills(launch: LaunchOptions) -> tuple[SkillSource, list[str]]:
     """Return where a session's skills come from, and a warning for each that was left out."""
     known, warnings = skills_of(launch)
-    return SkillSource(partial(skills_of, launch), known, SkillUses(launch.state)), warnings
+    source = SkillSource(partial(skills_of, launch), known, warnings, SkillUses(launch.state))
+    return source, warnings
 
 
 def attach_skills(agent: SkillHost, source: SkillSource) -> None:
@@ -152,7 +154,7 @@ class SessionSkills:
     def __init__(self, agent: SkillHost, source: SkillSource) -> None:
         self._agent, self.source = agent, source
         self.known = source.known
-        self._told = set[str]()  # warnings
+        self._told = set(source.warnings)
         self._requested: list[Skill] = []  # by the model, not recorded yet
         self._is_fresh = True  # `known` is as it was found a moment ago
 

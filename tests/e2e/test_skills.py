@@ -180,6 +180,24 @@ def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> 
     )
 
 
+def test_what_is_wrong_is_told_once(place: Place) -> None:
+    write(own(place), "empty", "")
+    with Server([Say("One."), Say("Two.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        for words, answer in (("go", "One."), ("on", "Two.")):
+            terminal.type(f"{words}\r")
+            terminal.see(answer)
+            terminal.rest()
+        terminal.type("/help\r")
+        terminal.see("/context")
+        terminal.rest()
+        told_of = terminal.text().count("this skill is left out")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert told_of == 1
+
+
 def test_only_what_has_changed_is_told_again(place: Place) -> None:
     for name in ("walrus", "heron", "gnu"):
         write(own(place), name, WALRUS)

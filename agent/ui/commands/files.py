@@ -19,12 +19,12 @@ MAX_PROMPT_DESCRIPTION_CHARS = 200
 
 
 async def read_command_files(repl: CommandContext) -> None:
-    """Read the files of commands and skills anew, and tell once what is wrong with one of them."""
+    """Read the files of commands and skills anew, and tell once what is wrong with a command."""
     found, warnings = await asyncio.to_thread(repl.services.command_files)
-    skills, skill_warnings = await asyncio.to_thread(repl.services.skills)
+    skills, _ = await asyncio.to_thread(repl.services.skills)  # the session tells of warnings
     taken = [command for name, command in found.items() if name in COMMANDS]
     told = [f"{each.path}: this command is left out: /{each.name} is ours" for each in taken]
-    for text in [*warnings, *skill_warnings, *told]:
+    for text in [*warnings, *told]:
         if text not in repl.told_of_files:
             repl.told_of_files.add(text)
             repl.notify("warning", text)
