@@ -67,7 +67,7 @@ def install(folder: Path) -> None:
     for step in steps:
         try:
             done = subprocess.run(step, capture_output=True, timeout=INSTALL_TIMEOUT_S)
-            why = done.stderr.decode()[-200:] if done.returncode else ""
+            why = (done.stderr.decode()[-200:] or "it failed") if done.returncode else ""
         except subprocess.TimeoutExpired:
             why = f"it did not end in {INSTALL_TIMEOUT_S} s"
         if why:
