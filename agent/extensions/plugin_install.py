@@ -257,10 +257,11 @@ def _write(files: Iterator[_File], target: Path) -> None:
         if file.kind == stat.S_IFLNK:
             links[path] = os.fsdecode(file.data)
             continue
-        mode = 0o700 if file.is_executable else 0o600
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as out:
             out.write(file.data)
+            if file.is_executable:
+                os.fchmod(descriptor, 0o700)
     root = os.path.realpath(target)
     for path, leads_to in links.items():  # when no file can be written through one any more
         path.symlink_to(leads_to)
