@@ -20,7 +20,6 @@ import click
 
 from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, SessionError, UsageError
-from .answers import read_answers
 from .stdin import read_task
 
 if TYPE_CHECKING:
@@ -315,6 +314,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
     from ..extensions.plugins import InstalledPlugins
     from ..launch import Budget, LaunchOptions
     from ..security.folders import distrust_writable_folders
+    from .answers import read_answers
 
     loaded = loaded or load(options)
     settings, own, safe = loaded.settings, config_home(os.environ), options["safe"]
