@@ -1,14 +1,21 @@
 """Images, as far as the Messages API needs them known: media type, width and height, whole or cut.
 
 Read from the bytes themselves, without decoding. An image that the API would refuse would make
-every later request of the session fail, so what is doubtful here is refused.
+every later request of the session fail, so what is doubtful here is refused, and what is too large
+is made smaller by another process.
 """
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
+from . import scale_image
+
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
-MAX_SIDE_PIXELS = 8_000  # of width or height
+MAX_SIDE_PIXELS = 2_000  # of width or height, where a request has more than 20 images
+SCALE_SECONDS = 30.0
 
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
@@ -44,6 +51,34 @@ def recognise(data: bytes) -> Image | None:
         whole = int.from_bytes(data[4:8], "little") <= len(data) - 8
         return Image("image/webp", *(_webp(data) if whole else (0, 0)))
     return None
+
+
+def fits(image: Image, size: int) -> bool:
+    """Tell whether the API takes an image of so many bytes, whatever others a request has."""
+    return size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_SIDE_PIXELS
+
+
+def scaled(data: bytes, image: Image) -> tuple[bytes, Image]:
+    """Return an image that fits, made from one that does not; blocking. Raises ValueError, saying
+    why that cannot be."""
+    format = image.media_type.partition("/")[2].upper()
+    bounds = (str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
+    command = [sys.executable, "-I", scale_image.__file__, format, *bounds]
+    try:
+        done = subprocess.run(
+            command,
+            input=data,
+            capture_output=True,
+            timeout=SCALE_SECONDS,
+            env={"PATH": os.environ.get("PATH", "")},
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"that takes more than {SCALE_SECONDS:.0f} s") from None
+    found = recognise(done.stdout)
+    if done.returncode or found is None or found.broken or not fits(found, len(done.stdout)):
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise ValueError(said[0][:200] if said else f"it ended with {done.returncode}")
+    return done.stdout, found
 
 
 def _pair(data: bytes, x: int, y: int, size: int, order: Order) -> tuple[int, int]:

@@ -22,9 +22,12 @@ from . import image as images
 from . import text as texts
 from .base import Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
+from .system.shorten import one_line
+from .system.unicode import clean
 from .text import Form, NotText
 
 MAX_LINES = 2_000
+MAX_WHY_CHARS = 200  # of why an image cannot be made smaller
 MAX_PAGE_CHARS = 100_000  # of one answer
 MAX_LINE_CHARS = 2_000  # characters; a longer one is shown around its middle
 LONG_LINE_START_CHARS = 1_500
@@ -214,24 +217,33 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
 
 
 def image_output(name: str, image: images.Image, data: bytes, size: int) -> Output:
-    """Return an image as it is sent. Raises ToolError for one that the API would refuse."""
+    """Return an image as it is sent, made smaller where it has to be; blocking. Raises ToolError
+    for one that cannot be shown."""
     shape = f"{image.width} x {image.height} pixels, {size:,} bytes"
-    if size > images.MAX_IMAGE_BYTES or max(image.width, image.height) > images.MAX_SIDE_PIXELS:
-        raise ToolError(
-            f"{name} is too large an image to be shown: {shape}; at most "
-            f"{images.MAX_SIDE_PIXELS:,} pixels a side and {images.MAX_IMAGE_BYTES:,} bytes. "
-            "Make a smaller copy with Bash, e.g. convert FILE -resize 1500x1500 COPY."
-        )
+    details: dict[str, Any] = {"width": image.width, "height": image.height, "bytes": size}
     if image.broken:
         raise ToolError(
             f"{name} is a broken or cut-off {image.media_type} file of {size:,} bytes and can't "
             "be shown. Look into it with Bash (file, xxd)."
         )
+    if size > len(data):
+        raise ToolError(f"{name} is too large an image to be shown: {shape}.")
     text = f"[{name}: {image.media_type}, {shape}]"
+    if not images.fits(image, size):
+        try:
+            data, image = images.scaled(data, image)
+        except ValueError as error:
+            why = one_line(clean(str(error)), MAX_WHY_CHARS)
+            raise ToolError(
+                f"{name} is too large an image to be shown, {shape}, and cannot be made smaller: "
+                f"{why}. Make a smaller copy with Bash, e.g. convert FILE -resize 1500x1500 COPY."
+            ) from None
+        text = f"{text[:-1]}, shown at {image.width} x {image.height}]"
+        details["shown"] = f"{image.width}x{image.height}"
     encoded = base64.b64encode(data).decode("ascii")
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
     return Output(
         text,
-        {"width": image.width, "height": image.height, "bytes": size},
+        details,
         blocks=[{"type": "text", "text": text}, {"type": "image", "source": source}],
     )

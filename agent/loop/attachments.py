@@ -240,7 +240,8 @@ async def _attach_piped(agent: "Agent", piped: PipedInput) -> None:
     content: Content
     try:
         if found := images.recognise(piped.data):
-            shown = image_output("standard input", found, piped.data, len(piped.data))
+            data = piped.data
+            shown = await asyncio.to_thread(image_output, "standard input", found, data, len(data))
             content = shown.blocks or shown.text
         else:
             text = (await asyncio.to_thread(texts.decode, piped.data))[0]

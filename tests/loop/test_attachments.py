@@ -144,11 +144,12 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
     talk = Conversation(project, [Step(text="Seen.")])
     say(talk, "compare @whole.png @cut.png @wide.png", PipedInput(png(16, 16)))
     kinds = [block["type"] for block in sent(talk)]
-    assert kinds == ["text", "text", "image", "text", "image", "text", "text"]
+    assert kinds == ["text", "text", "image", "text", "image", "text", "text", "image"]
     assert "standard input: image/png, 16 x 16" in sent(talk)[1]["text"]
     assert "broken or cut-off" in sent(talk)[5]["text"]
-    assert "too large an image" in sent(talk)[6]["text"]
-    assert [text.split(":")[0] for text in notices(talk, "warning")] == ["@cut.png", "@wide.png"]
+    assert "9000 x 8 pixels" in sent(talk)[6]["text"]
+    assert "shown at 2000 x 2" in sent(talk)[6]["text"]
+    assert [text.split(":")[0] for text in notices(talk, "warning")] == ["@cut.png"]
 
 
 def test_refused_and_too_many_images_go(project: Path) -> None:

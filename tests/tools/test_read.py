@@ -1,17 +1,20 @@
 """Read: pages, long lines, encodings, images, and what it refuses."""
 
 import asyncio
+import base64
 import os
 import socket
 import struct
 import zlib
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.base import Context, Output
 from ctxagent.tools.file_access import MAX_FILE_BYTES
+from ctxagent.tools.image import Image, recognise
 from ctxagent.tools.read import MAX_PAGE_CHARS, ReadParams, ReadTool
 
 
@@ -300,10 +303,42 @@ def test_a_cut_off_image_is_refused(tmp_path: Path, data: bytes) -> None:
     assert "broken or cut-off" in refusal(tmp_path, "picture")
 
 
-def test_images_beyond_the_limits_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "wide.png").write_bytes(png(8001, 2))
+def shown(output: Output) -> tuple[str, Image]:
+    """Return the line that stands before an image, and the image that is sent."""
+    text, image = output.blocks or ({}, {})
+    found = recognise(base64.b64decode(image["source"]["data"]))
+    assert found is not None
+    assert found.media_type == image["source"]["media_type"]
+    return text["text"], found
+
+
+def test_images_beyond_the_limits_are_made_smaller(tmp_path: Path) -> None:
+    (tmp_path / "wide.png").write_bytes(png(8001, 900))
     (tmp_path / "heavy.png").write_bytes(png(10, 10) + bytes(4_000_000))
-    (tmp_path / "edge.png").write_bytes(png(8000, 2))
-    assert "8001 x 2 pixels" in refusal(tmp_path, "wide.png")
-    assert "resize" in refusal(tmp_path, "heavy.png")
-    assert read(tmp_path, "edge.png").blocks
+    (tmp_path / "edge.png").write_bytes(png(2000, 2))
+    line, image = shown(read(tmp_path, "wide.png"))
+    assert "8001 x 900 pixels" in line
+    assert line.endswith("shown at 2000 x 225]")
+    assert (image.width, image.height) == (2000, 225)
+    line, image = shown(read(tmp_path, "heavy.png"))
+    assert (image.width, image.height) == (10, 10)
+    line, image = shown(read(tmp_path, "edge.png"))
+    assert "shown at" not in line
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_photographs_of_each_kind_are_made_smaller(tmp_path: Path, format: str) -> None:
+    mode = "P" if format == "GIF" else "RGB"
+    noise = PIL.Image.effect_noise((2600, 2400), 90).convert(mode)
+    noise.save(tmp_path / "photo", format)
+    _, image = shown(read(tmp_path, "photo"))
+    assert (image.width, image.height) == (2000, 1846)
+
+
+def test_an_image_that_is_made_to_take_all_memory_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bomb.png").write_bytes(png(8, 8).replace(
+        struct.pack(">IIB", 8, 8, 8), struct.pack(">IIB", 60_000, 60_000, 8)
+    ))  # fmt: skip
+    said = refusal(tmp_path, "bomb.png")
+    assert "60000 x 60000 pixels" in said
+    assert "cannot be made smaller" in said

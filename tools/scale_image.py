@@ -1,0 +1,54 @@
+"""Make an image smaller: a script of its own, so that a picture which is made to harm its decoder,
+or to take all memory, ends with it.
+
+`python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin, and writes it to
+stdout with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that is too
+large. It imports nothing of the program.
+"""
+
+import io
+import resource
+import sys
+
+MAX_CPU_SECONDS = 20
+MAX_MEMORY_BYTES = 2 << 30
+MAX_PIXELS = 200_000_000  # that are decoded
+QUALITIES = (90, 75, 50, 25)  # of JPEG, the first that is small enough
+
+
+def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
+    """Return the image within these bounds. Raises ValueError, and what Pillow raises."""
+    from PIL import Image, ImageOps
+
+    Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+    with Image.open(io.BytesIO(data), formats=[format]) as opened:
+        opened.draft("RGB", (side, side))  # a JPEG is decoded at about that size
+        picture = ImageOps.exif_transpose(opened)
+    if picture.mode not in ("L", "RGB", "RGBA"):
+        picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
+    picture.thumbnail((side, side))
+    found = _saved(picture, "PNG")
+    if format != "JPEG" and len(found) <= most:
+        return found
+    if picture.mode == "RGBA":
+        paper = Image.new("RGB", picture.size, "white")
+        paper.paste(picture, mask=picture.getchannel("A"))
+        picture = paper
+    for quality in QUALITIES:
+        found = _saved(picture, "JPEG", quality=quality)
+        if len(found) <= most:
+            return found
+    raise ValueError("it stays too large")
+
+
+def _saved(picture: object, format: str, **options: int) -> bytes:
+    target = io.BytesIO()
+    picture.save(target, format, **options)  # type: ignore[attr-defined]
+    return target.getvalue()
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    given = sys.stdin.buffer.read()
+    sys.stdout.buffer.write(scaled(given, sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
