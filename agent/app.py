@@ -31,7 +31,7 @@ from .context import tokens
 from .context.window import LearnedWindow
 from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
-from .extensions.skills import own_skill_folders
+from .extensions.skills import readable_folders
 from .launch import LaunchOptions, SessionChoice
 from .loop import prompt
 from .loop.agent import Agent
@@ -166,7 +166,7 @@ def _approval(
         readable=(
             folder,
             *project.session_folders(state.origins - {folder.name}),
-            *own_skill_folders(launch.config_home, launch.home),
+            *readable_folders(launch.config_home, launch.home),
             *(plugin.folder for plugin in launch.plugins),
         ),
         own=agent_paths(launch),

@@ -45,9 +45,20 @@ def add(
     What begins with a dash and is for the command stands behind `--`.
     """
     from ..config.trust import accept, is_file_trusted
-    from ..extensions.mcp.config import SERVERS_KEY, check_server, read_document, write_document
+    from ..extensions.mcp.config import (
+        SERVERS_KEY,
+        check_server,
+        plain_name,
+        read_document,
+        write_document,
+    )
 
-    is_address = command[0].startswith(("http://", "https://"))
+    if plain_name(name, lambda taken: False) != name or name.startswith("-"):
+        raise UsageError(
+            f"{name[:80]!r} cannot be a server's name",
+            hint="Up to 64 letters, digits, - and _, no dash first.",
+        )
+    is_address = "://" in command[0]
     if is_address and (len(command) > 1 or env):
         raise UsageError("an address takes neither arguments nor --env", hint="See --header.")
     if header and not is_address:
@@ -125,11 +136,13 @@ def get(options: dict[str, Any], name: str) -> int:
 def remove(options: dict[str, Any], project: bool, name: str) -> int:
     """Remove the server NAME."""
     from ..config.trust import accept, is_file_trusted
-    from ..extensions.mcp.config import SERVERS_KEY, read_document, write_document
+    from ..extensions.mcp.config import SERVERS_KEY, plain_name, read_document, write_document
 
     path, loaded = _file(options, project=project), load(options)
     was_trusted = is_file_trusted(path, loaded.trust_dir)
     document = read_document(path)
+    plain = (key for key in document[SERVERS_KEY] if plain_name(key, lambda taken: False) == name)
+    name = name if name in document[SERVERS_KEY] else next(plain, name)
     if name not in document[SERVERS_KEY]:
         names = ", ".join(document[SERVERS_KEY]) or "none"
         raise UsageError(f"there is no server {name} in {path}", hint=f"There are: {names}")
@@ -179,6 +192,10 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
     name, found, value = text.partition(sign)
     if not (name.strip() and found):
         raise UsageError(f"{text!r} is not NAME{sign}VALUE")
+    if any(ord(char) < 32 for char in value.strip()):
+        raise UsageError(
+            f"the value of {name.strip()[:80]!r} has a line break or a control character"
+        )
     return name.strip(), value.strip()
 
 
@@ -188,12 +205,14 @@ def _tried(
     """Start the servers, or one of them, and return how each is, and its tools."""
     import asyncio
 
+    from ..extensions.mcp.config import plain_name
     from .mcp_servers import configured, start_servers
 
     configs, warnings = configured(launch)
     for warning in warnings:
         say(f"note: {warning}", err=True)
-    configs = [each for each in configs if name in (None, each.name)]
+    plain = name and plain_name(name, lambda taken: False)
+    configs = [each for each in configs if name is None or each.name in (name, plain)]
     if not configs:
         return []
     servers = start_servers(launch, configs, show)

@@ -95,6 +95,11 @@ def staged(
     kept, ConfigError for a broken record."""
     is_url = _is_url(source, ref)
     with _changing(config_home) as (folder, plugins):
+        if not is_url and folder.resolve().is_relative_to(Path(source).resolve()):
+            raise UsageError(
+                f"{source} holds the folder of the plugins themselves",
+                hint="Give a folder with nothing but the plugin.",
+            )
         stage = folder / f"{_STAGE}{os.urandom(8).hex()}"
         try:
             make_private_folder(stage)

@@ -29,7 +29,8 @@ MAX_SKILL_BYTES = 1_000_000  # of a SKILL.md
 MAX_DESCRIPTION_CHARS = 1_024
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
-_FOLDER_VARIABLE = re.compile(r"\$\{(?:CLAUDE_)?SKILL_DIR\}")
+_FOLDER_VARIABLE = re.compile(r"\$\{(?:CLAUDE_)?(SKILL_DIR|PLUGIN_ROOT)\}")
+_CONTROLS = {n: "\ufffd" for n in [*range(32), 127] if n not in (9, 10, 13)}
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def load_skills(
                 if root and not is_trusted(path, data, trust_dir):
                     untrusted += 1
                     continue
-                here[path.parent.name] = _read(path, data)
+                here[path.parent.name] = _read(path, data, folder.parent)
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 warnings.append(f"{path}: this skill is left out: {why}")
@@ -98,6 +99,14 @@ def own_skill_folders(config_home: Path, home: Path, plugins: Sequence[Path] = (
     """Return the folders of the person's skills, whether they are there or not."""
     owners = [config_home, home / ".agents", home / ".claude", *plugins]
     return [owner / SKILLS_FOLDER for owner in owners]
+
+
+def readable_folders(config_home: Path, home: Path, plugins: Sequence[Path] = ()) -> list[Path]:
+    """Return the folders of the person's skills, and where links among these lead."""
+    folders = own_skill_folders(config_home, home, plugins)
+    linked = (path.parent for folder in folders for path in _files(folder))
+    real = (Path(os.path.realpath(folder)) for folder in linked if folder.is_symlink())
+    return [*folders, *(folder for folder in real if not home.resolve().is_relative_to(folder))]
 
 
 def project_skill_folders(cwd: Path, home: Path) -> list[tuple[Path, Path]]:
@@ -133,8 +142,9 @@ def _files(folder: Path) -> Iterator[Path]:
     yield from [path for path in found if path.is_file()][:MAX_SKILLS]
 
 
-def _read(path: Path, data: bytes) -> Skill:
-    """Return the skill in a file. Raises ValueError, saying what is wrong with it."""
+def _read(path: Path, data: bytes, owner: Path) -> Skill:
+    """Return the skill in a file; `owner` is the folder that has the skills, a plugin's root for
+    one. Raises ValueError, saying what is wrong with it."""
     values, body = split_front_matter(data.decode("utf-8", "replace"))
     name = path.parent.name
     if not _NAME.fullmatch(name):
@@ -147,7 +157,10 @@ def _read(path: Path, data: bytes) -> Skill:
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION_CHARS],
-        body=_FOLDER_VARIABLE.sub(lambda _: str(path.parent), body),
+        body=_FOLDER_VARIABLE.sub(
+            lambda found: str(owner if found[1] == "PLUGIN_ROOT" else path.parent),
+            body.translate(_CONTROLS),
+        ),
         path=path,
         allowed_tools=list_value(values, "allowed-tools"),
         for_model=text_value(values, "disable-model-invocation").lower() != "true",

@@ -123,7 +123,7 @@ class Agent:
         recorded = self.log.append(entry)
         if not isinstance(recorded, Revert):  # which needs `refold`
             self.view.add(recorded)
-        for add in (self.ledger.add, self.totals.add, self.checkpoints.add):
+        for add in (self.ledger.add, self.totals.add, self.checkpoints.add, self.skills.tell_of):
             add(recorded)
         if isinstance(recorded, Summary):
             self.drift_monitor.arm(recorded)

@@ -10,6 +10,7 @@ from ..session.entries import Entry, User
 from .tool_calls import Denial
 
 NOBODY = "nobody can be asked in this run"
+NO_ANSWER = "the answers that were given have none for it"
 _HEADING = "[The user's answers to your questions:]"
 
 
@@ -37,8 +38,9 @@ async def ask_person(agent: Asker, questions: Sequence[QuestionParams]) -> Seque
     if len(answers) < len(questions):
         open_questions = [q for q, answer in zip(questions, given, strict=True) if answer is None]
         if agent.ask is None:
+            why = NO_ANSWER if agent.answers else NOBODY
             for each in open_questions:
-                agent.denials.append(Denial("AskUser", each.question, "", NOBODY, asked=False))
+                agent.denials.append(Denial("AskUser", each.question, "", why, asked=False))
             raise ToolError(
                 f"Not answered: {NOBODY}. Decide yourself where that does no harm, or say in your "
                 "answer what you need to know."

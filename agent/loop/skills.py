@@ -7,8 +7,10 @@ after a summary that would take it away it is said again, as it was recorded.
 """
 
 import asyncio
+import difflib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...tools.base import Context, Output, Tool
-from ...tools.skill import SkillTool
+from ...tools.skill import SkillParams, SkillTool
 from ...tools.system.files import make_private_folder, replace_file
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
@@ -32,6 +34,7 @@ from ..errors import ToolError
 from ..events import Emit, Notice
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
+from ..permissions.approval import Approval
 from ..session.archive import offload
 from ..session.entries import SKILL, SKILL_LIST, Content, Entry, User
 from ..session.ledger import Ledger, SkillFact
@@ -62,6 +65,8 @@ _LEFT_OUT = "[its text is left out for want of room; Recall #{ref} has it]"
 _STANDS = "The skill {name} stands in the context already, as #{ref}."
 _CALLED_AGAIN = "[The user calls the skill {name} again, which stands above as #{ref}.]"
 
+_CALL = re.compile(r"/(\S+)")
+
 Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 
 
@@ -87,6 +92,7 @@ class SkillHost(Protocol):
     ledger: Ledger
     tools: Sequence[Tool[Any]]
     context: Context
+    approval: Approval
     skills: "SessionSkills"
 
     @property
@@ -161,15 +167,20 @@ class SessionSkills:
     def request(self, name: str | None) -> Output:
         """Have a skill's text recorded behind the results of the reply that asks for it. Raises
         ToolError."""
-        if name is None:
+        if not (name or "").strip():
             lines = [skill.line for skill in self._listed()]
             return Output("\n".join(lines) or "There are no skills.")
+        name = str(name).strip().removeprefix("/").rpartition(":")[2]
         skill = self.known.get(name)
         if skill is None:
-            raise ToolError(f"There is no skill {name[:100]!r}. Skill without a name lists all.")
+            near = difflib.get_close_matches(name, [each.name for each in self._listed()], 1)
+            meant = f" Is {near[0]} meant?" if near else ""
+            raise ToolError(
+                f"There is no skill {name[:100]!r}.{meant} Skill without a name lists all."
+            )
         if not skill.for_model:
             raise ToolError(f"The skill {name} is for people: the user loads it with /{name}.")
-        if ref := self._standing().get((skill.name, skill.digest)):
+        if ref := self._whole(skill):
             return Output(_STANDS.format(name=name, ref=ref))
         if skill not in self._requested:
             self._requested.append(skill)
@@ -178,9 +189,10 @@ class SessionSkills:
     def called_by(self, words: Content) -> str:
         """Return the skill that a person's words call, as `/NAME` at their beginning, "" for none;
         blocking, since it looks at the files as they are now."""
-        if not (isinstance(words, str) and words.startswith("/")):
+        called = _CALL.match(words) if isinstance(words, str) else None
+        if called is None:
             return ""
-        name = words[1:].split(maxsplit=1)[0] if words[1:].strip() else ""
+        name = called[1]
         self.known, _ = self.source.find()
         return name if name in self.known and self.known[name].for_person else ""
 
@@ -198,6 +210,16 @@ class SessionSkills:
         for entry in self._changes():
             self._agent.record(entry)
 
+    def tell_of(self, entry: Entry) -> None:
+        """Tell the person of a text that is said again behind a summary, and not whole."""
+        skill = entry.details.get("skill") if isinstance(entry, User) else None
+        if isinstance(skill, dict) and skill.get("is_part"):
+            told = f"the skill {skill['name']} is cut behind the summary: all skills take at most"
+            again = f"Recall #{skill['ref']} has it, /{skill['name']} loads it again"
+            self._agent.emit(
+                Notice("warning", f"{told} {ALL_SKILLS_SHARE:.0%} of the window; {again}")
+            )
+
     def record_requested(self) -> None:
         """Record the texts that the model asked for. Raises RecordError."""
         while self._requested:
@@ -207,7 +229,7 @@ class SessionSkills:
     def load(self, name: str) -> None:
         """Record the text of a skill that the person called. Raises RecordError."""
         skill = self.known[name]
-        if ref := self._standing().get((skill.name, skill.digest)):
+        if ref := self._whole(skill):
             text = _CALLED_AGAIN.format(name=name, ref=ref)
             self._agent.record(User(content=text, source="notice"))
         else:
@@ -291,12 +313,17 @@ class SessionSkills:
             head = _AGAIN.format(
                 name=fact.name, ref=fact.ref, folder=_shown(Path(fact.path).parent)
             )
-            most = min(room, int(SKILL_SHARE * self._window))
-            text = self._bounded(f"{head}\n\n{body}", most, fact.ref)
+            share = int(SKILL_SHARE * self._window)
+            most, whole = min(room, share), f"{head}\n\n{body}"
+            text = self._bounded(whole, most, fact.ref)
             if most < MIN_TEXT_TOKENS and estimate(text) > most:
                 text = f"{head}\n\n{_LEFT_OUT.format(ref=fact.ref)}"
             room = max(0, room - estimate(text))
-            details = {"name": fact.name, "path": fact.path, "digest": fact.digest, "ref": fact.ref}
+            details: dict[str, Any] = {
+                "name": fact.name, "path": fact.path, "digest": fact.digest, "ref": fact.ref,
+            }  # fmt: skip
+            if most < share and text != whole:
+                details["is_part"] = True
             entries.append(User(content=text, source=SKILL, details={"skill": details}))
         return entries[::-1]
 
@@ -356,7 +383,13 @@ class SessionSkills:
         if not any(isinstance(tool, SkillTool) for tool in self._agent.tools):
             return []
         uses = self.source.uses.read() if self.source.uses else {}
-        found = [skill for skill in self.known.values() if skill.for_model]
+        approval, tool = self._agent.approval, SkillTool()
+        found = [
+            skill
+            for skill in self.known.values()
+            if skill.for_model
+            and approval.judge(tool, SkillParams(name=skill.name)).action != "deny"
+        ]
         return sorted(found, key=lambda skill: (-uses.get(skill.name, 0.0), skill.name))
 
     def _told_of(self, view: View) -> dict[str, str] | None:
@@ -377,9 +410,19 @@ class SessionSkills:
         return told
 
     def _standing(self) -> dict[tuple[str, str], int]:
-        """Return the seqs of the texts that stand in the context, by name and digest."""
+        """Return the seqs of the newest text of each skill that stands in the context, by name and
+        digest; what was cut for want of room behind a summary counts."""
         view = self._agent.view
-        return {_key(view.facts(item)[0]): item.seq for item in view.items if item.source == SKILL}
+        newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
+        return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
+
+    def _whole(self, skill: Skill) -> int:
+        """Return the seq of the text of a skill, if it stands there as a load would show it; 0 if
+        it does not."""
+        ref = self._standing().get((skill.name, skill.digest), 0)
+        place = self._agent.view.position(ref)
+        details = {} if place is None else self._agent.view.facts(self._agent.view.items[place])[0]
+        return 0 if details.get("skill", {}).get("is_part") else ref
 
     @property
     def _window(self) -> int:

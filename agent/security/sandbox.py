@@ -26,7 +26,7 @@ from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
 from ..config.load import user_file
 from ..errors import UsageError
-from ..extensions.skills import own_skill_folders
+from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
 from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seccomp
 from .boundary import Boundary, Region, RegionAccess
@@ -461,7 +461,7 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
         hide=agent_paths(launch),
         show=[
             session,
-            *own_skill_folders(launch.config_home, launch.home),
+            *readable_folders(launch.config_home, launch.home),
             *(plugin.folder for plugin in launch.plugins),
         ],
     )

@@ -102,9 +102,10 @@ class User(Entry):
     it, with `details` and `offloaded` as in the result of the `call` that its details name.
 
     The details of a skill's text have its `skill`: name, path and digest of the text, and where it
-    is said again after a summary the `ref` of the entry with all of it. Those of a list have its
-    `skills`, by name a mark of what was told and None for one that is gone, and whether that is the
-    `whole` list. Loaded tools are blocks that add tools from here on, as the API has them."""
+    is said again after a summary the `ref` of the entry with all of it, and whether it `is_part`.
+    Those of a list have its `skills`, by name a mark of what was told and None for one that is
+    gone, and whether that is the `whole` list. Loaded tools are blocks that add tools from here on,
+    as the API has them."""
 
     kind: ClassVar[str] = "user"
     content: Content

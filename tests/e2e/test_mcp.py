@@ -414,6 +414,25 @@ def test_servers_are_added_listed_and_removed(place: Place) -> None:
     assert place.run("mcp", "remove", "plain").returncode == 2
 
 
+@pytest.mark.parametrize("name", ["", "a b", "-x", "a\x1b[31m\n", "x" * 70])
+def test_a_name_that_no_command_could_take_again_is_refused(place: Place, name: str) -> None:
+    done = place.run("mcp", "add", "--", name, "true")
+    assert done.returncode == 2
+    assert "cannot be a server's name" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_names_that_others_have_written(place: Place) -> None:
+    configure(place, **{"a b": plain(place)})
+    for name in ("a b", "a_b"):
+        assert "a_b: ready" in place.run("mcp", "get", name).stdout
+    assert place.run("mcp", "remove", "a_b").returncode == 0
+    assert "no MCP server" in place.run("mcp", "list").stdout
+    done = place.run("mcp", "add", "ftp", "ftp://x.y/z")
+    assert done.returncode == 2
+    assert "url is not an http" in done.stderr
+
+
 def test_the_repl_shows_servers_and_asks_about_calls(place: Place) -> None:
     configure(place, plain=plain(place), gone=plain(place, "die"))
     call = use("mcp__plain__echo", {"text": "a \x1b[2J b"})

@@ -137,6 +137,16 @@ def tools(server: Server) -> dict[str, Any]:
     return {tool["name"]: tool for tool in server.requests[0]["tools"]}
 
 
+def test_a_folder_that_holds_the_plugins_is_none(place: Place) -> None:
+    home = place.root / "home"
+    (home / "commands").mkdir(parents=True, exist_ok=True)
+    for source in (home, home / ".config" / "ctxagent"):
+        done = place.run("plugin", "add", "--yes", str(source))
+        assert done.returncode == 2, done.stderr
+        assert "holds the folder of the plugins themselves" in done.stderr
+        assert len(done.stderr) < 500
+
+
 def test_what_it_brings_along(place: Place) -> None:
     shown = added(place, kit(place)).stdout
     assert "kit, from " in shown

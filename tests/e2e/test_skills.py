@@ -180,6 +180,72 @@ def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> 
     )
 
 
+def test_what_is_left_out_behind_a_summary_is_told_and_can_be_loaded_again(place: Place) -> None:
+    """Five skills take more room than all may; the first goes, and comes back when it is called."""
+    bodies = {}
+    for name in "abcde":
+        bodies[name] = "\n".join(f"Step {n} of {name}: do number {n * 37}." for n in range(100))
+        write(own(place), name, bodies[name])
+    keeper = Keeper()
+    together = Say(tools=[("Skill", {"name": name}) for name in bodies])
+    keeper.queue, keeper.until = [together], 2
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", *LIMITS, env=env)
+        assert done.returncode == 0, done.stderr
+        last = told(server.requests[-1])
+        assert bodies["a"] not in last
+        assert bodies["e"] in last
+        assert "the skill a is cut behind the summary" in done.stderr
+        keeper.queue = [use("a")]
+        done = place.run("-p", "again", *LIMITS, "--continue", env=env)
+        assert done.returncode == 0, done.stderr
+        assert told(server.requests[-1]).count(bodies["a"]) == 1
+        keeper.until = keeper.summaries + 2
+        done = place.run("-p", "on", *LIMITS, "--continue", env=env)
+        assert done.returncode == 0, done.stderr
+    assert told(server.requests[-1]).count(bodies["a"]) == 1, "the one loaded last stays"
+    assert server.rejected == []
+
+
+def test_a_text_that_was_changed_and_changed_back(place: Place) -> None:
+    write(own(place), "walrus", WALRUS)
+    ran(place, [use("walrus"), Say("One.")])
+    write(own(place), "walrus", HERON)
+    ran(place, [use("walrus"), Say("Two.")], "--continue")
+    write(own(place), "walrus", WALRUS)
+    ran(place, [use("walrus"), Say("Three.")], "--continue")
+    keeper = Keeper()
+    keeper.until = 2
+    with Server(keeper, window=24_000) as server:
+        done = place.run("-p", "on", *LIMITS, "--continue", env=place.server(server.url))
+        assert done.returncode == 0, done.stderr
+    last = told(server.requests[-1])
+    assert (last.count(WALRUS), last.count(HERON)) == (1, 0)
+
+
+def test_a_linked_one_is_read_and_a_denied_one_not_offered(place: Place) -> None:
+    real = write(place.root / "dotfiles", "walrus", "Read ${SKILL_DIR}/food.md.")
+    (real / "food.md").write_text("herrings\n")
+    (own(place) / "skills").mkdir(parents=True)
+    (own(place) / "skills" / "walrus").symlink_to(real)
+    write(own(place), "heron", HERON)
+    read = Say(tools=[("Read", {"path": str(own(place) / "skills/walrus/food.md")})])
+    steps = [use("/walrus"), read, use("herron"), Say("Done.")]
+    server, _ = ran(place, steps, "--deny", "Skill(heron)")
+    said = told(server.requests[-1])
+    assert "1\therrings" in said
+    assert "- heron:" not in said
+    assert "There is no skill 'herron'" in said
+
+
+def test_words_that_call_none(place: Place) -> None:
+    write(own(place), "etc", WALRUS)
+    for words in ("/ etc", "/etc/passwd is odd", "see /etc"):
+        server, _ = ran(place, [Say("No.")], task=words)
+        assert WALRUS not in told(server.requests[-1])
+
+
 def test_what_is_wrong_is_told_once(place: Place) -> None:
     write(own(place), "empty", "")
     with Server([Say("One."), Say("Two.")]) as server:

@@ -163,7 +163,7 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
     common = {"name": name, "source": path, "timeout": timeout, "enabled": enabled}
     if kind in HTTP_TYPES:
         url = values.get("url")
-        if not isinstance(url, str) or not re.fullmatch(r"https?://[!-~]+", url):
+        if not isinstance(url, str) or not re.fullmatch(r"(?i:https?)://[!-~]+", url):
             raise ValueError("url is not an http:// or https:// address")
         headers, oauth = _texts(values, "headers"), _oauth(values.get("oauth"))
         return ServerConfig(url=url, headers=headers, oauth=oauth, **common)

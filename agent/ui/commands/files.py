@@ -24,6 +24,11 @@ async def read_command_files(repl: CommandContext) -> None:
     skills, _ = await asyncio.to_thread(repl.services.skills)  # the session tells of warnings
     taken = [command for name, command in found.items() if name in COMMANDS]
     told = [f"{each.path}: this command is left out: /{each.name} is ours" for each in taken]
+    told += [
+        f"{skill.path}: only the agent loads this skill: /{name} is ours"
+        for name, skill in skills.items()
+        if name in COMMANDS and skill.for_person
+    ]
     for text in [*warnings, *told]:
         if text not in repl.told_of_files:
             repl.told_of_files.add(text)
