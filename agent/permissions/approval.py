@@ -10,26 +10,22 @@ command is judged by its parts: each must be allowed or only look, any may be de
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..config.settings import PermissionMode
 from .paths import all_path_forms, expand_glob, is_within, path_forms, protected_name
+from .rule_set import RuleSet
 from .rules import (
-    PathMatcher,
     Rule,
-    allows_part,
     allows_text,
     exact_command,
     exact_path,
-    forbids_part,
     narrowest_subject,
-    parse_rule,
-    path_matcher,
 )
 from .shell import git
 from .shell.listings import (
@@ -50,7 +46,6 @@ from .shell.read_only import (
     reads_files,
     searched_folders,
 )
-from .shell.rule_match import RuleMatch
 from .verdict import (
     PLAN_MODE_REFUSAL,
     READ_ONLY_REFUSAL,
@@ -62,8 +57,6 @@ from .verdict import (
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool
-
-RuleKind = Literal["deny", "ask", "allow", "session"]
 
 MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
 MAX_ASKED = 50  # calls that are kept to suggest rules by
@@ -89,6 +82,7 @@ class Approval:
         own: Sequence[Path] = (),
         path: str | None = None,
     ) -> None:
+        self.first_mode = mode  # that the program was started with
         self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
         self._sandboxed = [sandboxed]
         self.sandbox: Confinement | None = None  # of the session's commands
@@ -101,13 +95,7 @@ class Approval:
         self._own = all_path_forms(own)
         search = os.environ.get("PATH", os.defpath) if path is None else path
         self._programs = Programs(search, (*self._project, "/tmp", "/var/tmp"))
-        self._rules: dict[RuleKind, list[tuple[Rule, PathMatcher]]] = {
-            "deny": [], "ask": [], "allow": [], "session": [],
-        }  # fmt: skip
-        given: dict[RuleKind, Sequence[str]] = {"deny": deny, "ask": ask, "allow": allow}
-        for kind, texts in given.items():
-            for text in texts:
-                self._add(kind, text)
+        self._rules = RuleSet(self._cwd, {"deny": deny, "ask": ask, "allow": allow})
 
     @property
     def mode(self) -> PermissionMode:
@@ -147,26 +135,23 @@ class Approval:
     def allow_for_session(self, rule: str) -> None:
         """Allow what `rule` matches for the rest of the session."""
         if rule not in self.rules()["session"]:
-            self._add("session", rule)
+            self._rules.add("session", rule)
 
     def revoke(self, rule: str) -> bool:
         """Remove a rule that allows; tell whether there was one."""
         before = self.rules()
-        for kind in ("allow", "session"):
-            # In place, since views share the list.
-            self._rules[kind][:] = [pair for pair in self._rules[kind] if str(pair[0]) != rule]
+        self._rules.remove_allowing(rule)
         return before != self.rules()
 
     def with_rule(self, rule: str) -> "Approval":
         """Return a copy with the same mode and one more rule that allows. Raises UsageError."""
         copied = copy(self)
-        copied._rules = {**self._rules, "session": [*self._rules["session"]]}
-        copied._add("session", rule)
+        copied._rules = self._rules.with_rule(rule)
         return copied
 
     def rules(self) -> Mapping[str, Sequence[str]]:
         """Return the rules by what they do, in the order of their force, for display."""
-        return {kind: [str(rule) for rule, _ in rules] for kind, rules in self._rules.items()}
+        return self._rules.texts()
 
     def judge(self, tool: "Tool[Any]", params: "Params") -> Verdict:
         """Return whether a call may run, must be asked about or is denied."""
@@ -191,34 +176,26 @@ class Approval:
 
     def denies_reading(self, path: str) -> bool:
         """Tell whether a deny rule keeps an absolute path from being read, found or listed."""
-        if not self._has_rules("Read", "deny"):
+        if not self._rules.any_for("Read", "deny"):
             return False
         try:
             target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
         except OSError:  # it was exchanged for something else meanwhile
             return True
-        return self._matching_path_rule("Read", (path, target), "deny") is not None
-
-    def _add(self, kind: RuleKind, text: str) -> None:
-        rule = parse_rule(text)
-        matcher = path_matcher(rule.path or "/", self._cwd, widely=kind in ("deny", "ask"))
-        self._rules[kind].append((rule, matcher))
-
-    def _rules_for(self, tool: str, *kinds: RuleKind) -> Iterator[tuple[Rule, PathMatcher]]:
-        return (pair for kind in kinds for pair in self._rules[kind] if pair[0].covers(tool))
+        return self._rules.matching_path("Read", (path, target), "deny") is not None
 
     def _judge_call(self, tool: str, subject: str, *, harmless: bool) -> Verdict:
         """Judge a tool without files and commands: the subjects are equal, or the rule's is a
         pattern."""
         part = SimpleCommand((Word(subject),), subject)
         shown = f"{tool} {subject}".strip()
-        if rule := self._matching_rule(tool, part, "deny"):
+        if rule := self._rules.matching(tool, part, "deny"):
             return verdict_by_rule("deny", shown, rule)
         if self.mode == "plan" and not harmless and tool != "WebFetch":
             return Verdict("deny", PLAN_MODE_REFUSAL, tool)
-        if rule := self._matching_rule(tool, part, "ask"):
+        if rule := self._rules.matching(tool, part, "ask"):
             return verdict_by_rule("ask", shown, rule)
-        if rule := self._matching_rule(tool, part, "allow", "session"):
+        if rule := self._rules.matching(tool, part, "allow", "session"):
             return verdict_by_rule("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
@@ -236,9 +213,6 @@ class Approval:
                 "deny", f"{host} is not in sandbox.network, and bypass asks about nothing"
             )
         return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
-
-    def _matching_rule(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
-        return next((r for r, _ in self._rules_for(tool, *kinds) if allows_part(r, part)), None)
 
     def _paths_to_open(self, command: str) -> list[str]:
         """Return the absolute paths outside of the sandbox that a command visibly reads."""
@@ -278,15 +252,15 @@ class Approval:
         verb = "editing" if edits else "reading"
         if not found:
             return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
-        if rule := self._matching_path_rule(tool, found, "deny"):
+        if rule := self._rules.matching_path(tool, found, "deny"):
             return verdict_by_rule("deny", f"{verb} {text}", rule)
         wanted = self._path_rule(tool, found[0], edits)
         if edits and self.mode == "plan":
             return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
-        if rule := self._matching_path_rule(tool, found, "ask"):
+        if rule := self._rules.matching_path(tool, found, "ask"):
             return verdict_by_rule("ask", f"{verb} {text}", rule)
-        if tool == "Grep" and (rule := self._rule_hiding_below(found, "ask")):
-            own = self._rules_for("Grep", "allow", "session")
+        if tool == "Grep" and (rule := self._rules.hiding_below(found, "ask")):
+            own = self._rules.covering("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
                 reason = f"{text or '.'} may hold files that the rule {rule} guards"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
@@ -300,26 +274,13 @@ class Approval:
                 return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
         return Verdict("allow", f"{verb} {text} is allowed", deciding)
 
-    def _matching_path_rule(self, tool: str, paths: Iterable[str], *kinds: RuleKind) -> Rule | None:
-        for rule, matcher in self._rules_for(tool, *kinds):
-            if rule.any or any(matcher.matches(path) for path in paths):
-                return rule
-        return None
-
     def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
         """Return the rule that allows this path; it must name what runs by itself later."""
-        for rule, matcher in self._rules_for(tool, "allow", "session"):
+        for rule, matcher in self._rules.covering(tool, "allow", "session"):
             if rule.any or (
                 matcher.matches(form)
                 and not (edits and protected_name(form, self._project, rule.path, self._own))
             ):
-                return rule
-        return None
-
-    def _rule_hiding_below(self, folders: Iterable[str], *kinds: RuleKind) -> Rule | None:
-        """Return a rule that keeps files below these folders from being read."""
-        for rule, matcher in self._rules_for("Read", *kinds):
-            if not rule.any and any(os.path.isdir(f) and matcher.below(f) for f in folders):  # noqa: PTH112
                 return rule
         return None
 
@@ -358,11 +319,11 @@ class Approval:
         by_ask_rule = any(v.action == "ask" and v.rule in ask_rules for v in verdicts)
         if verdict.action != "ask" or by_ask_rule:
             return verdict
-        may_match = any(self._rule_answering(part, "maybe") for part in script.parts)
-        for rule, _ in self._rules_for("Bash", "allow", "session"):
+        may_match = any(self._rules.answering(part, "maybe") for part in script.parts)
+        for rule, _ in self._rules.covering("Bash", "allow", "session"):
             if allows_text(rule, text) and not (rule.any and may_match):
                 return verdict_by_rule("allow", "the command", rule)
-        unclear = bool(script.doubt) and self._has_rules("Bash", "deny", "ask")
+        unclear = bool(script.doubt) and self._rules.any_for("Bash", "deny", "ask")
         if self.sandboxed and not (unclear or any(v.guarded for v in verdicts)):
             return self._judge_confined(script, bases, verdict)
         return verdict
@@ -385,20 +346,13 @@ class Approval:
         they keep from being edited; None if they are too many to find."""
         found: list[list[str]] = []
         for tool in ("Read", "Write"):
-            rules = [(r, m) for r, m in self._rules_for(tool, "deny", "ask") if not r.any]
+            rules = [(r, m) for r, m in self._rules.covering(tool, "deny", "ask") if not r.any]
             paths = [matcher.find(self._project[-1]) for _, matcher in rules]
             known = [path for path in paths if path is not None]
             if len(known) < len(paths):
                 return None
             found.append([path for each in known for path in each])
         return found[0], found[1]
-
-    def _rule_answering(
-        self, part: SimpleCommand, answer: RuleMatch, *kinds: RuleKind
-    ) -> Rule | None:
-        """Return the first deny or ask rule that gives this answer for a part."""
-        rules = self._rules_for("Bash", *(kinds or ("deny", "ask")))
-        return next((rule for rule, _ in rules if forbids_part(rule, part) == answer), None)
 
     def _base_folders(self, script: Script) -> list[str]:
         """Return the folders that relative paths may start from, with that of a leading `cd`."""
@@ -420,9 +374,9 @@ class Approval:
         looks = looks or (known and is_read_only(plain) and git.has_known_folder(part, script))
         if self.mode == "plan" and not looks:
             return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
-        if rule := self._rule_answering(part, "yes", "ask"):
+        if rule := self._rules.answering(part, "yes", "ask"):
             return verdict_by_rule("ask", shown, rule)
-        if rule := self._rule_answering(part, "maybe"):
+        if rule := self._rules.answering(part, "maybe"):
             return self._guarded(f"{shown} may do what the rule {rule} is for", script)
         if hands_over and part.name == "find":
             return self._judge_looking(part, script, bases)
@@ -436,7 +390,7 @@ class Approval:
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
         # Where a command goes is a matter of paths, so that what follows is judged from there.
-        if part.name != "cd" and (rule := self._matching_rule("Bash", part, "allow", "session")):
+        if part.name != "cd" and (rule := self._rules.matching("Bash", part, "allow", "session")):
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
@@ -476,7 +430,7 @@ class Approval:
         """Return a command without the names that it gets from another one, where these can only be
         those of files in the project; and whether it does nothing but to hand such names over."""
         listed = [word for word in part.words[1:] if word.command]
-        if not (listed or part.feeds) or self._has_rules("Read", "deny", "ask"):
+        if not (listed or part.feeds) or self._rules.any_for("Read", "deny", "ask"):
             return part, False
         feeding: list[Sequence[SimpleCommand]] = [parse(word.command).parts for word in listed]
         if part.feeds and part.name != "find":
@@ -499,10 +453,12 @@ class Approval:
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
         """Return a deny rule for the command, or for a file that is seen among its arguments."""
-        if rule := self._rule_answering(part, "yes", "deny"):
+        if rule := self._rules.answering(part, "yes", "deny"):
             return rule
         writes = part.name.rpartition("/")[2] in FILE_WRITING_COMMANDS
-        tools = [tool for tool in ("Read", "Write")[: 1 + writes] if self._has_rules(tool, "deny")]
+        tools = [
+            tool for tool in ("Read", "Write")[: 1 + writes] if self._rules.any_for(tool, "deny")
+        ]
         if not tools:
             return None
         texts = {word.text for word in path_arguments(part)}
@@ -518,17 +474,14 @@ class Approval:
             (text, base) for base in bases for text in (*texts, *git.paths_in_commits(part, base))
         ]
         found = [form for text, base in seen for form in path_forms(text, base)]
-        rules = (self._matching_path_rule(tool, found, "deny") for tool in tools)
+        rules = (self._rules.matching_path(tool, found, "deny") for tool in tools)
         return next(filter(None, rules), None)
-
-    def _has_rules(self, tool: str, *kinds: RuleKind) -> bool:
-        return next(self._rules_for(tool, *kinds), None) is not None
 
     def _unclear_path(self, part: SimpleCommand, bases: Sequence[str]) -> str:
         """Return a word that may stand for a guarded file without showing it, "" if none does."""
         name = part.name.rpartition("/")[2]
         uses_files = name != "git" and (reads_files(name) or name in FILE_WRITING_COMMANDS)
-        if not uses_files or not self._has_rules("Read", "deny", "ask"):
+        if not uses_files or not self._rules.any_for("Read", "deny", "ask"):
             return ""
         for word in path_arguments(part):
             if not word.fixed:
@@ -544,7 +497,9 @@ class Approval:
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched_folders(part)
         verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
-        for rule, matcher in self._rules_for("Read", "deny", "ask") if part.name == "git" else ():
+        for rule, matcher in (
+            self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
+        ):
             guarded = bool if rule.any else matcher.matches
             if any(git.may_show_file(part, base, guarded) for base in bases):
                 verdicts.append(self._guarded(f"it may show what the rule {rule} is for", script))
@@ -575,7 +530,7 @@ class Approval:
         """Judge a folder whose files a command reads without naming them."""
         found = expand_glob(word.text, base) if word.glob else []
         folders = [form for text in (word.text, *(found or [])) for form in path_forms(text, base)]
-        if rule := self._rule_hiding_below(folders, "deny", "ask"):
+        if rule := self._rules.hiding_below(folders, "deny", "ask"):
             return self._doubtful(f"it may read files that the rule {rule} guards", script)
         return Verdict("allow", f"no rule hides what is in {word.text}")
 

@@ -38,7 +38,6 @@ class Conversation:
         self._model = ""  # chosen by the person, for this session and later ones
         self._model_after = ""  # to go back to when the turn ends; "" for none
         self._last_mode: str = ""  # the permission mode of the newest turn
-        self._began_in: str = ""  # the permission mode that the program was started with
         self.is_opening, self._since = True, time.monotonic()
         self._branch = current_branch(services.cwd)
         self._closing_unwanted: asyncio.Task[None] | None = None
@@ -98,7 +97,6 @@ class Conversation:
             raise
         left, self._agent = self._agent, opened
         self._last_mode = opened.approval.mode
-        self._began_in = self._began_in or opened.approval.mode
         if left is not None:
             opened.approval.mode, opened.effort = left.approval.mode, left.effort
             with suppress(asyncio.CancelledError):
@@ -134,7 +132,7 @@ class Conversation:
             return None
         approval = self._agent.approval
         now = after or approval.mode
-        left_out = set() if self._began_in == "bypass" else {"bypass"}
+        left_out = set() if approval.first_mode == "bypass" else {"bypass"}
         if approval.unconfined:
             left_out.add("sandboxed")
         modes = [mode for mode in MODES if mode == now or mode not in left_out]

@@ -1,0 +1,77 @@
+"""The rules of a session, by what they do, and which of them match."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Literal
+
+from .rules import PathMatcher, Rule, allows_part, forbids_part, parse_rule, path_matcher
+from .shell.parser import SimpleCommand
+from .shell.rule_match import RuleMatch
+
+RuleKind = Literal["deny", "ask", "allow", "session"]
+
+
+class RuleSet:
+    """Rules that deny, ask, allow, or allow for the session alone. Relative paths in them count
+    from `cwd`, an absolute path. Malformed rules raise UsageError."""
+
+    def __init__(self, cwd: str, given: Mapping[RuleKind, Sequence[str]]) -> None:
+        self._cwd = cwd
+        self._rules: dict[RuleKind, list[tuple[Rule, PathMatcher]]] = {
+            "deny": [], "ask": [], "allow": [], "session": [],
+        }  # fmt: skip
+        for kind, texts in given.items():
+            for text in texts:
+                self.add(kind, text)
+
+    def add(self, kind: RuleKind, text: str) -> None:
+        rule = parse_rule(text)
+        matcher = path_matcher(rule.path or "/", self._cwd, widely=kind in ("deny", "ask"))
+        self._rules[kind].append((rule, matcher))
+
+    def remove_allowing(self, rule: str) -> None:
+        """Remove a rule that allows."""
+        for kind in ("allow", "session"):
+            # In place, since views share the list.
+            self._rules[kind][:] = [pair for pair in self._rules[kind] if str(pair[0]) != rule]
+
+    def with_rule(self, rule: str) -> "RuleSet":
+        """Return a copy with one more rule that allows."""
+        copied = copy(self)
+        copied._rules = {**self._rules, "session": [*self._rules["session"]]}
+        copied.add("session", rule)
+        return copied
+
+    def texts(self) -> Mapping[str, Sequence[str]]:
+        """Return the rules by what they do, in the order of their force."""
+        return {kind: [str(rule) for rule, _ in rules] for kind, rules in self._rules.items()}
+
+    def covering(self, tool: str, *kinds: RuleKind) -> Iterator[tuple[Rule, PathMatcher]]:
+        """Yield the rules for a tool, each with what matches its path."""
+        return (pair for kind in kinds for pair in self._rules[kind] if pair[0].covers(tool))
+
+    def any_for(self, tool: str, *kinds: RuleKind) -> bool:
+        return next(self.covering(tool, *kinds), None) is not None
+
+    def matching(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
+        """Return the first rule that allows a part of a command, or an equal subject."""
+        return next((r for r, _ in self.covering(tool, *kinds) if allows_part(r, part)), None)
+
+    def answering(self, part: SimpleCommand, answer: RuleMatch, *kinds: RuleKind) -> Rule | None:
+        """Return the first deny or ask rule that gives this answer for a part."""
+        rules = self.covering("Bash", *(kinds or ("deny", "ask")))
+        return next((rule for rule, _ in rules if forbids_part(rule, part) == answer), None)
+
+    def matching_path(self, tool: str, paths: Iterable[str], *kinds: RuleKind) -> Rule | None:
+        for rule, matcher in self.covering(tool, *kinds):
+            if rule.any or any(matcher.matches(path) for path in paths):
+                return rule
+        return None
+
+    def hiding_below(self, folders: Iterable[str], *kinds: RuleKind) -> Rule | None:
+        """Return a rule that keeps files below these folders from being read."""
+        for rule, matcher in self.covering("Read", *kinds):
+            if not rule.any and any(os.path.isdir(f) and matcher.below(f) for f in folders):  # noqa: PTH112
+                return rule
+        return None
