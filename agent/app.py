@@ -17,6 +17,7 @@ from ..tools.bash import BashTool
 from ..tools.edit import EditTool
 from ..tools.glob import GlobTool
 from ..tools.grep import GrepTool
+from ..tools.plan import PlanTool
 from ..tools.read import ReadTool
 from ..tools.recall import RecallTool
 from ..tools.skill import SkillTool
@@ -87,7 +88,7 @@ def every_tool(
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(), WebFetchTool(),
-        AskUserTool(),
+        AskUserTool(), PlanTool(),
     ]  # fmt: skip
     if types:
         tools.append(TaskTool(names_and_descriptions(types)))

@@ -268,8 +268,10 @@ class Question:
     may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask
     # what the agent asks, where it does not ask for permission; the answer has `words`
     form: Sequence[FormQuestion] = ()
-    # Takes a rule as the person wrote it. Raises UsageError when it is no rule or does not allow
-    # this call; returns what speaks against keeping it, "" for nothing.
+    plan: str = ""  # that the agent proposes instead, in Markdown
+    modes: Sequence[str] = ()  # permission modes in which the plan may be carried out
+    # Takes a rule, or the plan, as the person wrote it. Raises UsageError when it is none or does
+    # not allow this call; returns what speaks against keeping it, "" for nothing.
     check: Callable[[str], str] = _no_rule
     # The answer, once rules or the mode have changed so that nobody need be asked.
     settled: Callable[[], "Answer | None"] = _not_settled
@@ -285,6 +287,8 @@ class Answer:
     rule: str = ""  # allows the call
     where: str = ""  # the rule is kept: a file's path, or "session"; "" for not kept
     words: Sequence[str] = ()  # an answer to each question of a form
+    plan: str = ""  # as the person left it; "" for as it was proposed
+    mode: str = ""  # one of the question's, to carry out the plan in; "" for that of now
 
 
 Ask = Callable[[Question], Awaitable[Answer]]

@@ -163,6 +163,10 @@ async def _nobody(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
+async def _nobody_agrees(plan: str) -> Output:
+    raise ToolError("There is nobody here to agree to a plan. Say it in your answer.")
+
+
 def _no_skill(name: str | None) -> Output:
     raise ToolError("There are no skills here.")
 
@@ -193,6 +197,8 @@ class Context:
     skill: Callable[[str | None], Output] = _no_skill
     # Returns the person's answers to questions of AskUser; raises ToolError where nobody answers.
     ask_person: Callable[[Sequence[Any]], Awaitable[Sequence[str]]] = _no_answers
+    # Puts a plan, in Markdown, to the person and returns what they say to it.
+    propose_plan: Callable[[str], Awaitable[Output]] = _nobody_agrees
     # Loads a tool by its definition, as the Messages API has it; returns False where it cannot.
     load_tool: Callable[[Mapping[str, Any]], bool] = lambda definition: False
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
-from ..session.entries import LOADED_TOOLS, SKILL, SKILL_LIST, Block
+from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
 from . import preserve
 from .history import int_field
 from .summary.request import PINNED_HEADING
@@ -22,6 +22,7 @@ ContentKind = Literal[
     "tools",
     "instructions",
     "skills",
+    "plan",
     "environment",
     "preserved",
     "summary",
@@ -44,6 +45,7 @@ _SOURCES: dict[str, ContentKind] = {
     "instructions": "instructions",
     "notice": "notices",
     "note": "notes",
+    PLAN: "plan",
     SKILL: "skills",
     SKILL_LIST: "skills",
     SUMMARY_SOURCE: "summary",

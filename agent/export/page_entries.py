@@ -43,6 +43,7 @@ SOURCE_TITLES = {
     "note": "Your note",
     "attachment": "What you attached",
     "skill": "Skill",
+    "plan": "Plan",
     "loaded tools": "Tools that were loaded",
     "skill list": "List of skills",
 }

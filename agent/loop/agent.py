@@ -42,6 +42,7 @@ from .hooks import SessionHooks
 from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
+from .plans import SessionPlan
 from .resume import ResumeCache
 from .skills import SessionSkills, SkillSource
 from .startup import SessionSetup, StartupEntries
@@ -108,6 +109,8 @@ class Agent:
         self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
+        self.plan = SessionPlan(self)
+        self.context.propose_plan = self.plan.propose
         self.startup = StartupEntries(self._startup_entries, self._record_at_startup)
         self.drift_monitor = DriftMonitor(
             self.record, lambda: self.emit, self.ledger, self._search_archive
@@ -293,7 +296,7 @@ class Agent:
 
     def _startup_entries(self) -> Sequence[Entry]:
         found = self.setup.startup_entries(self.view, self.ledger, self.tools, self.context.env)
-        return [*found, *self.skills.first_entries()]
+        return [*found, *self.plan.first_entries(), *self.skills.first_entries()]
 
     def _search_archive(self, words: str) -> list[str]:
         passages = self.context.search(words, "session").passages

@@ -83,6 +83,7 @@ class CompactionHost:
         )
         return [
             *entries,
+            *agent.plan.after_summary(staying),
             *agent.skills.after_summary(staying),
             *agent.late_tools.after_summary(staying),
         ]

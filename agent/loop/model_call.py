@@ -14,7 +14,7 @@ from ..events import Accepted, Delta, Emit, Retrying, TextDelta, ThinkingDelta, 
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import cost
 from ..models.request_body import parameters
-from ..session.entries import SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
@@ -126,7 +126,7 @@ def last_text(items: Sequence[Item]) -> str:
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text
-        words = item.role == "user" and item.source not in ("notice", SKILL, SKILL_LIST)
+        words = item.role == "user" and item.source not in ("notice", PLAN, SKILL, SKILL_LIST)
         if words and any(b.get("type") == "text" for b in item.blocks):
             break
     return ""

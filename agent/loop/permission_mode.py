@@ -1,12 +1,13 @@
 """Tell the model when the permission mode changed: by a notice before the next words."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ..config.settings import PermissionMode
     from ..context.view import View
-    from .agent import Agent
+    from ..permissions.approval import Approval
+    from ..session.entries import Entry
 
 MEANINGS: "dict[PermissionMode, str]" = {
     "ask": "looking is free, the user is asked about everything else",
@@ -14,7 +15,7 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "sandboxed": "files of the project may be edited, and commands run unasked where the sandbox "
     "confines them: they write to the project and temporary files, without a network; the user is "
     "asked about the rest",
-    "plan": "change nothing; look around, then present a plan",
+    "plan": "change nothing; look around, then propose a plan with Plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
 # In a notice of ours, or in what stands after a summary (`prompt.entries_after_summary`).
@@ -24,7 +25,16 @@ _MODE_NOTICE = re.compile(
 )
 
 
-def announce_mode(agent: "Agent", last_mode: str) -> None:
+class Announcer(Protocol):
+    """A conversation as its mode is announced in; `Agent` has these members."""
+
+    approval: "Approval"
+    view: "View"
+
+    def record(self, entry: "Entry") -> "Entry": ...
+
+
+def announce_mode(agent: Announcer, last_mode: str) -> None:
     """Record a notice for the model when the mode is not the one it knows of.
 
     `last_mode` is the mode of the model's newest turn; it counts where the view names none. Raises

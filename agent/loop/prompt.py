@@ -11,9 +11,11 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
+from ..config.settings import PermissionMode
 from ..config.trust import is_file_trusted, is_trusted, other_writer
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
+from .permission_mode import MEANINGS
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_CHANGED_FILES_NAMED = 40
@@ -81,7 +83,7 @@ def entries_after_summary(
     config_home: Path,
     *,
     trust_dir: Path,
-    mode: str,
+    mode: PermissionMode,
     todos: Sequence[Mapping[str, str]],
     jobs: str,
     preserved: str,
@@ -98,7 +100,7 @@ def entries_after_summary(
         "After the compression, as things stand now:",
         f"Working directory: {cwd}",
         f"Date: {date.today().isoformat()}",
-        f"Permission mode: {mode}",
+        f"Permission mode: {mode}{f': {MEANINGS[mode]}' * (mode == 'plan')}",
         *_servers_line(servers),
     ]
     if todos:

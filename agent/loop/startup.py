@@ -11,6 +11,7 @@ from typing import Any
 from ... import __version__
 from ...tools import job
 from ...tools.base import Context, Tool
+from ..config.settings import PermissionMode
 from ..context.view import View
 from ..errors import CtxagentError
 from ..session.entries import Entry, Session
@@ -79,7 +80,7 @@ class SessionSetup:
         return entries
 
     def reinserted(
-        self, ledger: Ledger, context: Context, *, mode: str, preserved: str
+        self, ledger: Ledger, context: Context, *, mode: PermissionMode, preserved: str
     ) -> Sequence[Entry]:
         """Return what must stand in the context after a summary. `mode` is the permission mode,
         `preserved` the text of what is always kept."""

@@ -29,7 +29,7 @@ MAX_DESCRIPTION_CHARS = (
     500  # characters of a description: the model reads all of them at every call
 )
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
-TASK = "Task"
+TASK, PLAN = "Task", "Plan"  # which only the conversation with the person has
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
@@ -54,8 +54,8 @@ class AgentType:
 
     def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
         """Return which of its parent's tools a subagent of this type has."""
-        named = self.tools
-        return [t for t in tools if t.name != TASK and (named is None or t.name in named)]
+        own = [tool for tool in tools if tool.name not in (TASK, PLAN)]
+        return [t for t in own if self.tools is None or t.name in self.tools]
 
 
 def built_in_types() -> list[AgentType]:

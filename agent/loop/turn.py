@@ -29,6 +29,7 @@ from .agent import Agent
 from .attachments import AttachedTo, attach
 from .model_call import last_text, text_of
 from .person_questions import record_answers
+from .plans import announce_planning
 from .run_state import RunContinuation
 from .tool_calls import denial_error
 
@@ -67,6 +68,8 @@ async def run_turn(
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
         await agent.skills.refresh()
+        agent.plan.record_pending()
+        announce_planning(agent)
         record_answers(agent)
         text = await _until_answered(agent, next_words, attached_to)
         unasked = [d for d in agent.denials[agent.denials_told :] if not d.asked]
@@ -154,9 +157,12 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
         if calls:
             run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
+            agent.plan.record_pending()
             agent.skills.record_requested()
             agent.late_tools.record_pending()
             record_answers(agent)
+            if plan := agent.plan.take_result():
+                return plan
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
         if notice is None:

@@ -16,6 +16,7 @@ SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command tha
 ATTACHMENT = "attachment"  # source of what the person brings in beside their words
 SKILL = "skill"  # source of the text of a skill that was loaded
 LOADED_TOOLS = "loaded tools"  # source of definitions of tools that were loaded late
+PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
 Block = dict[str, Any]
@@ -95,16 +96,18 @@ class Session(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
     """Words that go to the model. `source` says whose: person, environment, instructions, notice,
-    note (a pin in the person's own words), skill, skill list, loaded
-    tools, shell or attachment. Shell is a
-    command that the person ran, with `details` and `offloaded` as in the result of Bash; its output
-    is the last block. An attachment is a file, a directory or piped input beside the words before
-    it, with `details` and `offloaded` as in the result of the `call` that its details name.
+    note (a pin in the person's own words), skill, skill list, loaded tools, plan, shell or
+    attachment. Shell is a command that the person ran, with `details` and `offloaded` as in the
+    result of Bash; its output is the last block. An attachment is a file, a directory or piped
+    input beside the words before it, with `details` and `offloaded` as in the result of the `call`
+    that its details name.
 
     The details of a skill's text have its `skill`: name, path and digest of the text, and where it
     is said again after a summary the `ref` of the entry with all of it, and whether it `is_part`.
-    Those of a list have its `skills`, by name a mark of what was told and None for one that is
-    gone, and whether that is the `whole` list. Loaded tools are blocks that add tools from here on,
+    Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says
+    again after a summary; and the `todos` that its steps are. Those of a list have its `skills`, by
+    name a mark of what was told and None for one that is gone, and whether that is the `whole`
+    list. Loaded tools are blocks that add tools from here on,
     as the API has them."""
 
     kind: ClassVar[str] = "user"

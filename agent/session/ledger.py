@@ -16,6 +16,7 @@ from typing import Any, Literal
 from .command_work import Work, answers_no, works_of
 from .entries import (
     ATTACHMENT,
+    PLAN,
     SKILL,
     Assistant,
     Entry,
@@ -58,6 +59,7 @@ FileAction = Literal["created", "modified", "deleted"]
 CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
     "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
 }  # fmt: skip
+PLAN_TOPIC = "plan"  # of the note that a plan was dropped
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
@@ -112,6 +114,15 @@ class SkillFact:
     ref: int  # of the entry with its whole text
 
 
+@dataclass(frozen=True, slots=True)
+class PlanFact:
+    """A plan that stands."""
+
+    text: str  # Markdown
+    agreed: bool  # whether the person agreed to it; if not, it was proposed where nobody could
+    ref: int  # of the entry with it
+
+
 @dataclass(slots=True)
 class _RunningJob:
     """A command in the background whose outcome is not known yet."""
@@ -160,6 +171,7 @@ class Ledger:
     pins: dict[int, str] = field(default_factory=dict)  # by ref; a text of one's own by its entry
     agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
     skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, the one loaded last last
+    plan: PlanFact | None = None  # that stands
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. What is garbled counts as nothing."""
@@ -177,6 +189,8 @@ class Ledger:
                 self._add_result(attachment_result(entry), attachment_call(entry)[0], by="user")
             elif entry.source == SKILL:
                 self._add_skill(entry)
+            elif entry.source == PLAN:
+                self._add_plan(entry)
             elif entry.source == "person":
                 self.words.append((entry.seq, content_text(entry.content)))
                 self.turns += [entry.seq] if entry.begins_turn else []
@@ -192,6 +206,8 @@ class Ledger:
                 self.phase = entry.text
             elif entry.topic == TITLE_TOPIC:
                 self.title = entry.text
+            elif entry.topic == PLAN_TOPIC:
+                self.plan = None
             elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
                 self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
         elif isinstance(entry, Summary):
@@ -219,6 +235,15 @@ class Ledger:
         name, path, digest = (str(skill.get(key, "")) for key in ("name", "path", "digest"))
         self.skills.pop(name, None)
         self.skills[name] = SkillFact(name, path, digest, entry.seq)
+
+    def _add_plan(self, entry: User) -> None:
+        """Note a plan that stands from now on, and its steps, unless it is said again."""
+        plan = entry.details.get("plan")
+        if not isinstance(plan, dict) or "ref" in plan:
+            return
+        text = content_text(entry.content).partition("\n\n")[2]
+        self.plan = PlanFact(text, plan.get("agreed") is True, entry.seq)
+        self._set_todos(entry.details.get("todos"))
 
     @property
     def files(self) -> Mapping[str, FileFact]:
@@ -326,6 +351,7 @@ class Ledger:
             "denials": list(self.denials),
             "pins": _referred(self.pins.items()),
             "todos": [dict(todo) for todo in self.todos],
+            "plan": asdict(self.plan) if self.plan else None,
             "offloaded": dict(self.offloaded),
             "agents": [
                 {"id": a.id, "type": a.type, "description": a.description, "status": a.status}
@@ -355,12 +381,8 @@ class Ledger:
                 self._add_job(entry, job, is_read="jobs" not in details)
         elif entry.is_error:
             return
-        elif tool == "Todo" and isinstance(todos := details.get("todos"), list):
-            self.todos = [
-                {"content": str(row["content"]), "status": str(row.get("status"))}
-                for row in todos
-                if isinstance(row, dict) and row.get("content")
-            ]
+        elif tool == "Todo":
+            self._set_todos(details.get("todos"))
         elif tool in ("Write", "Edit") and isinstance(path, str):
             action: FileAction = "created" if details.get("created") is True else "modified"
             self._add_change(path, action, tool, entry.seq, details)
@@ -371,6 +393,14 @@ class Ledger:
                 self._read.pop(absolute, None)
                 self._read[absolute] = entry.seq
             self._add_seen(details)
+
+    def _set_todos(self, todos: object) -> None:
+        if isinstance(todos, list):
+            self.todos = [
+                {"content": str(row["content"]), "status": str(row.get("status"))}
+                for row in todos
+                if isinstance(row, dict) and row.get("content")
+            ]
 
     def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
         for row in change_rows(details):

@@ -272,6 +272,11 @@ class Transcript:
         name = self.subagents.name(question.agent)
         self.put("question", tool_calls.question(question, name, explains=explains))
 
+    def propose(self, plan: str) -> None:
+        """Print a plan that waits for the person's agreement."""
+        self._wait_line.enter("")
+        self.put("text", *tool_calls.plan(plan))
+
     def waits_for_answer(self, question: events.Question, waits: bool) -> None:
         """Show with a subagent whether it waits for the answer to a question."""
         self.subagents.asks(question.agent, 1 if waits else -1)

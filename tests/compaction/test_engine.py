@@ -164,7 +164,7 @@ def test_the_stress_setting_triggers_everything_at_a_quarter(project: Path) -> N
         DEFAULT, clear_when="from", clear_from=0.25, truncate_at=0.25, prepare_at=None,
         summarize_at=0.25, keep_share=0.02,
     )  # fmt: skip
-    talk = play(project, Player(60, 2_500), policy, window=40_000)
+    talk = play(project, Player(80, 2_500), policy, window=40_000)
     assert len(talk.of(Summary)) >= 3
     assert {"microcompact", "summary"} <= {act.layer for act in talk.seen(Compacted)}
     assert max(prompts(talk)) < 0.5 * 40_000

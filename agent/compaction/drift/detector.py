@@ -45,7 +45,8 @@ MAX_CLARITY_CHARS = 2_000  # of what was asked that tell whether it is clear
 MAX_SEARCH_TERMS = 8  # to search the archive for
 MAX_REALIGNMENT_TOKENS = 600
 
-_READING = {"Read", "Grep", "Glob", "Recall", "Todo", "Job"}
+_TASKS = {"Todo", "Plan"}  # calls that say what the task is
+_READING = {"Read", "Grep", "Glob", "Recall", "Todo", "Job", "Plan"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,10 @@ class DriftDetector:
         if not claims or any(signs.STILL_OPEN.search(s) for s in said):
             return None
         new = self._new_requests()
-        asked = new or [self._document.intent, *self._document.next_steps, *self._messages[-1:]]
+        asked = new or [
+            self._document.intent, *self._document.next_steps, *self._messages[-1:],
+            *_agreed_plan(self._ledger),
+        ]  # fmt: skip
         missing = [path for path in signs.deliverables("\n".join(asked)) if not self._is_made(path)]
         left: list[str] = []
         if not new and any(signs.WORK.search(text) for text in asked):
@@ -217,11 +221,11 @@ class DriftDetector:
         for call in calls:
             name = call.get("name")
             about = (
-                str(call.get("input")) if name == "Todo" else self._shown(signs.call_subject(call))
+                str(call.get("input")) if name in _TASKS else self._shown(signs.call_subject(call))
             )
             words = signs.terms(about)
             near = {signs.folder_of(path) for path in signs.paths_in(about)} & self._folders
-            if explained or near or words & self._known or name == "Todo":  # a plan is a task
+            if explained or near or words & self._known or name in _TASKS:
                 self._known |= words
                 self._folders |= {signs.folder_of(path) for path in signs.paths_in(about)}
                 self._points, self._unrelated = 0, []
@@ -357,7 +361,13 @@ def _newest(ledger: Ledger) -> int:
 def _goal(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
     """Return the texts that say where the work is going."""
     todos = [t["content"] for t in ledger.todos]
-    return [document.intent, *document.in_progress, *document.next_steps, *todos, *words[-2:]]
+    steps = (*document.in_progress, *document.next_steps)
+    return [document.intent, *steps, *todos, *_agreed_plan(ledger), *words[-2:]]
+
+
+def _agreed_plan(ledger: Ledger) -> list[str]:
+    """Return the plan that the person agreed to, none where there is none."""
+    return [ledger.plan.text] if ledger.plan and ledger.plan.agreed else []
 
 
 def _context(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
@@ -379,6 +389,7 @@ def _stated_constraints(
     known = " ".join(render(document).split()).lower()
     kept = [(text, "a critical fact") for text in document.facts]
     kept += [(text, "pinned") for text in ledger.pins.values()]
+    kept += [(text, "the agreed plan") for text in _agreed_plan(ledger)]
     for text, where in kept:
         for constraint in constraints_in(text):
             # Which messages are newer than a fact is not known. An order to change only some files

@@ -44,10 +44,20 @@ class DriftMonitor:
         open at the newest summary may be done by now, so only what lasts is held against them."""
         if self._detector is not None and self._detector.armed:
             return
+        self._document = self._lasting(summary)
+        self._detector = DriftDetector(self._document, self.ledger)
+
+    def arm_for_plan(self, summary: Summary | None) -> None:
+        """Watch the next turns after a plan was agreed to, which stands in the ledger."""
+        self._document = self._lasting(summary)
+        # One turn less than after a summary: a question right behind a plan is no sign of drift.
+        self._detector = DriftDetector(self._document, self.ledger, WATCHED_TURNS - 1)
+
+    def _lasting(self, summary: Summary | None) -> SummaryDocument:
+        """Return what lasts of a summary; without one, the first words are the intent."""
         first = next((text for _, text in self.ledger.words if text.strip()), "")
         document = document_of(summary) or SummaryDocument(intent=first)
-        self._document = replace(document, in_progress=(), next_steps=())
-        self._detector = DriftDetector(self._document, self.ledger)
+        return replace(document, in_progress=(), next_steps=())
 
     def resume(self, summary: Summary | None, ended: int) -> None:
         """Go on watching a resumed session, `ended` turns after its newest standing summary."""
@@ -67,6 +77,10 @@ class DriftMonitor:
 
     async def realign(self, drifts: Sequence[Drift]) -> None:
         """Tell the person of drift, record it, and show the model the intent again."""
+        document, todos = self._document, self.ledger.todos
+        if self.ledger.plan and self.ledger.plan.agreed:
+            left = (todo["content"] for todo in todos if todo["status"] != "completed")
+            document = replace(document, next_steps=tuple(left))
         for drift in drifts:
             found = await asyncio.to_thread(self._found, drift.terms)
             data = {
@@ -78,7 +92,7 @@ class DriftMonitor:
             self.record(Note(topic="drift", text=drift.detection, data=data))
             self.emit()(Notice("warning", warning(drift, self._document.intent)))
             words = [text for _, text in self.ledger.words]
-            text = realignment(drift, self._document, words, found)
+            text = realignment(drift, document, words, found)
             self.record(User(content=text, source="notice"))
 
     def _found(self, terms: str) -> Sequence[str]:

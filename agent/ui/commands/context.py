@@ -40,7 +40,16 @@ SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", **TYPED}
 STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(
-        ("instructions", "skills", "environment", "preserved", "summary", "pinned", "notices"),
+        (
+            "instructions",
+            "skills",
+            "plan",
+            "environment",
+            "preserved",
+            "summary",
+            "pinned",
+            "notices",
+        ),
         "filling.again",
     ),
     **dict.fromkeys(("words", "commands", "notes"), "filling.person"),

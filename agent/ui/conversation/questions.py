@@ -12,6 +12,7 @@ from ...errors import CtxagentError, UsageError
 from ...events import Answer, FormQuestion, Notice, Question
 from ..question import BACK
 from ..screen import Screen
+from .plan_question import agree_to_plan
 
 if TYPE_CHECKING:
     from ....tools.job import BackgroundJob
@@ -214,6 +215,8 @@ class Questions:
             async with self._turn:
                 if question.form:
                     return await self._fill_in(question)
+                if question.plan:
+                    return await self._agree(question)
                 answer = question.settled()
                 if answer is None:
                     transcript.ask(question, explains=not self._told_of_sandbox)
@@ -242,6 +245,16 @@ class Questions:
                 told = f"{clean(asked.text)} {clean(answers[-1])}"
                 self._transcript().show(Notice("info", told))
         return Answer(True, words=answers)
+
+    async def _agree(self, question: Question) -> Answer:
+        """Put a plan to the person."""
+        from ..render import tool_calls
+
+        answer = Answer(True)
+        if not self.always_yes:
+            answer = await agree_to_plan(self._screen, self._transcript(), question)
+        self._screen.put(tool_calls.answer(answer))
+        return answer
 
     async def _put(self, question: Question) -> Answer:
         shown_at = self._screen.printed

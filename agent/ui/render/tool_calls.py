@@ -16,7 +16,7 @@ from ...events import Answer, Question, ToolFinished
 from ..status import short_path
 from ..subagent_progress import Subagent
 from .diffs import diff
-from .markdown import document
+from .markdown import document, report
 from .render import Either, Headline, duration, indented, one_line
 
 HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
@@ -80,7 +80,7 @@ def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
     """Show a finished call: its headline and, where there is more to see, its folded result."""
     head = _headline(event.name, event.title, "error" if event.is_error else "done", _facts(event))
     details = event.details
-    if details.get("declined"):  # what the person said stands above
+    if details.get("declined") or details.get("plan"):  # what was said stands above
         return ShownResult([head])
     if not event.is_error and isinstance(details.get("diff"), str):
         change = diff(details["diff"], fold=True, path=event.title, unfold_hint=unfold_hint)
@@ -170,11 +170,19 @@ def question(asked: Question, agent: str = "", *, explains: bool = False) -> Ren
     return Group(*parts)
 
 
+def plan(text: str) -> list[RenderableType]:
+    """Show a plan that is proposed."""
+    head = Text.assemble(("? ", "question"), ("The agent proposes this plan", "bold"))
+    return [head, indented(report(reveal_invisible(text)))]
+
+
 def answer(given: Answer) -> RenderableType:
     """Show what was decided, and which rule is kept."""
     why = f": {clean(given.reason)}" if given.reason else ""
     if not given.allow:
         return indented(Text(f"✗ declined{why}", style="declined"))
+    if given.mode:
+        why = f", in mode {given.mode}"
     if given.where:
         session = given.where == "session"
         where = "for this session" if session else f"kept in {short_path(Path(given.where))}"

@@ -142,7 +142,7 @@ class PlainScreen:
         # The thread that reads lines would take half of the keys from an editor.
         raise CtxagentError(
             "there is no editor on a plain terminal",
-            hint="Say no, and what to keep: /compact WHAT TO KEEP",
+            hint="Say no, and what should be other.",
         )
 
     async def type(self, words: str, pace: float) -> None:

@@ -247,6 +247,34 @@ def permission(it: Stage, take: Take) -> None:
         take("always", terminal, DARK)
 
 
+def plan(it: Stage, take: Take) -> None:
+    text = (
+        "# Round half() to whole cents\n\n`half(2.75)` gives 1.375, which nobody can pay. It is "
+        "rounded half up, as the shop's receipts are.\n\n- Only `prices.py` changes; the receipts "
+        "stay as they are\n- `python3 check.py` shows it"
+    )
+    steps = ["Round in half(), half up", "Add 2.75 to the cases of check.py", "Run check.py"]
+    say = Say(tools=[call("Plan", plan=text, steps=steps)], usage=used(9_400, 90))
+    with it.terminal("--permission-mode", "plan", steps=[say]) as terminal:
+        terminal.type("half() must give prices that can be paid.\r")
+        terminal.keys("[e]dit")
+        take("plan", terminal, DARK)
+
+
+def form(it: Stage, take: Take) -> None:
+    choices = [
+        {"label": "half up", "description": "as the receipts do"},
+        {"label": "to even", "description": "as Python's round() does"},
+    ]
+    asked = {"question": "How is half a cent rounded?", "choices": choices}
+    names = {"question": "Which prices?", "choices": [], "multiple": True}
+    say = Say(tools=[call("AskUser", questions=[asked, names])], usage=used(9_400, 90))
+    with it.terminal(steps=[say], rows=12) as terminal:
+        terminal.type("half() must give prices that can be paid.\r")
+        terminal.keys("[1]")
+        take("form", terminal, DARK)
+
+
 def queue(it: Stage, take: Take) -> None:
     build = "for part in cart prices shop; do echo building $part; done; sleep 100"
     steps = [
@@ -331,7 +359,7 @@ def context(it: Stage, take: Take) -> None:
         take("compaction", terminal, DARK)
 
 
-SCENES = (turn, light, narrow, completion, permission, queue, sessions, context)
+SCENES = (turn, light, narrow, completion, permission, plan, form, queue, sessions, context)
 
 
 def _log(folder: Path, cwd: Path, branch: str) -> Log:

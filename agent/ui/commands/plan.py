@@ -1,0 +1,44 @@
+"""The command about the plan that was agreed to."""
+
+from ...errors import UsageError
+from . import completions
+from .command_context import CommandContext
+from .registry import command
+
+NO_PLAN = "there is no plan"
+HOW_TO_PLAN = "In the mode plan (Shift-Tab) the agent proposes one."
+
+
+@command(
+    "the plan you agreed to; edit it, or drop it",
+    argument="[edit | drop]",
+    complete=completions.fixed(("edit", "drop")),
+)
+async def _plan(repl: CommandContext, argument: str) -> None:
+    from ...loop.plans import PLAN_FILE
+
+    agent = repl.agent
+    fact = agent.ledger.plan
+    if argument not in ("", "edit", "drop"):
+        raise UsageError(f"/plan does not know {argument!r}", hint="/plan, /plan edit, /plan drop")
+    if fact is None:
+        raise UsageError(NO_PLAN, hint=HOW_TO_PLAN)
+    if argument == "drop":
+        agent.plan.drop()
+        repl.say("the plan holds no more; the todo list is as it was")
+        return
+    if argument == "edit":
+        text = (await repl.screen.edit(fact.text, PLAN_FILE)).strip()
+        if text == fact.text.strip():
+            repl.say("the plan is as it was")
+            return
+        agent.plan.check(text)
+        await agent.begin()
+        agent.plan.keep(text)
+        repl.say("the agent is told of the plan as it is now")
+        return
+    repl.show_report(fact.text)
+    state = "agreed to" if fact.agreed else "proposed, not agreed to"
+    todos = agent.ledger.todos
+    done = sum(todo["status"] == "completed" for todo in todos)
+    repl.say(f"{state} in #{fact.ref} · {done} of {len(todos)} on the todo list done")

@@ -1,0 +1,57 @@
+"""The question whether a plan is agreed to: shown rendered, edited, answered with a mode or no."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...errors import CtxagentError
+from ...events import Answer, Question
+from ..screen import Screen
+
+if TYPE_CHECKING:
+    from ..transcript import Transcript
+
+# By the word that agrees: the mode in which the plan is carried out, and what it means.
+MODES: dict[str, tuple[str, str]] = {
+    "yes": ("accept-edits", "[y]es, edits unasked"),
+    "ask": ("ask", "yes, [a]sk about edits"),
+    "sandboxed": ("sandboxed", "[s]andboxed"),
+    "bypass": ("bypass", "[b]ypass"),
+}
+
+
+async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
+    """Show a plan, and return whether the person agrees to it, as they leave it, and in which mode
+    it is carried out; other words than those of a choice are a no with a reason."""
+    from ...loop.plans import PLAN_FILE
+
+    plan, problem = question.plan, ""
+    offered = {word: each for word, each in MODES.items() if each[0] in question.modes}
+    labels = [*(label for _, label in offered.values()), "[e]dit", "[n]o, or n and why"]
+    keys = "e" + "".join(word[0] for word in offered)
+    transcript.propose(plan)
+    while True:
+        said = (await screen.answer(partial(_choices, problem, labels), keys)).strip()
+        word, problem = said.lower().rstrip(",.:;"), ""
+        chosen = next((m for full, (m, _) in offered.items() if word in (full, full[0])), None)
+        try:
+            if chosen is not None:
+                question.check(plan)
+                return Answer(True, plan=plan, mode=chosen)
+            if word in ("e", "edit"):
+                plan = (await screen.edit(plan, PLAN_FILE)).strip()
+                transcript.propose(plan)
+                question.check(plan)
+        except CtxagentError as error:
+            problem = "\n  ".join(filter(None, [f"✗ {error.message}", error.hint]))
+            continue
+        if said and word not in ("e", "edit"):
+            first, _, rest = said.partition(" ")
+            is_no = first.lower().rstrip(",.:;") in ("n", "no")
+            return Answer(False, reason=rest.strip() if is_no else said)
+
+
+def _choices(problem: str, labels: list[str], typed: str) -> str:
+    """Return what may be answered, or, while a refusal is typed, what becomes of it."""
+    if typed.strip():
+        return "no; the model gets these words"
+    return "\n".join([*filter(None, [problem]), " · ".join(labels)])

@@ -1,0 +1,366 @@
+"""A plan by the real command: proposed, agreed to, and standing word for word whatever happens."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction.summary.request import is_summary_question
+
+from ..support.command import COMMAND, Place, comes
+from ..support.server.loopback import Body, Say, Server
+from ..support.terminal.screen import Terminal
+
+PLAN = """# Give the walrus a pool
+
+The pool lies in `pool.py`. Do not touch `heron.py`.
+
+- It is 37 metres long
+- It is checked by swimming in it"""
+STEPS = ["Dig the hole", "Pour the concrete", "Fill in 4,711 litres"]
+WHOLE = f"{PLAN}\n\n## Steps\n\n1. {STEPS[0]}\n2. {STEPS[1]}\n3. {STEPS[2]}"
+LIMITS = ("--context-window", "24000", "--permission-mode", "bypass")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def propose(plan: str = PLAN, steps: list[str] | None = None) -> Say:
+    return Say(tools=[("Plan", {"plan": plan, "steps": STEPS if steps is None else steps})])
+
+
+def write(path: str = "pool.py") -> Say:
+    return Say(tools=[("Write", {"path": path, "content": "pool = 37\n"})])
+
+
+def texts(body: Body) -> list[str]:
+    """Return all texts of a request, with those in results."""
+    found = list[str]()
+    for message in body["messages"]:
+        for block in message["content"]:
+            content = block.get("content", block.get("text", ""))
+            parts = content if isinstance(content, list) else [{"text": content}]
+            found += [str(part.get("text", "")) for part in parts]
+    return found
+
+
+def told(body: Body) -> str:
+    return "\n".join(texts(body))
+
+
+def todos(entries: list[dict[str, Any]]) -> list[str]:
+    """Return the todo list that the newest plan gave."""
+    (*_, found) = (e["details"]["todos"] for e in entries if e.get("source") == "plan")
+    return [f"{row['status']} {row['content']}" for row in found]
+
+
+def plan_file(place: Place) -> str:
+    return (place.logs()[0].parent / "plan.md").read_text()
+
+
+def test_a_run_that_only_plans_prints_the_plan(place: Place) -> None:
+    with Server([write(), propose()]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "Build a pool", "--permission-mode", "plan", env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == WHOLE
+    assert plan_file(place) == f"{WHOLE}\n"
+    first, second = server.requests
+    assert "The permission mode is now plan: change nothing" in told(first)
+    assert "propose it with Plan" in told(second)
+    assert not (place.project / "pool.py").exists()
+    with Server([Say("On it.")]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "Do it", "--continue", "--permission-mode", "bypass", env=env)
+    assert done.stdout == "On it.\n"
+    said = told(server.requests[-1])
+    assert said.count(WHOLE) == 1
+    assert "The user has not agreed to it but by what they say later" in said
+    assert "The permission mode is now bypass" in said
+    assert server.rejected == []
+
+
+def test_a_plan_in_the_json_result(place: Place) -> None:
+    with Server([propose()]) as server:
+        done = place.run(
+            "-p", "Plan", "--permission-mode", "plan", "--output-format", "json",
+            env=place.server(server.url),
+        )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert (result["status"], result["exit_code"], result["result"]) == ("ok", 0, WHOLE)
+
+
+def test_nobody_to_agree_where_more_than_planning_is_allowed(place: Place) -> None:
+    with Server([propose(), write(), Say("Built.")]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "Build a pool", "--permission-mode", "bypass", env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Built.\n"
+    assert "Nobody can agree to it in this run: carry it out" in told(server.requests[-1])
+    assert (place.project / "pool.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "steps", "why"),
+    [
+        ("word " * 4_000, STEPS, "in this window|plan may take 1,920 of this window"),
+        (PLAN, [], "steps: List should have at least 1 item"),
+        ("", STEPS, "plan: String should have at least 1 character"),
+        ("x" * 30_000, STEPS, "at most 20000 characters"),
+    ],
+)
+def test_a_plan_that_is_none(place: Place, plan: str, steps: list[str], why: str) -> None:
+    with Server([propose(plan, steps), propose()]) as server:
+        done = place.run(
+            "-p", "Plan", "--permission-mode", "plan", "--context-window", "24000",
+            env=place.server(server.url),
+        )  # fmt: skip
+    assert done.stdout.strip() == WHOLE
+    assert any(part in told(server.requests[-1]) for part in why.split("|"))
+
+
+def started(place: Place, server: Server, *arguments: str, **env: str) -> Terminal:
+    mode = arguments or ("--permission-mode", "plan")
+    terminal = Terminal(*mode, cwd=place.project, env={**place.server(server.url), **env})
+    terminal.see("❯")
+    return terminal
+
+
+def test_agreed_to_and_carried_out(place: Place) -> None:
+    steps = [write(), propose(), write(), Say("The hole is dug; the rest is open.")]
+    with Server(steps) as server:
+        terminal = started(place, server)
+        terminal.type("Build a pool\r")
+        text = terminal.see("[y]es, edits unasked")
+        assert "Give the walrus a pool" in text
+        assert "Fill in 4,711 litres" in text
+        assert not (place.project / "pool.py").exists()
+        terminal.keys("[e]dit")
+        terminal.type("y")
+        terminal.see("the rest is open")
+        assert "allowed, in mode accept-edits" in terminal.text()
+        terminal.rest()
+        terminal.type("/plan\r")
+        terminal.see("0 of 3 on the todo list done")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    assert (place.project / "pool.py").exists()
+    said = told(server.requests[2])
+    assert "The user agrees to the plan as you proposed it." in said
+    assert said.count(WHOLE) == 1
+    assert "The permission mode is now accept-edits" in said
+    assert todos(place.entries()) == [f"pending {step}" for step in STEPS]
+    assert plan_file(place) == f"{WHOLE}\n"
+
+
+def test_declined_edited_and_agreed_to(place: Place) -> None:
+    editor = place.root / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/37 metres/50 metres/; /Pour/d' \"$1\"\n")
+    editor.chmod(0o755)
+    with Server([propose(), propose(), write(), Say("Refused.")]) as server:
+        terminal = started(place, server, EDITOR=str(editor))
+        terminal.type("Build a pool\r")
+        terminal.keys("[e]dit")
+        terminal.type("no, make it longer\r")
+        terminal.see("declined: make it longer")
+        terminal.see(lambda text: text.count("[e]dit") == 1 and text.count("Dig the hole") == 2)
+        terminal.keys("[e]dit")
+        terminal.type("e")
+        terminal.see("It is 50 metres long")
+        terminal.keys("[e]dit")
+        terminal.type("a")
+        terminal.see("wants to write")
+        terminal.type("n\r")
+        terminal.see("Refused.")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    second, third = told(server.requests[1]), told(server.requests[2])
+    assert "does not agree to the plan yet. They say: make it longer" in second
+    assert "[Of the proposed plan 'Give the walrus a pool':] make it longer" in second
+    assert "The user has edited the plan" in third
+    changed = WHOLE.replace("37 metres", "50 metres").replace("2. Pour the concrete\n", "")
+    assert third.count(changed) == 1
+    assert "The permission mode is now ask" in third
+    assert todos(place.entries()) == [f"pending {STEPS[0]}", f"pending {STEPS[2]}"]
+    assert not (place.project / "pool.py").exists()
+
+
+def test_an_edit_that_leaves_no_plan_is_asked_about_again(place: Place) -> None:
+    editor = place.root / "editor"
+    editor.write_text("#!/bin/sh\necho 'Just do it' > \"$1\"\n")
+    editor.chmod(0o755)
+    with Server([propose(), Say("Well.")]) as server:
+        terminal = started(place, server, EDITOR=str(editor))
+        terminal.type("Build a pool\r")
+        terminal.keys("[e]dit")
+        terminal.type("e")
+        terminal.see("the plan has no steps")
+        terminal.rest()
+        terminal.keys("[e]dit")
+        terminal.type("y")
+        terminal.rest()
+        terminal.see("the plan has no steps")
+        terminal.keys("[e]dit")
+        terminal.type("forget it\r")
+        terminal.see("Well.")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert "They say: forget it" in told(server.requests[-1])
+    assert not [e for e in place.entries() if e.get("source") == "plan"]
+
+
+def test_an_agreed_plan_is_edited_and_dropped(place: Place) -> None:
+    editor = place.root / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/Dig the hole/Dig two holes/' \"$1\"\n")
+    editor.chmod(0o755)
+    with Server([propose(), Say("Agreed."), Say("Seen."), Say("Gone.")]) as server:
+        terminal = started(place, server, EDITOR=str(editor))
+        terminal.type("/plan\r")
+        terminal.see("there is no plan")
+        terminal.type("Build a pool\r")
+        terminal.keys("[e]dit")
+        terminal.type("y")
+        terminal.see("Agreed.")
+        terminal.rest()
+        terminal.type("/plan edit\r")
+        terminal.see("the agent is told of the plan as it is now")
+        terminal.type("and?\r")
+        terminal.see("Seen.")
+        terminal.rest()
+        terminal.type("/plan drop\r")
+        terminal.see("the plan holds no more")
+        terminal.type("now?\r")
+        terminal.see("Gone.")
+        terminal.rest()
+        terminal.type("/plan\r")
+        terminal.see(lambda text: text.count("there is no plan") == 2)
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert "1. Dig two holes" in told(server.requests[2])
+    assert "The user dropped the plan" in told(server.requests[3])
+    assert plan_file(place).count("Dig two holes") == 1
+
+
+class Keeper:
+    """Answers summaries with nothing of use; works until there were `until` of them."""
+
+    def __init__(self) -> None:
+        self.queue, self.until, self.summaries = list[Say](), 0, 0
+
+    def __call__(self, body: Body) -> Say:
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+            self.summaries += 1
+            return Say("nothing that is of use")
+        if self.queue:
+            return self.queue.pop(0)
+        if self.summaries >= self.until:
+            return Say("Enough for now; the rest is open.")
+        return Say(tools=[("Bash", {"command": "seq -f 'words of it %g' 900"})])
+
+
+def of_turns(requests: list[Body]) -> list[Body]:
+    return [
+        body
+        for body in requests
+        if not is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
+    ]
+
+
+def test_a_plan_stands_after_three_useless_summaries_and_a_kill(place: Place) -> None:
+    keeper = Keeper()
+    keeper.queue, keeper.until = [propose()], 2
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "Build a pool", *LIMITS, env=env)
+        assert done.returncode == 0, done.stderr
+        before, keeper.until = keeper.summaries, 99
+        command = [COMMAND, "-p", "go on", "--continue", *LIMITS]
+        with subprocess.Popen(
+            command, cwd=place.project, env=env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            assert comes(lambda: keeper.summaries > before, 120)
+            process.kill()
+        keeper.until = keeper.summaries + 1
+        done = place.run("-p", "to the end", "--continue", *LIMITS, env=env)
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    assert keeper.summaries >= 4
+    turns = of_turns(server.requests)
+    assert [told(body).count(WHOLE) for body in turns[1:]] == [1] * (len(turns) - 1)
+    listed = "\n".join(f"- [pending] {step}" for step in STEPS)
+    assert listed in told(turns[-1])
+
+
+def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:
+    """Logs cut right behind the result, and behind a summary, as a kill at that moment leaves."""
+    keeper = Keeper()
+    keeper.queue, keeper.until = [propose()], 1
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+        assert place.run("-p", "Build a pool", *LIMITS, env=env).returncode == 0
+        (log,) = place.logs()
+        lines = log.read_text().splitlines(keepends=True)
+        kinds = [json.loads(line)["kind"] for line in lines]
+        result, summary = kinds.index("tool_result"), kinds.index("summary")
+        for end in (summary + 2, summary + 1, result + 1):
+            log.write_text("".join(lines[:end]))
+            for cache in log.parent.glob("resume.*"):
+                cache.unlink()
+            start = len(server.requests)
+            done = place.run("-p", "go on", *LIMITS, "--continue", env=env)
+            assert done.returncode == 0, done.stderr
+            found = [told(body).count(WHOLE) for body in of_turns(server.requests[start:])]
+            assert set(found) == {1}, (end, found)
+    assert server.rejected == []
+
+
+def test_a_plan_that_is_carried_out_is_only_named_after_a_summary(place: Place) -> None:
+    done_todos = {"todos": [{"content": step, "status": "completed"} for step in STEPS]}
+    keeper = Keeper()
+    with Server(keeper, strict=True, window=24_000) as server:
+        keeper.queue = [propose(), Say(tools=[("Todo", done_todos)])]
+        keeper.until = 2
+        terminal = started(place, server, *LIMITS)
+        terminal.type("Build a pool\r")
+        terminal.keys("[b]ypass")
+        terminal.type("b")
+        terminal.see("Enough for now")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    said = told(server.requests[-1])
+    assert "Give the walrus a pool, is carried out: every step" in said
+    assert WHOLE not in said
+    assert server.rejected == []
+
+
+def test_what_is_done_is_held_against_the_plan(place: Place) -> None:
+    steps = [propose(), write(), Say("All done. Everything is complete."), Say("I go on.")]
+    with Server(steps) as server:
+        terminal = started(place, server)
+        terminal.type("Build a pool\r")
+        terminal.keys("[e]dit")
+        terminal.type("y")
+        terminal.see("Goal Drift Warning")
+        terminal.see("I go on.")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    said = told(server.requests[-1])
+    assert "[Goal check]" in said
+    assert "still open: " in said
+    assert "- Pour the concrete" in said
+
+
+def test_a_subagent_has_no_plan_to_propose(place: Place) -> None:
+    task = {"type": "general", "description": "Dig", "prompt": "Dig the hole."}
+    with Server([Say(tools=[("Task", task)]), Say("Dug."), Say("Done.")]) as server:
+        done = place.run("-p", "go", env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    names = [{tool["name"] for tool in body["tools"]} for body in server.requests]
+    assert ["Plan" in found for found in names] == [True, False, True]

@@ -1,0 +1,73 @@
+"""Plan: proposes a plan to the person, who may edit it, agree to it or say why not."""
+
+import re
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from .base import Context, Output, Params, Tool
+from .system.shorten import one_line
+
+MAX_STEPS = 40
+MAX_STEP_CHARS = 300
+MAX_PLAN_CHARS = 20_000
+
+_HEADING = re.compile(r"#{1,6} +steps *#* *$", re.IGNORECASE)
+_ANY_HEADING = re.compile(r"#{1,6} ")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)]) +(?:\[[ xX>]\] +)?(.*\S)")
+
+
+class PlanParams(Params):
+    plan: str = Field(
+        min_length=1,
+        max_length=MAX_PLAN_CHARS,
+        description="Markdown: what and why, which files, how it is checked",
+    )
+    steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
+
+
+class PlanTool(Tool[PlanParams]):
+    name = "Plan"
+    description = (
+        "Proposes a plan to the user, who may change it, agree, or say why not; plan mode ends so. "
+        "The steps become the todo list."
+    )
+    effect = "none"
+    Params = PlanParams
+
+    def title(self, params: PlanParams) -> str:
+        return title_of(params.plan)
+
+    async def run(self, params: PlanParams, context: Context) -> Output:
+        return await context.propose_plan(plan_text(params.plan, params.steps))
+
+
+def plan_text(plan: str, steps: Sequence[str]) -> str:
+    """Return a plan with its steps at the end, as Markdown from which `steps_of` reads them."""
+    lines = [f"{n}. {one_line(step, MAX_STEP_CHARS)}" for n, step in enumerate(steps, 1)]
+    return "\n".join([plan.strip(), "", "## Steps", "", *lines])
+
+
+def steps_of(text: str) -> list[str]:
+    """Return the steps of a plan: the items below its last heading "Steps", without what is
+    indented below them; none without such a heading."""
+    steps, within, fence = list[str](), False, ""
+    for line in text.split("\n"):
+        if found := _FENCE.match(line):
+            fence = "" if fence == found[1] else fence or found[1]
+        elif fence:
+            continue
+        elif _HEADING.match(line):
+            steps, within = [], True
+        elif _ANY_HEADING.match(line):
+            within = False
+        elif within and (item := _ITEM.match(line)):
+            steps.append(one_line(item[1], MAX_STEP_CHARS))
+    return steps
+
+
+def title_of(text: str) -> str:
+    """Return the first words of a plan, in one line."""
+    first = next((line for line in text.split("\n") if line.strip(" #\t")), "")
+    return one_line(first.strip(" #\t"), MAX_STEP_CHARS // 3)
