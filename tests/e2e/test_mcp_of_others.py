@@ -1,33 +1,22 @@
-"""MCP servers that others have written, from npm and PyPI, by the real command.
+"""MCP servers that others have written, from npm and PyPI, by the real command. Without npm, or
+without a registry, the tests are skipped."""
 
-They are installed once, into the cache of pytest; without npm, or without a registry, the tests are
-skipped.
-"""
-
-import fcntl
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..support.command import Place, comes, gone, running
+from ..support.of_others import AIMOCK, installed
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 from .test_mcp import configure, results, told, use
 
-NPM = (
-    "@modelcontextprotocol/server-everything",
-    "@modelcontextprotocol/server-filesystem",
-    "@modelcontextprotocol/server-memory",
-    "@copilotkit/aimock",
-)
-AIMOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
-INSTALL_TIMEOUT_S = 180
+MOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
 
 pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
 
@@ -40,39 +29,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture(scope="module")
 def programs(pytestconfig: pytest.Config) -> Path:
     """The folder of the installed servers."""
-    assert pytestconfig.cache is not None
-    folder = pytestconfig.cache.mkdir("mcp_servers")
-    with (folder / "lock").open("w") as lock:  # other workers install nothing meanwhile
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        install(folder)
-    return folder
-
-
-def install(folder: Path) -> None:
-    """Install what is missing; skips the test where that cannot be, which is tried once a run."""
-    refused = folder / f"refused-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
-    if refused.exists():
-        pytest.skip(refused.read_text())
-    npm = ["npm", "install", "--silent", "--no-fund", "--fetch-retries=1", "--fetch-timeout=20000",
-           "--prefix", str(folder)]  # fmt: skip
-    python = folder / "python"
-    steps: list[list[str]] = []
-    if not all((folder / "node_modules" / name).exists() for name in NPM):
-        steps.append([*npm, *NPM])
-    if not (python / "bin" / "mcp-server-time").exists():
-        steps.append([sys.executable, "-m", "venv", str(python)])
-        steps.append(
-            [str(python / "bin" / "pip"), "install", "--quiet", "--retries=1", "mcp-server-time"]
-        )
-    for step in steps:
-        try:
-            done = subprocess.run(step, capture_output=True, timeout=INSTALL_TIMEOUT_S)
-            why = (done.stderr.decode()[-200:] or "it failed") if done.returncode else ""
-        except subprocess.TimeoutExpired:
-            why = f"it did not end in {INSTALL_TIMEOUT_S} s"
-        if why:
-            refused.write_text(f"{' '.join(step[:3])}: {why}")
-            pytest.skip(refused.read_text())
+    return installed(pytestconfig)
 
 
 def servers_of(place: Place, name: str) -> list[int]:
@@ -165,7 +122,7 @@ def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) ->
 
 def test_one_over_http(place: Place, programs: Path) -> None:
     """Its tools, resources and prompts, and what is said when it is not there."""
-    command = ["node", str(AIMOCK), str(programs / "node_modules" / "@copilotkit" / "aimock")]
+    command = ["node", str(MOCK), str(programs / AIMOCK)]
     steps = [
         use(query="weigh"),
         use("mcp__zoo__weigh", {"animal": "walrus"}),

@@ -1,7 +1,11 @@
 """A plan by the real command: proposed, agreed to, and standing word for word whatever happens."""
 
+import http.server
 import json
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -272,12 +276,44 @@ def of_turns(requests: list[Body]) -> list[Body]:
     ]
 
 
-def test_a_plan_stands_after_three_useless_summaries_and_a_kill(place: Place) -> None:
+@contextmanager
+def site(page: str) -> Iterator[str]:
+    """A web page at the address that is given."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html; charset=utf-8")
+            self.send_header("content-length", str(len(page.encode())))
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/walrus"
+        server.shutdown()
+
+
+def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: Place) -> None:
+    """The plan stands whole, the answers in the person's words, and the page is found."""
     keeper = Keeper()
-    keeper.queue, keeper.until = [propose()], 2
-    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+    asked = {"question": "How deep?", "choices": []}
+    answers = place.root / "answers.json"
+    answers.write_text('{"How deep?": "Never deeper than 2.345 m"}')
+    page = "".join(f"<p>Clause {n}: the edge is {n * 31} mm wide.</p>" for n in range(4_000))
+    with (
+        site(f"<html><body>{page}</body></html>") as url,
+        Server(keeper, bound=True, strict=True, window=24_000) as server,
+    ):
         env = place.server(server.url)
-        done = place.run("-p", "Build a pool", *LIMITS, env=env)
+        fetch = Say(tools=[("WebFetch", {"url": url})])
+        keeper.queue = [Say(tools=[("AskUser", {"questions": [asked]})]), fetch, propose()]
+        keeper.until = 2
+        more = ("--answers", str(answers), "--allow", "WebFetch(127.0.0.1)")
+        done = place.run("-p", "Build a pool", *LIMITS, *more, env=env)
         assert done.returncode == 0, done.stderr
         before, keeper.until = keeper.summaries, 99
         command = [COMMAND, "-p", "go on", "--continue", *LIMITS]
@@ -290,12 +326,19 @@ def test_a_plan_stands_after_three_useless_summaries_and_a_kill(place: Place) ->
         keeper.until = keeper.summaries + 1
         done = place.run("-p", "to the end", "--continue", *LIMITS, env=env)
         assert done.returncode == 0, done.stderr
+        turns = of_turns(server.requests)
+        keeper.queue = [Say(tools=[("Recall", {"query": "Clause 3999"})])]
+        done = place.run("-p", "and the edge?", "--continue", *LIMITS, env=env)
+        assert done.returncode == 0, done.stderr
     assert server.rejected == []
     assert keeper.summaries >= 4
-    turns = of_turns(server.requests)
-    assert [told(body).count(WHOLE) for body in turns[1:]] == [1] * (len(turns) - 1)
+    assert [told(body).count(WHOLE) for body in turns[3:]] == [1] * (len(turns) - 3)
     listed = "\n".join(f"- [pending] {step}" for step in STEPS)
     assert listed in told(turns[-1])
+    assert "Never deeper than 2.345 m" in told(turns[-1])
+    assert "the edge is 123969 mm wide" in told(server.requests[-1])
+    (kept,) = (place.logs()[0].parent / "offloaded").glob("*WebFetch*")
+    assert all(f"Clause {n}: the edge is {n * 31} mm wide." in kept.read_text() for n in (0, 3_999))
 
 
 def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:

@@ -1,0 +1,127 @@
+"""The agent against a Messages server that others have written, of the npm package aimock. Without
+npm, or without a registry, the tests are skipped."""
+
+import http.server
+import json
+import shutil
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import Place
+from ..support.of_others import AIMOCK, installed
+from ..support.terminal.screen import Terminal
+
+MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
+
+pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def programs(pytestconfig: pytest.Config) -> Path:
+    """The folder of the installed servers."""
+    return installed(pytestconfig)
+
+
+class Mock:
+    """A running server, and what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def told(self) -> str:
+        """Return all that the newest request says, as JSON."""
+        with urllib.request.urlopen(f"{self.url}/__aimock/journal") as answer:
+            asked = [row for row in json.load(answer) if row.get("path") == "/v1/messages"]
+        return json.dumps(asked[-1]["body"], ensure_ascii=False)
+
+
+@contextmanager
+def mock(programs: Path, replies: Sequence[dict[str, Any]]) -> Iterator[Mock]:
+    command = ["node", str(MOCK), str(programs / AIMOCK), json.dumps(replies)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Mock(process.stdout.readline().strip())
+        process.stdin.close()
+
+
+def call(name: str, **given: Any) -> dict[str, Any]:
+    return {"toolCalls": [{"name": name, "arguments": json.dumps(given)}]}
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"content": text}
+
+
+PLAN = call("Plan", plan="# A pool\n\nFor the walrus.", steps=["Dig", "Fill it"])
+WRITE = call("Write", path="pool.py", content="pool = 1\n")
+
+
+def test_a_plan_headless(place: Place, programs: Path) -> None:
+    with mock(programs, [PLAN]) as server:
+        done = place.run(
+            "-p", "Build", "--permission-mode", "plan", env=place.server(server.url)
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "# A pool\n\nFor the walrus.\n\n## Steps\n\n1. Dig\n2. Fill it\n"
+
+
+def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
+    asked = {"question": "How deep?", "choices": [{"label": "two metres"}, {"label": "ten"}]}
+    replies = [PLAN, WRITE, call("AskUser", questions=[asked]), say("It is dug.")]
+    with mock(programs, replies) as server:
+        terminal = Terminal(
+            "--permission-mode", "plan", cwd=place.project, env=place.server(server.url)
+        )
+        terminal.see("❯")
+        terminal.type("Build a pool\r")
+        terminal.keys("[e]dit")
+        terminal.type("y")
+        terminal.keys("[1]")
+        terminal.type("2")
+        terminal.see("It is dug.")
+        said = server.told()
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert (place.project / "pool.py").exists()
+    assert "How deep? → ten" in said
+    assert "The permission mode is now accept-edits" in said
+
+
+def test_a_page(place: Place, programs: Path) -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"<html><body><h1>Walrus</h1><p>Eats 4711 clams.</p></body></html>"
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        fetch = call("WebFetch", url=f"http://127.0.0.1:{site.server_port}/")
+        with mock(programs, [fetch, say("4711.")]) as server:
+            done = place.run(
+                "-p", "How many?", "--allow", "WebFetch(127.0.0.1)", env=place.server(server.url)
+            )
+            assert done.returncode == 0, done.stderr
+            assert "Eats 4711 clams." in server.told()
+        site.shutdown()
