@@ -6,6 +6,7 @@
     ├── SessionError              1   no such session, or one that cannot be read
     │   └── SessionBusy           1   another process has it; names the session and the process
     ├── CompactionFailed          1   nothing was changed; it says why
+    ├── ResultError               1   the final answer does not fit the schema that was asked for
     ├── RecordError               1   the log could not be written: stop before the next effect
     ├── LimitReached              4   turns, budget, output, or a context that cannot be made to fit
     └── ModelError                5   the model could not be reached, or refused us
@@ -70,6 +71,10 @@ class SessionBusy(SessionError):
 
 
 class RecordError(CtxagentError):
+    pass
+
+
+class ResultError(CtxagentError):
     pass
 
 

@@ -291,6 +291,7 @@ class Answer:
     mode: str = ""  # one of the question's, to carry out the plan in; "" for that of now
 
 
-Ask = Callable[[Question], Awaitable[Answer]]
+# Puts a question to the person; None where nobody is there any more.
+Ask = Callable[[Question], Awaitable[Answer | None]]
 # Answers to questions of the agent's own that were given beforehand; None where there is none.
 GivenAnswers = Callable[[str], str | None]

@@ -9,7 +9,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,13 +31,13 @@ from .options import (
     cwd_of,
     ends_process,
     guarded,
+    is_headless,
     launch_of,
     load,
     project_of,
     say,
     say_notices,
     steady_streams,
-    task_of,
     warm,
     words_of,
 )
@@ -46,20 +46,16 @@ from .preserve import preserve, rules
 from .recover import recover
 from .replay import replay
 from .sessions import sessions
-from .stdin import read_beside_task
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..events import Ask, Emit
     from ..extensions.skills import Skill
     from ..launch import LaunchOptions
     from ..loop.agent import Agent
-    from ..loop.attachments import Attached
     from ..permissions.rule_files import RuleFiles
-    from ..session.entries import Content
     from ..ui.conversation.services import Opener
-    from ..ui.headless import Headless
     from .mcp_servers import RunServers
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
@@ -120,6 +116,19 @@ class _CommandOrWords(click.Group):
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
     show_default=True,
+)
+@click.option(
+    "--input-format",
+    type=click.Choice(["text", "stream-json"]),
+    default="text",
+    show_default=True,
+    help="stream-json: messages, answers and interrupts of a program, one a line.",
+)
+@click.option(
+    "--json-schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The result is JSON that fits the schema in FILE, or the exit code is 1; headless.",
 )
 @click.option("--model", metavar="ID", help="The model, or scripted:FILE for a scripted one.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
@@ -186,8 +195,10 @@ def main(context: click.Context, /, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         check_command(options, context.invoked_subcommand)
         return
-    if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
-        _headless(options, context)
+    if is_headless(options):
+        from .headless import run_headless
+
+        run_headless(options, context)
     guarded(lambda: _repl(options, words_of(context)))
 
 
@@ -242,84 +253,6 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
         origin = f"  # {row.origin}; {row.help}" if explain else ""
         say(f"{row.key} = {row.value}{origin}")
     return 0
-
-
-def _headless(options: dict[str, Any], context: click.Context) -> NoReturn:
-    from dataclasses import replace
-
-    from ..ui.headless import Headless
-
-    front = Headless(
-        options["format"],
-        sys.stdout,
-        sys.stderr,
-        verbose=options["verbose"],
-        wait=options["wait"],
-    )
-
-    def run() -> int:
-        loaded = load(options)
-        say_notices(loaded, safe=options["safe"])
-        launch, choice = launch_of(options, loaded), choice_of(options)
-        if choice.pick:
-            hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
-            raise UsageError("a headless run can't pick the session to resume", hint=hint)
-        check_key(launch)
-        task, is_given = task_of(options["task"], words_of(context), front.say)
-        beside = read_beside_task(front.say) if is_given else None
-        from ..app import open_agent
-        from ..loop.attachments import find_mentions, find_skill
-        from ..loop.command_words import is_of_command
-        from ..security.sandbox import check_sandbox
-        from .command_files import expand_task
-        from .mcp_servers import RunServers
-
-        servers, agents = RunServers(launch), list["Agent"]()
-
-        def attached_to(words: "Content") -> "Sequence[Attached]":
-            typed = is_given and not is_of_command(words)
-            skill = find_skill(agents[0], words) if typed else []
-            there = servers.begin(front.say)
-            names = there.names if there else ()
-            named = find_mentions(words, launch.cwd, typed=typed, servers=names)
-            return [*([beside] if beside else []), *skill, *named]
-
-        check_sandbox(launch)
-        close_memory()
-
-        def opened() -> "Agent":
-            there = servers.begin(front.say)
-            agent = open_agent(replace(launch, mcp=there), choice, emit=front.emit, ask=None)
-            agents.append(agent)
-            warm(launch)  # while git looks at the project
-            return agent
-
-        async def words_of_task(agent: "Agent") -> str:
-            return await expand_task(agent, launch, task) if is_given else task
-
-        try:
-            return _outcome(front, front.run(opened, words_of_task, attached_to))
-        finally:
-            servers.end()
-
-    guarded(run, front.fail)
-
-
-def _outcome(front: "Headless", running: "Coroutine[Any, Any, int]") -> int:
-    """Return the exit code of a headless run; an interrupt that comes too late changes nothing."""
-    import asyncio
-
-    from ..ui import signals
-
-    try:
-        code = asyncio.run(running)
-        signals.ignore_signals()
-    except KeyboardInterrupt:
-        signals.ignore_signals()
-        if front.ended is None:
-            raise
-        code = front.ended  # the result stands
-    return code
 
 
 def _repl(options: dict[str, Any], words: str | None) -> int:

@@ -46,6 +46,7 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "fork": "--fork",
     "wait": "--wait",
     "origin": "--from",
+    "json_schema": "--json-schema",
     "safe": "--safe",
 }
 
@@ -158,6 +159,16 @@ def check_command(options: dict[str, Any], command: str) -> None:
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
             raise click.UsageError(f"The command `{command}` does not take {flag}.")
+
+
+def is_headless(options: dict[str, Any]) -> bool:
+    """Tell whether this is no REPL: there is a task or a program, or no terminal to type at. Raises
+    click's UsageError for what the REPL has no use for."""
+    if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
+        return True
+    if options["json_schema"] is not None:
+        raise click.UsageError("--json-schema needs -p TASK.")
+    return bool(options["input_format"] == "stream-json")
 
 
 def words_of(context: click.Context) -> str | None:

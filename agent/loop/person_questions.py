@@ -37,7 +37,13 @@ async def ask_person(agent: Asker, questions: Sequence[QuestionParams]) -> Seque
     answers = [answer for answer in given if answer is not None]
     if len(answers) < len(questions):
         open_questions = [q for q, answer in zip(questions, given, strict=True) if answer is None]
-        if agent.ask is None:
+        form = [
+            FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
+            for q in open_questions
+        ]
+        asked = Question("AskUser", form[0].text, {}, "", "", form=form)
+        answer = await agent.ask(asked) if agent.ask else None
+        if answer is None:
             why = NO_ANSWER if agent.answers else NOBODY
             for each in open_questions:
                 agent.denials.append(Denial("AskUser", each.question, "", why, asked=False))
@@ -45,12 +51,6 @@ async def ask_person(agent: Asker, questions: Sequence[QuestionParams]) -> Seque
                 f"Not answered: {NOBODY}. Decide yourself where that does no harm, or say in your "
                 "answer what you need to know."
             )
-        form = [
-            FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
-            for q in open_questions
-        ]
-        asked = Question("AskUser", form[0].text, {}, "", "", form=form)
-        answer = await agent.ask(asked)
         if not answer.allow:
             raise ToolError("The user did not answer. Go on without, or ask in your answer.")
         said = iter(answer.words)

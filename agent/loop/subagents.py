@@ -283,7 +283,7 @@ class SubagentRunner:
         if ask is None:
             return None
 
-        async def asked(question: Question) -> Answer:
+        async def asked(question: Question) -> Answer | None:
             return await ask(replace(question, agent=id))
 
         return asked

@@ -275,16 +275,18 @@ class ToolRunner:
         await self._run_before_hook(tool, title, given, verdict)
         if verdict.action == "allow":
             return verdict
-        if self.ask is None:
+        answer = None
+        if self.ask is not None:
+            question = await self._question(tool, params, title, given, verdict)
+            self.approval.asked.append((tool, params))
+            answer = await self.ask(question)
+        if answer is None:
             self._deny(tool, title, verdict, asked=False)
             raise _Refused(
                 f"Not allowed: {verdict.reason}, and nobody can be asked in this run. Do without "
                 "it, or say in your answer what you would need.",
                 denied=True,
             )
-        question = await self._question(tool, params, title, given, verdict)
-        self.approval.asked.append((tool, params))
-        answer = await self.ask(question)
         if answer.allow:
             self._recheck(tool, params, verdict)
             if answer.sandboxed:

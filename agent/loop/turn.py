@@ -20,7 +20,14 @@ from typing import Any, Literal
 from ..compaction.layers import demote
 from ..context.request import PAUSED_STOP_REASON, build_request
 from ..context.window import learn_from_refusal
-from ..errors import CtxagentError, LimitReached, PromptTooLong, RecordError, RequestRejected
+from ..errors import (
+    CtxagentError,
+    LimitReached,
+    PromptTooLong,
+    RecordError,
+    RequestRejected,
+    ResultError,
+)
 from ..events import CallStarted, Notice, TurnFinished, UserSaid
 from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
@@ -30,8 +37,9 @@ from .attachments import AttachedTo, attach
 from .model_call import last_text, text_of
 from .person_questions import record_answers
 from .plans import announce_planning
+from .result_schema import NOTICE, AnswerCheck, ResultSchema
 from .run_state import RunContinuation
-from .tool_calls import denial_error
+from .tool_calls import Denial, denial_error
 
 MAX_ODD_REPLIES = 3  # replies in a row that are neither an answer nor a call
 LONG_WORDS_CHARS = 4_096  # from here on it matters how large the window is
@@ -50,11 +58,12 @@ async def run_turn(
     words: Content,
     next_words: NextWords = lambda: None,
     attached_to: AttachedTo = lambda words: (),
+    schema: ResultSchema | None = None,
 ) -> TurnFinished:
     """Run one turn and return how it ended.
 
     Before each call of the model `next_words` is asked for what the person has said meanwhile;
-    `attached_to` says what they bring in beside their words.
+    `attached_to` says what they bring in beside their words; the answer is to fit `schema`.
     Errors of the model and limits end the turn and are named in the result; cancelling the task
     ends it as interrupted. Raises RecordError alone: when nothing can be recorded, nothing may go
     on.
@@ -71,8 +80,8 @@ async def run_turn(
         agent.plan.record_pending()
         announce_planning(agent)
         record_answers(agent)
-        text = await _until_answered(agent, next_words, attached_to)
-        unasked = [d for d in agent.denials[agent.denials_told :] if not d.asked]
+        text = await _until_answered(agent, next_words, attached_to, _answer_check(agent, schema))
+        unasked = _unasked_denials(agent)
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -131,7 +140,9 @@ async def _shortened_words(agent: Agent, words: Content) -> Content:
         raise RecordError(f"cannot keep the words in {agent.folder}: {error.strerror}") from error
 
 
-async def _until_answered(agent: Agent, next_words: NextWords, attached_to: AttachedTo) -> str:
+async def _until_answered(
+    agent: Agent, next_words: NextWords, attached_to: AttachedTo, answers: AnswerCheck
+) -> str:
     """Call the model and run its tool calls until it answers; return the answer."""
     odd_replies, turn_start, paused = 0, True, False
     run = RunContinuation(agent.context.cwd, agent.policy.rules)
@@ -139,6 +150,8 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
         agent.budget_meter.check()
         while not paused and (words := next_words()) is not None:
             await _hear(agent, words, attached_to, mid_turn=True)
+        if not paused and (untold := answers.untold(agent.view)):
+            agent.record(User(content=untold, source=NOTICE))
         reply = await _call_model(agent, turn_start=turn_start)
         turn_start, paused = False, reply.stop_reason == PAUSED_STOP_REASON
         raise_if_turn_ends(reply)
@@ -146,14 +159,11 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
         notice = None if calls else continuation_prompt(reply)
         final = not calls and notice is None
         drifts = agent.drift_monitor.check_reply(reply.content, final=final)
-        if final and agent.budget_meter.is_spent:
-            return text_of(reply.content)
-        if final and not drifts:
-            go_on = await _go_on_with_run(agent, run, text_of(reply.content))
+        if final and (agent.budget_meter.is_spent or not drifts):
+            go_on = await _after_answer(agent, run, text_of(reply.content), answers)
             if go_on is None:
                 return text_of(reply.content)
-            agent.record(User(content=go_on, source="notice"))
-            agent.emit(Notice("info", "a run is on: it goes on without asking"))
+            agent.record(User(content=go_on, source=NOTICE))
         if calls:
             run.work()
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
@@ -161,7 +171,8 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
             agent.skills.record_requested()
             agent.late_tools.record_pending()
             record_answers(agent)
-            if plan := agent.plan.take_result():
+            plan = agent.plan.take_result()
+            if plan and answers.schema is None:
                 return plan
             odd_replies = 0
         await agent.drift_monitor.realign(drifts)
@@ -171,7 +182,37 @@ async def _until_answered(agent: Agent, next_words: NextWords, attached_to: Atta
         if odd_replies >= MAX_ODD_REPLIES:
             raise too_many_odd_replies(reply)
         if notice:
-            agent.record(User(content=notice, source="notice"))
+            agent.record(User(content=notice, source=NOTICE))
+
+
+def _answer_check(agent: Agent, schema: ResultSchema | None) -> AnswerCheck:
+    """Return what holds the answers of a turn against a schema."""
+    told = agent.log.redact(User(content=schema.told)).content if schema else ""
+    return AnswerCheck(schema, content_text(told))
+
+
+async def _after_answer(
+    agent: Agent, run: RunContinuation, text: str, answers: AnswerCheck
+) -> str | None:
+    """Return what is said to a final text so that the turn goes on, None where that was the answer.
+    Raises ResultError for an answer that does not fit, unless a denial already says why."""
+    if not agent.budget_meter.is_spent and (go_on := await _go_on_with_run(agent, run, text)):
+        agent.emit(Notice("info", "a run is on: it goes on without asking"))
+        return go_on
+    try:
+        go_on = answers.retry_words(text)
+    except ResultError:
+        if _unasked_denials(agent):
+            return None
+        raise
+    if go_on is not None:
+        agent.emit(Notice("info", "the answer does not fit the schema: asking again"))
+    return go_on
+
+
+def _unasked_denials(agent: Agent) -> list[Denial]:
+    """Return the denials of this turn about which nobody could be asked."""
+    return [denial for denial in agent.denials[agent.denials_told :] if not denial.asked]
 
 
 async def _go_on_with_run(agent: Agent, run: RunContinuation, text: str) -> str | None:

@@ -10,7 +10,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -24,6 +24,7 @@ from .subagent_progress import SubagentEvent, Subagents
 if TYPE_CHECKING:
     from ..loop.agent import Agent
     from ..loop.attachments import AttachedTo
+    from ..loop.result_schema import ResultSchema
 
     TaskOf = Callable[["Agent"], Awaitable[str]]  # what an agent is told
 
@@ -52,6 +53,8 @@ class Headless:
         self.verbose = verbose
         self.wait = wait
         self.started = time.monotonic()
+        self.schema: ResultSchema | None = None  # that results have to fit
+        self.worktree: Mapping[str, str] | None = None  # path and branch, of a run in one
         self._agent: Agent | None = None
         self._running: asyncio.Task[int] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -61,12 +64,8 @@ class Headless:
         self.ended: int | None = None  # the exit code of the result
 
     def emit(self, event: events.Event) -> None:
-        if self.format == "stream-json" and self._out_is_read and not self._has_result:
-            try:
-                self._line(as_json(event))
-            except BrokenPipeError:
-                self._out_is_read = False
-                self._interrupt()
+        if self.format == "stream-json" and not self._has_result:
+            self._write_if_read(as_json(event))
         if isinstance(event, SubagentEvent):
             self._follow(event)
         elif isinstance(event, events.Notice) and (self.verbose or event.level != "info"):
@@ -75,6 +74,15 @@ class Headless:
             self._say(str(event))
         elif self.verbose:
             self._say_verbose(event)
+
+    def _write_if_read(self, line: dict[str, Any]) -> None:
+        """Write a line, and be interrupted where nobody reads it."""
+        if self._out_is_read:
+            try:
+                self._line(line)
+            except BrokenPipeError:
+                self._out_is_read = False
+                self._interrupt()
 
     def _follow(self, event: SubagentEvent) -> None:
         subagent = self._subagents.follow(event)
@@ -104,7 +112,10 @@ class Headless:
     ) -> int:
         """Run one task, with what is attached to it, to its end, or to a SIGINT, SIGTERM or SIGHUP;
         return the exit code. Raises BrokenPipeError when nobody is there to read the result."""
-        self._running = asyncio.ensure_future(self._run(opener, task, attached_to))
+        return await self._run_interruptibly(self._run(opener, task, attached_to))
+
+    async def _run_interruptibly(self, run: Coroutine[Any, Any, int]) -> int:
+        self._running = asyncio.ensure_future(run)
         with signals.call_on_signals(self._interrupt, signal.SIGINT, *signals.END_SIGNALS):
             try:
                 return await self._running
@@ -127,16 +138,24 @@ class Headless:
 
         try:
             words = await task(self._agent)
-            finished = await run_turn(self._agent, words, attached_to=attached_to)
-            if finished.status == "ok":
-                await self._agent.finish()
-            await self._agent.engine.close()  # what a summary in preparation cost counts too
+            finished = await run_turn(
+                self._agent, words, attached_to=attached_to, schema=self.schema
+            )
+            await self._finish_session(self._agent, is_ok=finished.status == "ok")
             return self._finish(finished)
         finally:
-            self._closing = asyncio.ensure_future(self._agent.close())
-            await asyncio.wait({self._closing})
-            if not self._closing.cancelled():
-                self._closing.result()
+            await self._close(self._agent)
+
+    async def _finish_session(self, agent: "Agent", *, is_ok: bool) -> None:
+        if is_ok:
+            await agent.finish()
+        await agent.engine.close()  # what a summary in preparation cost counts too
+
+    async def _close(self, agent: "Agent") -> None:
+        self._closing = asyncio.ensure_future(agent.close())
+        await asyncio.wait({self._closing})
+        if not self._closing.cancelled():
+            self._closing.result()
 
     async def _opened(self, opener: Callable[[], "Agent"]) -> "Agent":
         try:
@@ -159,9 +178,10 @@ class Headless:
             self._result(finished.status, code, finished.text, finished.error)
             return code
         self._has_result = True
-        if finished.text:
+        text = self.schema.read(finished.text).document if self.schema else finished.text
+        if text:
             with signals.ignore_lost_terminal():
-                print(clean_for(finished.text, self.out), file=self.out, flush=True)
+                print(clean_for(text, self.out), file=self.out, flush=True)
         if finished.error:
             self._say(f"ctxagent: {finished.error['message']}")
         elif finished.status == "interrupted":
@@ -189,6 +209,7 @@ class Headless:
                 "session_id": agent.log.path.parent.name if agent else None,
                 "log": str(agent.log.path) if agent else None,
                 "result": text,
+                **self._output(text),
                 "model": agent.model.id if agent else None,
                 "turns": totals.turns,
                 "calls": totals.all.calls,
@@ -200,9 +221,14 @@ class Headless:
                 "compaction": totals.all.compaction,
                 "agents": _agents(agent) if agent else [],
                 "denials": [dataclasses.asdict(d) for d in agent.denials] if agent else [],
+                **({"worktree": self.worktree} if self.worktree else {}),
                 "error": error,
             }
         )
+
+    def _output(self, text: str) -> dict[str, Any]:
+        """Return what the result has beside its text: the value, where a schema was given."""
+        return {"output": self.schema.read(text).value} if self.schema else {}
 
     def _line(self, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=self.out, flush=True)

@@ -43,6 +43,8 @@ LIBRARY_USERS = {
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
     "tiktoken": ("agent.context.tokens",),
     "click": ("agent.cli",),
+    "jsonschema": ("agent.loop.result_schema",),
+    "referencing": ("agent.loop.result_schema",),
     "jinja2": ("agent.export.templates",),
     "markupsafe": ("agent.export", "agent.replay.report"),
 }

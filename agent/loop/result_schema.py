@@ -1,0 +1,207 @@
+"""`--json-schema FILE`: the final answer of a turn is JSON that fits a schema.
+
+The model is told the schema in a message of its own, and again once a summary has taken that one
+out of the context. An answer that does not fit is told what is wrong with it and tried again, so
+often as `MAX_TRIES` says. Schemas are JSON Schema, draft 2020-12 unless they name another draft;
+nothing that a schema refers to is ever fetched.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...tools.system.shorten import shorten
+from ..context.view import View
+from ..errors import ResultError, UsageError
+
+MAX_SCHEMA_BYTES = 100_000
+MAX_TRIES = 2  # answers of one turn
+MAX_PROBLEMS = 5  # that are told of one answer
+MAX_PROBLEM_CHARS = 300
+NOTICE = "notice"  # the source of our own words in a session
+
+_FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_INSTRUCTION = """\
+[The final answer of this turn is read by a program. It must be one JSON document that validates \
+against the schema below, alone: no words before or after it. Use your tools as always; only the \
+final answer has this form.]
+"""
+_AGAIN = """\
+[Your final answer is not what the program that reads it takes:
+{problems}
+Answer again with the whole JSON document alone. The schema:]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """An answer as a schema sees it."""
+
+    document: str = ""  # the JSON text alone, "" where it does not fit
+    value: Any = None  # what that says
+    problems: tuple[str, ...] = ()  # what is wrong: the path in the document, and the rule
+
+
+@dataclass(frozen=True)
+class ResultSchema:
+    """A schema that has been checked, and the text of its file."""
+
+    text: str
+    schema: Any
+
+    @property
+    def told(self) -> str:
+        """What the model is told of it."""
+        return _INSTRUCTION + self.text
+
+    def read(self, answer: str) -> ReadAnswer:
+        """Return what an answer says: JSON alone, or in one fenced block and nothing else."""
+        fenced = _FENCED.fullmatch(answer.strip())
+        document = (fenced[1] if fenced else answer).strip()
+        try:
+            value = json.loads(document, parse_constant=_refuse_constant, parse_float=_finite)
+        except RecursionError:
+            return ReadAnswer(problems=("it is nested too deeply",))
+        except ValueError as error:
+            return ReadAnswer(problems=(f"it is not JSON alone: {error}",))
+        try:
+            problems = tuple(_problem(error) for error in self._errors(value))
+        except RecursionError:
+            problems = ("it is nested too deeply",)
+        return ReadAnswer(problems=problems) if problems else ReadAnswer(document, value)
+
+    def check(self) -> None:
+        """Raise ValueError where this is no schema, refers to what it does not have, or never
+        comes to an end."""
+        from jsonschema.exceptions import SchemaError
+
+        try:
+            self._validator.check_schema(self.schema)
+            _resolve_references(self.schema, self._validator.META_SCHEMA["$schema"])
+            list(self._errors(None))
+        except SchemaError as error:
+            raise ValueError(_problem(error)) from None
+        except RecursionError:
+            raise ValueError("it is nested too deeply, or refers to itself without end") from None
+
+    def _errors(self, value: Any) -> list[Any]:
+        from itertools import islice
+
+        from jsonschema_specifications import REGISTRY
+
+        validator = self._validator(self.schema, registry=REGISTRY)
+        return list(islice(validator.iter_errors(value), MAX_PROBLEMS))
+
+    @cached_property
+    def _validator(self) -> Any:
+        from jsonschema.validators import Draft202012Validator, validator_for
+
+        return validator_for(self.schema, default=Draft202012Validator)
+
+
+@dataclass(slots=True)
+class AnswerCheck:
+    """The answers of one turn, held against a schema where there is one."""
+
+    schema: ResultSchema | None
+    told: str = ""  # what the model is told of the schema, as the log has it
+    tries: int = field(default=0, init=False)
+
+    def untold(self, view: View) -> str:
+        """Return what the model has to be told since it does not see it, "" for nothing."""
+        notices = (item for item in view.items if item.source == NOTICE)
+        shown = any(block.get("text") == self.told for item in notices for block in item.blocks)
+        return "" if self.schema is None or shown else self.told
+
+    def retry_words(self, answer: str) -> str | None:
+        """Return what the model is told of a final answer that does not fit, None for one that
+        does. Raises ResultError for the last that it may give."""
+        problems = self.schema.read(answer).problems if self.schema else ()
+        if self.schema is None or not problems:
+            return None
+        self.tries += 1
+        if self.tries >= MAX_TRIES:
+            raise ResultError(
+                f"the final answer does not fit --json-schema, after {MAX_TRIES} tries: "
+                + "; ".join(problems),
+                hint="The answers are in the log. Say in the task what the fields mean, or ask for "
+                "less.",
+            )
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        return _AGAIN.format(problems=listed) + self.schema.text
+
+
+def read_schema(path: Path) -> ResultSchema:
+    """Return the schema in a file. Raises UsageError for a file that cannot be read and for what is
+    no schema, or not one that can be checked without a network."""
+    hint = "Give a file with a JSON Schema, which says all that it refers to itself."
+    try:
+        with path.open("rb") as file:  # a pipe will do: <(…)
+            data = file.read(MAX_SCHEMA_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--json-schema {path}: {error.strerror}", hint=hint) from None
+    if len(data) > MAX_SCHEMA_BYTES:
+        bound = f"it has more than {MAX_SCHEMA_BYTES:,} bytes"
+        raise UsageError(f"--json-schema {path}: {bound}", hint=hint)
+    try:
+        text = data.decode("utf-8-sig").strip()
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--json-schema {path}: it is not JSON: {error}", hint=hint) from None
+    schema = ResultSchema(text, found)
+    try:
+        schema.check()
+    except ValueError as error:
+        raise UsageError(f"--json-schema {path}: {error}", hint=hint) from None
+    return schema
+
+
+def _resolve_references(schema: Any, draft: str) -> None:
+    """Raise ValueError where a schema refers to what neither it nor the standard has."""
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import specification_with
+
+    whole = specification_with(draft).create_resource(schema)
+    registry = REGISTRY.with_resource(whole.id() or "", whole)
+    pending = [(whole, registry.resolver(whole.id() or ""))]
+    while pending:
+        resource, resolver = pending.pop()
+        for each in _references(resource.contents):
+            try:
+                resolver.lookup(each)
+            except (Unresolvable, ValueError):
+                raise ValueError(
+                    f"$ref {shorten(each, MAX_PROBLEM_CHARS)!r} leads to nothing in the file, and "
+                    "nothing is fetched"
+                ) from None
+        pending += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        found = (schema.get(name) for name in ("$ref", "$dynamicRef", "$recursiveRef"))
+        yield from (each for each in found if isinstance(each, str))
+
+
+def _problem(error: Any) -> str:
+    """Return what is wrong in one line: where in the document, what, and by which rule."""
+    where = "".join(f"/{part}" for part in error.absolute_path) or "the document"
+    rule = "".join(f"/{part}" for part in error.absolute_schema_path)
+    return f"{where}: {shorten(error.message, MAX_PROBLEM_CHARS)} (rule {rule or '/'})"
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large a number")
+    return value

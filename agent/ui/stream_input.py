@@ -1,0 +1,249 @@
+"""Standard input of a run that a program talks to: messages in order, answers, interrupts.
+
+A thread reads the lines, so that an interrupt is heard at any time; all else happens in the event
+loop. Lines and what waits are bounded: a line that is not taken is told of by an `error` line and
+changes nothing else.
+"""
+
+import asyncio
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from ..errors import UsageError
+from ..events import Answer, Question
+from ..session.entries import Content
+from .stream_messages import (
+    AnswerMessage,
+    BadLine,
+    InputMessage,
+    InterruptMessage,
+    UserMessage,
+    read_message,
+)
+
+MAX_LINE_BYTES = 32 << 20
+MAX_WAITING = 1_000  # messages
+MAX_WAITING_BYTES = 128 << 20
+READ_BYTES = 1 << 18  # at a time
+
+
+class StreamInput:
+    """What a program sends through the descriptor `number`. `write` sends a line back; `interrupt`
+    ends the turn that runs, and returns whether there was one."""
+
+    def __init__(
+        self, number: int, write: Callable[[dict[str, Any]], None], interrupt: Callable[[], bool]
+    ) -> None:
+        self._number, self._write, self._interrupt = number, write, interrupt
+        self._waiting: deque[UserMessage] = deque()
+        self._questions: dict[str, tuple[Question, asyncio.Future[Answer | None]]] = {}
+        self._asked = 0
+        self._has_ended = False
+        self._changed = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to read, in the event loop that runs."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(loop,), daemon=True, name="stdin").start()
+
+    def add(self, content: Content) -> None:
+        """Add a message that does not come from the program."""
+        self._waiting.append(UserMessage(content))
+        self._changed.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more messages can come, and none waits."""
+        return self._has_ended and not self._waiting
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    async def next(self) -> Content | None:
+        """Wait for the next message; None at the end."""
+        while not self._waiting:
+            if self._has_ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._waiting.popleft().content
+
+    def next_mid_turn(self) -> Content | None:
+        """Remove and return the next words for the turn that runs; None where there are none."""
+        found = next((each for each in self._waiting if each.steers), None)
+        if found is None:
+            return None
+        self._waiting.remove(found)
+        return found.content
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Put a question to the program and return its answer; None once its input has ended."""
+        if (settled := question.settled()) is not None:
+            return settled
+        if self._has_ended:
+            return None
+        self._asked += 1
+        id = f"q{self._asked}"
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._questions[id] = (question, answer)
+        try:
+            self._write(_question_line(id, question))
+            return await answer
+        finally:
+            del self._questions[id]
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            for number, line in _lines(self._number):
+                found: InputMessage | BadLine
+                try:
+                    if line is None:
+                        raise BadLine(
+                            f"it has more than {MAX_LINE_BYTES >> 20} MiB",
+                            "Put it into a file, and name that with @ in the message.",
+                        )
+                    found = read_message(line)
+                except BadLine as error:
+                    found = error
+                loop.call_soon_threadsafe(self._take, number, found)
+            loop.call_soon_threadsafe(self._end)
+
+    def _take(self, number: int, found: InputMessage | BadLine) -> None:
+        """Act on a line, or tell what is wrong with it."""
+        try:
+            if isinstance(found, BadLine):
+                raise found
+            if isinstance(found, UserMessage):
+                self._queue(found)
+            elif isinstance(found, AnswerMessage):
+                self._answer(found)
+            elif isinstance(found, InterruptMessage) and not self._interrupt():
+                raise BadLine("no turn runs that could be interrupted", "Send a message first.")
+        except BadLine as error:
+            told = {"message": str(error), "hint": error.hint}
+            self._write({"type": "error", "line": number, **told})
+
+    def _queue(self, message: UserMessage) -> None:
+        size = message.size + sum(each.size for each in self._waiting)
+        if len(self._waiting) >= MAX_WAITING or size > MAX_WAITING_BYTES:
+            raise BadLine("too much waits already", "Wait for a result, then send it again.")
+        self._waiting.append(message)
+        self._changed.set()
+
+    def _answer(self, given: AnswerMessage) -> None:
+        if given.id not in self._questions:
+            open_ids = ", ".join(self._questions) or "none"
+            raise BadLine(
+                f"no question {given.id!r} waits for an answer",
+                f"Give the id of a `question` line; open ones: {open_ids}.",
+            )
+        question, answer = self._questions[given.id]
+        if not answer.done():
+            answer.set_result(_checked(given, question))
+        for other, waiting in self._questions.values():  # which the rule may have settled
+            if not waiting.done() and (settled := other.settled()) is not None:
+                waiting.set_result(settled)
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._changed.set()
+        for _, answer in self._questions.values():
+            if not answer.done():
+                answer.set_result(None)
+
+
+def _checked(given: AnswerMessage, question: Question) -> Answer:
+    """Return an answer that fits the question. Raises BadLine."""
+    count = len(question.form)
+    if given.allow and len(given.words) != count:
+        raise BadLine(
+            f"the question needs {count} words, and {len(given.words)} came",
+            'Give "words" with a text for each question of the form.'
+            if count
+            else 'Give "allow" alone.',
+        )
+    if not (given.allow and given.rule):
+        return Answer(given.allow, "" if given.allow else given.reason, words=given.words)
+    try:
+        question.check(given.rule)
+    except UsageError as error:
+        raise BadLine(f"the rule cannot be kept: {error.message}", error.hint) from None
+    return Answer(True, rule=given.rule, where="session")
+
+
+def _question_line(id: str, question: Question) -> dict[str, Any]:
+    form = [
+        {
+            "question": each.text,
+            "choices": [{"label": label, "description": more} for label, more in each.choices],
+            "multiple": each.multiple,
+        }
+        for each in question.form
+    ]
+    return {
+        "type": "question",
+        "id": id,
+        "tool": question.tool,
+        "title": question.title,
+        "input": dict(question.input),
+        "reason": question.reason,
+        "rule": question.rule,
+        "offers": list(question.offers),
+        "diff": question.diff,
+        "agent": question.agent,
+        "form": form,
+    }
+
+
+def _lines(number: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines that are not blank, each with its number from 1; None for one that is too
+    long. Blocking."""
+    buffer, count, too_long = bytearray(), 1, False
+    while True:
+        part = _read(number)
+        *whole, rest = part.split(b"\n") if part else (b"", b"")
+        for each in whole:
+            buffer += each
+            if too_long or len(buffer) > MAX_LINE_BYTES:
+                yield count, None
+            elif buffer.strip():
+                yield count, bytes(buffer)
+            buffer.clear()
+            count, too_long = count + 1, False
+        if not part:
+            return
+        buffer += rest
+        if len(buffer) > MAX_LINE_BYTES:
+            buffer.clear()
+            too_long = True
+
+
+def _read(number: int) -> bytes:
+    """Return the next bytes; b"" at the end, which an unreadable input has come to."""
+    while True:
+        try:
+            return os.read(number, READ_BYTES)
+        except BlockingIOError:
+            select.select([number], [], [])
+        except OSError:
+            return b""
+
+
+def call_when_reader_goes(number: int, act: Callable[[], None]) -> None:
+    """Call `act` in the event loop that runs once nobody can read any more what is written to a
+    pipe or socket."""
+    loop, poll = asyncio.get_running_loop(), select.poll()
+    poll.register(number, 0)  # errors and hang-ups are told of all the same
+
+    def wait() -> None:
+        poll.poll()
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(act)
+
+    threading.Thread(target=wait, daemon=True, name="stdout").start()

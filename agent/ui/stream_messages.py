@@ -1,0 +1,161 @@
+"""The lines that a program writes to a run with `--input-format stream-json`.
+
+Each line is a JSON object: a message, which is a turn; an answer to a question; or an interrupt. A
+message has the form `{"type": "user", "text": "…"}`, or that of the Messages API in `message`.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...tools import image as images
+from ...tools.read import image_output
+from ...tools.system.shorten import shorten
+from ..errors import ToolError
+from ..session.entries import Content
+
+MAX_NAME_CHARS = 60  # of a wrong value in a message
+TYPES_HINT = 'Send {"type": "user", "text": "…"}, {"type": "answer", …} or {"type": "interrupt"}.'
+IMAGE_HINT = (
+    'Give an image as {"type": "image", "source": {"type": "base64", "media_type": "image/png", '
+    '"data": "…"}}: PNG, JPEG, GIF or WebP.'
+)
+
+
+class BadLine(ValueError):
+    """A line that means nothing; `hint` is the next step."""
+
+    def __init__(self, message: str, hint: str = TYPES_HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """A turn, or with `steers` words for the turn that runs, if one does."""
+
+    content: Content
+    steers: bool = False
+    size: int = 0  # bytes of its line
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMessage:
+    """An answer to the question `id`."""
+
+    id: str
+    allow: bool
+    reason: str = ""  # goes to the model with a refusal
+    rule: str = ""  # is allowed for the session from now on
+    words: tuple[str, ...] = ()  # an answer to each question of a form
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptMessage:
+    """The turn that runs shall end."""
+
+
+InputMessage = UserMessage | AnswerMessage | InterruptMessage
+
+
+def read_message(line: bytes) -> InputMessage:
+    """Return what a line says; blocking: images may be made smaller. Raises BadLine."""
+    try:
+        found = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"it is not JSON: {shorten(str(error), 200)}") from None
+    if not isinstance(found, dict):
+        raise BadLine("it is not a JSON object")
+    kind = found.get("type")
+    if kind == "user":
+        return UserMessage(_content(found), _flag(found, "steer"), len(line))
+    if kind == "answer":
+        return _answer(found)
+    if kind == "interrupt":
+        return InterruptMessage()
+    raise BadLine(f"there is no type {_shown(kind)}")
+
+
+def _answer(found: Mapping[str, Any]) -> AnswerMessage:
+    words = found.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+        hint = 'For example {"type": "answer", "id": "q1", "words": ["red"]}.'
+        raise BadLine("words is not a list of texts", hint)
+    allow = _flag(found, "allow", default=bool(words) or None)
+    texts = {name: _text(found.get(name, ""), name) for name in ("id", "reason", "rule")}
+    return AnswerMessage(allow=allow, words=tuple(_whole(each) for each in words), **texts)
+
+
+def _flag(found: Mapping[str, Any], name: str, *, default: bool | None = False) -> bool:
+    value = found.get(name, default)
+    if not isinstance(value, bool):
+        raise BadLine(f"{name} is neither true nor false", f'Give "{name}": true or false.')
+    return value
+
+
+def _content(found: Mapping[str, Any]) -> Content:
+    """Return the words of a message, with its images if it has any."""
+    if "message" not in found:
+        return _words(_text(found.get("text"), "text"))
+    message = found["message"]
+    if not isinstance(message, dict) or message.get("role", "user") != "user":
+        hint = 'For example {"type": "user", "message": {"role": "user", "content": "…"}}.'
+        raise BadLine("message is not a message of the role user", hint)
+    content = message.get("content")
+    if not isinstance(content, list):
+        return _words(_text(content, "content"))
+    blocks = [block for each in content for block in _blocks(each)]
+    if any(block["type"] == "image" for block in blocks):
+        return blocks
+    return _words("\n\n".join(block["text"] for block in blocks))
+
+
+def _blocks(block: Any) -> list[dict[str, Any]]:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "text":
+        return [{"type": "text", "text": _words(_text(block.get("text"), "text"))}]
+    if kind == "image":
+        return _image(block.get("source"))
+    hint = f"Give blocks of the types text and image. {IMAGE_HINT}"
+    raise BadLine(f"a block of the type {_shown(kind)} is not taken", hint)
+
+
+def _image(source: Any) -> list[dict[str, Any]]:
+    given = source if isinstance(source, dict) else {}
+    if given.get("type") != "base64":
+        raise BadLine("the source of an image is not base64", IMAGE_HINT)
+    try:
+        data = base64.b64decode(_text(given.get("data"), "data"), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadLine("the data of an image is not base64", IMAGE_HINT) from None
+    found = images.recognise(data)
+    if found is None:
+        raise BadLine("the data of an image is none that the model takes", IMAGE_HINT)
+    try:
+        return image_output("an image", found, data, len(data)).blocks or []
+    except ToolError as error:
+        raise BadLine(str(error), IMAGE_HINT) from None
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadLine(f"{name} is missing or not a text")
+    return _whole(value)
+
+
+def _whole(text: str) -> str:
+    """Return a text without halves of characters, which JSON can have and UTF-8 cannot."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise BadLine("the message is empty")
+    return text
+
+
+def _shown(value: Any) -> str:
+    return shorten(repr(value), MAX_NAME_CHARS)
