@@ -103,13 +103,13 @@ class SessionPlan:
             self.check(text)
         except UsageError as error:
             raise ToolError(f"{error.message}. {error.hint}") from None
-        if agent.ask is None:
+        answer = await agent.ask(self._question(text)) if agent.ask else None
+        if answer is None:
             self._pending = _Pending(text, agreed=False)
             if agent.approval.mode == "plan":
                 self._result = text
                 return Output(STANDS_ALONE, _details(text, agreed=False))
             return Output(GO_ON_ALONE, _details(text, agreed=False))
-        answer = await agent.ask(self._question(text))
         if not answer.allow:
             if answer.reason:
                 agent.unrecorded_answers.append(

@@ -168,6 +168,8 @@ def _checked(given: AnswerMessage, question: Question) -> Answer:
             if count
             else 'Give "allow" alone.',
         )
+    if question.plan and given.allow:
+        return _agreement(given, question)
     if not (given.allow and given.rule):
         return Answer(given.allow, "" if given.allow else given.reason, words=given.words)
     try:
@@ -175,6 +177,20 @@ def _checked(given: AnswerMessage, question: Question) -> Answer:
     except UsageError as error:
         raise BadLine(f"the rule cannot be kept: {error.message}", error.hint) from None
     return Answer(True, rule=given.rule, where="session")
+
+
+def _agreement(given: AnswerMessage, question: Question) -> Answer:
+    """Return the answer that agrees to a plan. Raises BadLine."""
+    if given.mode and given.mode not in question.modes:
+        modes = ", ".join(question.modes)
+        raise BadLine(
+            f"the plan cannot be carried out in the mode {given.mode}", f"One of {modes}."
+        )
+    try:
+        question.check(given.plan or question.plan)
+    except UsageError as error:
+        raise BadLine(error.message, error.hint) from None
+    return Answer(True, plan=given.plan, mode=given.mode)
 
 
 def _question_line(id: str, question: Question) -> dict[str, Any]:
@@ -198,6 +214,8 @@ def _question_line(id: str, question: Question) -> dict[str, Any]:
         "diff": question.diff,
         "agent": question.agent,
         "form": form,
+        "plan": question.plan,
+        "modes": list(question.modes),
     }
 
 

@@ -25,6 +25,9 @@ IMAGE_HINT = (
 )
 
 
+_ANSWER_TEXTS = ("id", "reason", "rule", "plan", "mode")
+
+
 class BadLine(ValueError):
     """A line that means nothing; `hint` is the next step."""
 
@@ -51,6 +54,8 @@ class AnswerMessage:
     reason: str = ""  # goes to the model with a refusal
     rule: str = ""  # is allowed for the session from now on
     words: tuple[str, ...] = ()  # an answer to each question of a form
+    plan: str = ""  # the plan that is agreed to; "" for the one that was proposed
+    mode: str = ""  # the permission mode in which it is carried out; "" for that of now
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def _answer(found: Mapping[str, Any]) -> AnswerMessage:
         hint = 'For example {"type": "answer", "id": "q1", "words": ["red"]}.'
         raise BadLine("words is not a list of texts", hint)
     allow = _flag(found, "allow", default=bool(words) or None)
-    texts = {name: _text(found.get(name, ""), name) for name in ("id", "reason", "rule")}
+    texts = {name: _text(found.get(name, ""), name) for name in _ANSWER_TEXTS}
     return AnswerMessage(allow=allow, words=tuple(_whole(each) for each in words), **texts)
 
 

@@ -16,6 +16,7 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 from ..support.command import COMMAND, Place, comes
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
+from .test_stream_input import talk
 
 PLAN = """# Give the walrus a pool
 
@@ -407,3 +408,37 @@ def test_a_subagent_has_no_plan_to_propose(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     names = [{tool["name"] for tool in body["tools"]} for body in server.requests]
     assert ["Plan" in found for found in names] == [True, False, True]
+
+
+def test_a_program_agrees_to_a_plan(place: Place) -> None:
+    """It sees the plan, may change it, and says in which mode it is carried out."""
+    changed = WHOLE.replace("37 metres", "50 metres")
+    with Server([propose(), write(), Say("Built.")]) as server, talk(
+        place, server, "--permission-mode", "plan"
+    ) as driver:  # fmt: skip
+        driver.say("Build a pool")
+        asked = driver.next("question")
+        assert (asked["plan"], asked["modes"][:2]) == (WHOLE, ["accept-edits", "ask"])
+        driver.send({"type": "answer", "id": asked["id"], "allow": True, "mode": "bypass"})
+        assert "One of accept-edits, ask" in driver.next("error")["hint"]
+        driver.send({"type": "answer", "id": asked["id"], "allow": True, "plan": "No steps"})
+        assert driver.next("error")["message"] == "the plan has no steps"
+        answer = {"allow": True, "plan": changed, "mode": "accept-edits"}
+        driver.send({"type": "answer", "id": asked["id"], **answer})
+        assert driver.next("result")["result"] == "Built."
+        assert driver.end() == 0
+    assert server.rejected == []
+    assert changed in told(server.requests[1])
+    assert (place.project / "pool.py").exists()
+
+
+def test_a_plan_beside_a_schema(place: Place) -> None:
+    """What a schema asks for is the result, also where a run only plans."""
+    (place.root / "schema.json").write_text('{"type": "object"}')
+    with Server([propose(), Say('{"ok": true}')]) as server:
+        done = place.run(
+            "-p", "Plan", "--permission-mode", "plan", "--json-schema",
+            str(place.root / "schema.json"), env=place.server(server.url),
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, '{"ok": true}\n')
+    assert plan_file(place) == f"{WHOLE}\n"
