@@ -5,6 +5,8 @@ A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | T
 and Compacted anywhere, and with UserSaid before any call for words that come mid-turn. After
 `Retrying` the deltas of the broken attempt are void: a front end takes them back.
 
+A search of the web is ToolDraft · ToolStarted · ToolFinished among the deltas.
+
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
 to four run side by side; `id` names the subagent that an event between belongs to. From inside a
 subagent only Notice, Compacted and Question come through, with its id in `agent`; AgentProgress
@@ -200,7 +202,8 @@ class TurnFinished:
     error: Mapping[str, str] | None = None  # type and message, as in the JSON result
 
 
-Delta = Accepted | TextDelta | ThinkingDelta | ToolDraft | Retrying
+# The last two are searches of the web, which the server makes while it answers.
+Delta = Accepted | TextDelta | ThinkingDelta | ToolDraft | Retrying | ToolStarted | ToolFinished
 
 Event = (
     SessionOpened
@@ -209,9 +212,7 @@ Event = (
     | Waiting
     | Delta
     | CallFinished
-    | ToolStarted
     | ToolOutput
-    | ToolFinished
     | AgentStarted
     | AgentProgress
     | AgentFinished

@@ -2,9 +2,10 @@
 
 `build_request` is total: whatever the log lost, doubled or reordered, the messages satisfy the
 API's rules. Calls and results are complete, adjacent and in order (a call without a recorded
-result is answered "interrupted; outcome unknown"), ids are unique and well formed, no text is
-blank, roles alternate from a user message on, thinking is byte-identical with its signature or
-absent, no lone surrogate remains, and at most four blocks carry `cache_control`.
+result is answered "interrupted; outcome unknown"), a search of the web stands with what it found or
+not at all, ids are unique and well formed, no text is blank, roles alternate from a user message
+on, thinking is byte-identical with its signature or absent, no lone surrogate remains, and at most
+four blocks carry `cache_control`.
 
 The messages are also stable: those of a log are a prefix of those of the same log with more
 entries after it, as long as no entry edits history. The prompt cache depends on that.
@@ -12,14 +13,16 @@ entries after it, as long as no entry edits history. The prompt cache depends on
 
 import re
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..session.entries import Block
+from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
 from .view import THINKING, Item, View, shown_blocks
 
 UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was recorded]"
+LOST_SEARCH = "[A search of the web was cut short.]"
 LOST_BEGINNING = "[The beginning of this conversation is missing.]"
 GO_ON_PROMPT = "Go on."
 EMPTY_RESULT = "(no output)"
@@ -28,6 +31,7 @@ PAUSED_STOP_REASON = "pause_turn"
 
 MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
 
+SEARCH_ID = re.compile(r"srvtoolu_[A-Za-z0-9_]{1,100}")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _THINKING_FIELDS = {
@@ -74,6 +78,8 @@ class _Draft:
     results: dict[str, Block] = field(default_factory=dict)  # by id on the wire
     later: list[Block] = field(default_factory=list)  # user blocks that wait for the results
     added: list[Block] = field(default_factory=list)  # tools that are there from here on
+    searches: dict[str, int] = field(default_factory=dict)  # without a result; each one's message
+    found: set[str] = field(default_factory=set)  # addresses of the pages that searches found
 
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
@@ -95,15 +101,46 @@ class _Draft:
             self.close()
         if not self.messages:
             self.messages.append({"role": "user", "content": [_text(LOST_BEGINNING)]})
-        renamed = []
+        if self.messages[-1]["role"] != "assistant":
+            self.messages.append({"role": "assistant", "content": []})
+        said, intact = self.messages[-1]["content"], True
         for block in blocks:
-            if block["type"] == "tool_use":
-                block = {**block, "id": self._open_call(block["id"])}
-            renamed.append(block)
-        if self.messages[-1]["role"] == "assistant":
-            self.messages[-1]["content"].extend(renamed)
-        else:
-            self.messages.append({"role": "assistant", "content": renamed})
+            kept = self._fitting(block)
+            intact = intact and kept is not None
+            if kept is not None and (intact or kept["type"] not in THINKING):
+                said.append(kept)
+        here = len(self.messages) - 1
+        self.drop_searches({id for id, place in self.searches.items() if place != here})
+        if not said:
+            said.append(_text(LOST_SEARCH))
+
+    def _fitting(self, block: Block) -> Block | None:
+        """Return a block of a reply as it stands behind those before it; None for a part of a
+        search that has no other part, or is there already."""
+        kind = block["type"]
+        if kind == "tool_use":
+            return {**block, "id": self._open_call(block["id"])}
+        if kind == SEARCH:
+            if block["id"] in self.ids:
+                return None
+            self.ids.add(block["id"])
+            self.searches[block["id"]] = len(self.messages) - 1
+        elif kind == FOUND:
+            if self.searches.pop(block["tool_use_id"], None) is None:
+                return None
+            self.found |= addresses(block)
+        elif "citations" in block:
+            cited = [each for each in block["citations"] if each["url"] in self.found]
+            plain = {name: value for name, value in block.items() if name != "citations"}
+            return {**plain, "citations": cited} if cited else plain
+        return block
+
+    def drop_searches(self, ids: Collection[str]) -> None:
+        """Leave out searches that have no result, and the thinking behind them, which is bound to
+        them."""
+        for place in {self.searches.pop(id) for id in ids}:
+            message = self.messages[place]
+            message["content"] = without_searches(message["content"], ids)
 
     def _open_call(self, recorded: str) -> str:
         """Add an open call and return its id on the wire, which no other call has."""
@@ -129,6 +166,9 @@ class _Draft:
         content += self.later
         if self.added and not (content or self.messages):
             content = [_text(LOST_BEGINNING)]
+        if self.waits and (self.later or self.added or not self.open):
+            # The server goes on with a search only behind bare results of the calls beside it.
+            self.drop_searches([*self.searches])
         if content:
             self.messages.append({"role": "user", "content": content})
         if self.added:
@@ -154,8 +194,9 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
         add = draft.add_user if item.role == "user" else draft.add_assistant
         add(_sent_blocks(item))
     draft.close()
-    paused = bool(items) and items[-1].stop_reason == PAUSED_STOP_REASON
+    paused = bool(items) and items[-1].stop_reason == PAUSED_STOP_REASON and not items[-1].stubs
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
+        draft.drop_searches([*draft.searches])
         draft.messages.append({"role": "user", "content": [_text(GO_ON_PROMPT)]})
     return draft.messages, stable_end
 
@@ -205,11 +246,39 @@ def with_question(request: Request, asked: str) -> Request:
     """Return the same request with one more text at its end."""
     asked, (*before, last) = _clean(asked), request.messages
     origin = {**request.origin, "asked": asked}
-    if last["role"] == "system":
-        more = [last, {"role": "user", "content": [_text(asked)]}]
-    else:
+    if last["role"] == "user":
         more = [{**last, "content": [*last["content"], _text(asked)]}]
-    return replace(request, messages=[*before, *more], origin=origin)
+    else:
+        more = [last, {"role": "user", "content": [_text(asked)]}]
+    return replace(request, messages=_ended([*before, *more]), origin=origin)
+
+
+def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages without searches in the last reply that the server would go on with."""
+    replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
+    place = replies[-1] if replies else 0
+    content = messages[place]["content"]
+    there = {block.get("tool_use_id") for block in content}
+    waiting = [b["id"] for b in content if b["type"] == SEARCH and b["id"] not in there]
+    if not waiting:
+        return messages
+    ended = {"role": "assistant", "content": without_searches(content, waiting)}
+    return [*messages[:place], ended, *messages[place + 1 :]]
+
+
+def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:
+    """Return the blocks of a reply without these searches, and without the thinking behind the
+    first of them, which is bound to it."""
+    kept: list[Block] = []
+    intact = True
+    for block in content:
+        gone = block["type"] == SEARCH and block["id"] in ids
+        intact = intact and not gone
+        if not gone and (intact or block["type"] not in THINKING):
+            kept.append(block)
+    while kept and kept[-1]["type"] in THINKING:
+        kept.pop()
+    return kept or [_text(LOST_SEARCH)]
 
 
 def adds_tools(request: Request) -> bool:
@@ -300,9 +369,13 @@ def _assistant_blocks(blocks: list[Block]) -> list[Block]:
         if kind in THINKING:
             sent = _thinking_block(block) if intact else None
         elif kind == "text":
-            sent = _text_block(block)
+            sent = _cited(block, _text_block(block))
         elif kind == "tool_use":
             sent = _call_block(block)
+        elif kind == SEARCH:
+            sent = _search_block(block)
+        elif kind == FOUND:
+            sent = _found_block(block)
         intact = intact and sent is not None and all(sent[k] == block.get(k) for k in sent)
         if sent is not None:
             out.append(sent)
@@ -325,6 +398,54 @@ def _call_block(block: Block) -> Block | None:
     sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
     arguments = without_surrogates(arguments) if sendable else {}
     return {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+
+
+def _search_block(block: Block) -> Block | None:
+    """Return a search of the web as it came; None for another tool of the server, or a broken
+    one."""
+    sound = is_search(block) and isinstance(block.get("input"), dict) and _is_direct(block)
+    id = block.get("id")
+    if not sound or is_too_deep(block["input"]) or not isinstance(id, str):
+        return None
+    return _only(block, "id", "name", "input", "caller") if SEARCH_ID.fullmatch(id) else None
+
+
+def _found_block(block: Block) -> Block | None:
+    """Return what a search found as it came, with its encrypted texts; None where it is broken."""
+    content = block.get("content")
+    if isinstance(content, list):
+        sound = all(_has_texts(page, "url", "title", "encrypted_content") for page in content)
+    else:
+        sound = _has_texts(content, "error_code")
+    sound = sound and isinstance(block.get("tool_use_id"), str) and _is_direct(block)
+    if not sound or is_too_deep(content):
+        return None
+    return _only(block, "tool_use_id", "content", "caller")
+
+
+def _cited(block: Block, sent: Block | None) -> Block | None:
+    """Return a text as it is sent with its citations of pages that searches found."""
+    given = block.get("citations")
+    if sent is None or not isinstance(given, list):
+        return sent
+    needed = ("cited_text", "encrypted_index", "url")
+    sound = [c for c in given if _has_texts(c, *needed) and c.get("type") == CITATION]
+    return {**sent, "citations": without_surrogates(sound)} if sound else sent
+
+
+def _only(block: Block, *names: str) -> Block:
+    fields = {name: block[name] for name in ("type", *names) if name in block}
+    return {name: without_surrogates(value) for name, value in fields.items()}
+
+
+def _has_texts(value: Any, *names: str) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in names)
+
+
+def _is_direct(block: Block) -> bool:
+    """Tell whether the model itself made a call of the server's tools, not code that it runs."""
+    caller = block.get("caller")
+    return caller is None or (isinstance(caller, dict) and caller.get("type") == "direct")
 
 
 def _valid_id(text: str) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..session.searches import FOUND
+
 _CLASSES = re.compile(
     r"[A-Z]{1,4}[a-z]{0,9}|[a-z]{1,10}"  # letters in runs
     r"|[0-9]{1,3}"
@@ -28,6 +30,7 @@ _CLASSES = re.compile(
 _SAMPLE_CHARS = 65_536
 VOCABULARY_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+_BYTES_PER_BASE64_CHAR = 0.75
 _CHARS_PER_TOKEN = 3.5  # where the characters themselves are not known
 _IMAGE_TOKENS = (
     1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
@@ -96,6 +99,8 @@ def estimate_block(block: dict[str, Any]) -> int:
         return 8 + estimate_content(content)
     if kind in ("image", "document"):
         return _IMAGE_TOKENS
+    if kind == FOUND:
+        return 8 + _estimate_found(block.get("content"))
     if kind == "thinking":
         return estimate(str(block.get("thinking", "")))
     if kind == "redacted_thinking":
@@ -110,6 +115,17 @@ def estimate_content(content: str | list[dict[str, Any]]) -> int:
         return estimate(content)
     blocks = content if isinstance(content, list) else ()
     return sum(estimate_block(b) for b in blocks if isinstance(b, dict))
+
+
+def _estimate_found(content: Any) -> int:
+    """Return about how many tokens the results of a search cost. Each has its text encrypted, in
+    base64: that is counted by its length."""
+    if not isinstance(content, list):
+        return _estimate_json(content)
+    pages = [page for page in content if isinstance(page, dict)]
+    hidden = sum(len(str(page.get("encrypted_content", ""))) for page in pages)
+    shown = [{k: v for k, v in page.items() if k != "encrypted_content"} for page in pages]
+    return _estimate_json(shown) + round(hidden * _BYTES_PER_BASE64_CHAR / _CHARS_PER_TOKEN)
 
 
 def _estimate_json(value: Any) -> int:

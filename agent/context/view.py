@@ -31,6 +31,7 @@ from ..session.entries import (
     attachment_call,
     reverted_seqs,
 )
+from ..session.searches import FOUND, SEARCH, SEARCH_TOOL, is_search
 from . import tokens
 
 REFUSAL = "refusal"  # a stop reason
@@ -60,7 +61,9 @@ class Item:
     stop_reason: str | None = None
     source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
     thinking: bool = True  # False once something before this item was edited
-    stubs: dict[str, str] = field(default_factory=dict)  # in place of results, by tool_use id
+    # In place of results, by tool_use id; in place of a search and its result in a reply, too, ""
+    # for none.
+    stubs: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
     # The blocks that it shows, and what `request` made of them, so that this is done once.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
@@ -179,6 +182,15 @@ class View:
                 masked = call.id in item.stubs
                 yield ViewResult(item, block, call, item.size, masked, *self.facts(item))
 
+    def searches(self) -> Iterator[ViewResult]:
+        """Yield what searches of the web found, which stands in replies, oldest first."""
+        for item in self.items:
+            for block in item.blocks if item.role == "assistant" else ():
+                call = self.calls.get(str(block.get("tool_use_id")))
+                if block.get("type") == FOUND and call is not None:
+                    size, masked = tokens.estimate_block(block), call.id in item.stubs
+                    yield ViewResult(item, block, call, size, masked, {}, None)
+
     def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
         """Return the details of an item's entry, and the file that has its whole text."""
         return self._facts.get(item.seq, ({}, None))
@@ -223,10 +235,14 @@ class View:
         item.stop_reason = entry.stop_reason
         for block in entry.content:
             arguments = block.get("input")
-            if block.get("type") == "tool_use" and isinstance(arguments, dict):
-                call = Call(str(block.get("id")), entry.seq, str(block.get("name")), arguments)
+            name = SEARCH_TOOL if is_search(block) else str(block.get("name"))
+            is_call = block.get("type") == "tool_use" or name == SEARCH_TOOL
+            if is_call and isinstance(arguments, dict):
+                call = Call(str(block.get("id")), entry.seq, name, arguments)
                 self.calls[call.id] = call
         usage = Usage.from_json(entry.usage)
+        if any(block.get("type") == FOUND for block in entry.content):
+            return  # what was found counts as prompt, and the prompt once for each search
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
             short = (usage.prompt - expected) / max(estimated, MIN_JUDGED_TOKENS)
             feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
@@ -263,7 +279,8 @@ class View:
             item, call = self.items[place], str(target.get("tool_use_id", ""))
             if isinstance(target.get("stub"), str):
                 item.stubs[call] = target["stub"]
-                after = place + 1
+                # Thinking may stand behind a search in the same message.
+                after = place + (item.role == "user")
             elif isinstance(target.get("input"), dict):
                 item.inputs[call] = target["input"]
                 after = place  # thinking may follow the call in the same message
@@ -411,6 +428,12 @@ def shown_blocks(item: Item) -> list[Block]:
             continue
         if kind == "tool_result" and (call := str(block.get("tool_use_id"))) in item.stubs:
             block = {**block, "content": item.stubs[call]}
+        if kind == SEARCH and str(block.get("id")) in item.stubs:
+            continue
+        if kind == FOUND and (call := str(block.get("tool_use_id"))) in item.stubs:
+            if text := item.stubs[call]:
+                out.append({"type": "text", "text": text})
+            continue
         if kind == "tool_result" and item.source == ATTACHMENT:
             out += _blocks_of(block["content"])
             continue

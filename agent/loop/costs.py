@@ -5,7 +5,7 @@ is part of.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..models.catalog import cost, known_model
 from ..session.entries import Assistant, Entry, Session, SubagentRun, Usage
@@ -77,7 +77,7 @@ class _Cache:
             usage = Usage.from_json(entry.usage)
             model = entry.model if known_model(entry.model) else self.asked
             paid = cost(model, usage)
-            full = cost(model, Usage(input=usage.prompt, output=usage.output))
+            full = cost(model, replace(usage, input=usage.prompt, cache_read=0, cache_creation=0))
             if self.saved is None or paid is None or full is None:
                 self.saved = None
             else:

@@ -10,11 +10,21 @@ from ..context import tokens
 from ..context.request import Request
 from ..context.view import INTERRUPTED, Item
 from ..errors import ModelError
-from ..events import Accepted, Delta, Emit, Retrying, TextDelta, ThinkingDelta, ToolDraft
+from ..events import (
+    Accepted,
+    Delta,
+    Emit,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolDraft,
+    ToolFinished,
+)
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import cost
 from ..models.request_body import parameters
 from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.searches import FOUND
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
@@ -28,6 +38,7 @@ class _Partial:
     text: str = ""
     thinking: str = ""
     arguments: int = 0  # characters of the calls' arguments
+    searches: int = 0  # of the web, that have ended
     _draft: int = 0  # of those, in the newest call
 
     def add(self, delta: Delta) -> None:
@@ -41,6 +52,8 @@ class _Partial:
             is_same_call = delta.size >= self._draft
             self.arguments += delta.size - (self._draft if is_same_call else 0)
             self._draft = delta.size
+        elif isinstance(delta, ToolFinished):
+            self.searches += not delta.is_error
 
     def reply(self, content: list[Block], model: str, ratio: float) -> Reply:
         """Return the reply as far as it came. What was said has been paid for, and the server says
@@ -48,7 +61,11 @@ class _Partial:
         """
         said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
         said += tokens.estimate_length(self.arguments)
-        usage = replace(self.usage, output=max(self.usage.output, round(ratio * said)))
+        usage = replace(
+            self.usage,
+            output=max(self.usage.output, round(ratio * said)),
+            web_searches=max(self.usage.web_searches, self.searches),
+        )
         return Reply(content, INTERRUPTED, usage, model, sent=self.sent)
 
 
@@ -118,6 +135,14 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
 
 
 def text_of(blocks: list[dict[str, Any]]) -> str:
+    """Return the text of a reply; of one that searched the web what it says after that, if it says
+    something."""
+    searched = [n for n, block in enumerate(blocks, 1) if block.get("type") == FOUND]
+    behind = _joined(blocks[searched[-1] :]) if searched else ""
+    return behind if behind.strip() else _joined(blocks)
+
+
+def _joined(blocks: list[dict[str, Any]]) -> str:
     return "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
 
 

@@ -8,6 +8,7 @@ from ..session.entries import Usage
 CACHE_READ_FACTOR = 0.1  # of the input price, for most models
 CACHE_WRITE_FACTOR = 1.25  # of the input price, for entries that live CACHE_LIFE_S
 CACHE_LIFE_S = 300.0  # seconds since the entry was used last
+DOLLARS_PER_SEARCH = 0.01  # of the web, by the server
 _PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
 
 
@@ -112,7 +113,8 @@ def cost(model: str, usage: Usage) -> float | None:
         + usage.cache_creation * price.input * CACHE_WRITE_FACTOR
         + usage.output * price.output
     )
-    return price_factor(model, usage.prompt) * dollars / 1_000_000
+    for_tokens = price_factor(model, usage.prompt) * dollars / 1_000_000
+    return for_tokens + usage.web_searches * DOLLARS_PER_SEARCH
 
 
 def _priced_row(model: str) -> KnownModel | None:

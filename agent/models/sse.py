@@ -3,24 +3,44 @@
 `limit_silence` bounds the silence between chunks of bytes, `parse_events` makes the JSON objects
 of server-sent events from them, and a `ReplyDraft` gathers those. Nothing that the API sent is
 dropped: unknown kinds of block are kept as they came, unknown kinds of event and delta are ignored.
-Arguments of a tool are parsed once, when they are complete. Text and calls that lack a field are
-made whole, since not every server sends all of them. No server is trusted: what it sends is bounded
-in size and depth, its counts in what they can be, and ids that stand in the request already, or
-that could not be sent back, are replaced.
+Arguments of a tool are parsed once, when they are complete; a search that the server makes is told
+as a tool's call that has ended. Text and calls that lack a field are made whole, since not every
+server sends all of them. No server is trusted: what it sends is bounded in size and depth, its
+counts in what they can be, and ids that stand in the request already, or that could not be sent
+back, are replaced.
 """
 
 import asyncio
 import json
 import re
 import secrets
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ..context.request import MAX_JSON_DEPTH, Request, is_too_deep
-from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..context.request import MAX_JSON_DEPTH, SEARCH_ID, Request, is_too_deep
+from ..events import (
+    Accepted,
+    Delta,
+    TextDelta,
+    ThinkingDelta,
+    ToolDraft,
+    ToolFinished,
+    ToolStarted,
+)
 from ..session.entries import Block, Usage
+from ..session.searches import (
+    FOUND,
+    SEARCH,
+    SEARCH_TOOL,
+    failure,
+    is_search,
+    listing,
+    query_of,
+    results_of,
+)
 from .base import Reply
 
 _USAGE = {
@@ -36,10 +56,12 @@ _GROWTH = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("input", "partial_json"),
 }
+_CITED = "citations_delta"
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
 MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
 MAX_BLOCKS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
+_MAX_CREDIBLE_SEARCHES = 1_000  # of the web, for one reply
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -126,6 +148,8 @@ class ReplyDraft:
     _content: dict[int, Block] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
+    _renamed: dict[str, str] = field(default_factory=dict)  # ids of searches
+    _searches: dict[str, tuple[str, float]] = field(default_factory=dict)  # query and start, by id
     _size: int = 0  # characters of content
 
     @property
@@ -144,7 +168,9 @@ class ReplyDraft:
         elif kind == "content_block_delta":
             yield from self._grow(event)
         elif kind == "content_block_stop":
-            self._close(_index(event))
+            index = _index(event)
+            self._close(index)
+            yield from self._search(self._content[index])
         elif kind == "message_delta":
             self._count(event.get("usage"))
             self.stop_reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
@@ -179,6 +205,10 @@ class ReplyDraft:
             # A reply has no more tokens than characters, but for hidden ones.
             bound = max(self.max_tokens, self._size)
             self.usage = replace(self.usage, output=min(self.usage.output, bound))
+            made = usage.get("server_tool_use")
+            searches = made.get("web_search_requests") if isinstance(made, dict) else None
+            if type(searches) is int and 0 <= searches <= _MAX_CREDIBLE_SEARCHES:
+                self.usage = replace(self.usage, web_searches=searches)
 
     def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
         index, block = _index(event), _object(event, "content_block")
@@ -190,15 +220,21 @@ class ReplyDraft:
         self._add_size(len(json.dumps(block)))
         if block.get("type") == "tool_use":
             yield ToolDraft(_text(block.get("name")) or "", 0)
+        elif is_search(block):
+            yield ToolDraft(SEARCH_TOOL, 0)
         elif block.get("type") == "text" and block.get("text"):
             yield TextDelta(str(block["text"]))
 
     def _grow(self, event: dict[str, Any]) -> Iterator[Delta]:
         delta = _object(event, "delta")
         kind = _text(delta.get("type"))
+        opened = self._open.get(_index(event)) if kind in _GROWTH or kind == _CITED else None
+        if kind == _CITED and opened is not None:
+            cited = _object(delta, "citation")
+            opened.block["citations"] = [*(opened.block.get("citations") or ()), cited]
+            self._add_size(len(json.dumps(cited)))
         if kind not in _GROWTH:
             return
-        opened = self._open.get(_index(event))
         name, source = _GROWTH[kind]
         piece = delta.get(source)
         if opened is None or not isinstance(piece, str):
@@ -232,6 +268,11 @@ class ReplyDraft:
             self._complete(block, "".join(opened.pieces.get("input", ())))
         elif "input" in opened.pieces:
             block["input"] = parse_arguments("".join(opened.pieces["input"])) or {}
+        if block.get("type") == SEARCH:
+            self._name_search(block)
+        elif block.get("type") == FOUND:
+            named = str(block.get("tool_use_id"))
+            block["tool_use_id"] = self._renamed.get(named, named)
         self._content[index] = block
 
     def _complete(self, block: Block, raw: str) -> None:
@@ -249,11 +290,35 @@ class ReplyDraft:
         if found is None:
             self._broken[block["id"]] = raw
 
+    def _name_search(self, block: Block) -> None:
+        """Replace an id that could not be sent back, or that is taken; the result follows it."""
+        taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
+        id = _text(block.get("id")) or ""
+        if not SEARCH_ID.fullmatch(id) or id in taken:
+            block["id"] = self._renamed[id] = f"srvtoolu_{secrets.token_hex(8)}"
+
+    def _search(self, block: Block) -> Iterator[Delta]:
+        """Yield what a search is for people, when its block is whole: that it begins, or ended."""
+        if is_search(block):
+            id, query = str(block["id"]), query_of(block)
+            self._searches[id] = (query, time.monotonic())
+            yield ToolStarted(id, SEARCH_TOOL, query, {"query": query})
+        elif block.get("type") == FOUND:
+            id, now = str(block["tool_use_id"]), time.monotonic()
+            query, began = self._searches.pop(id, ("", now))
+            details = {"results": len(results_of(block))}
+            is_error = bool(failure(block))
+            yield ToolFinished(
+                id, SEARCH_TOOL, query, is_error, listing(block), now - began, details
+            )
+
 
 def call_ids(request: Request) -> Iterator[str]:
-    """Yield the ids of the calls that a request holds."""
+    """Yield the ids of the calls that a request holds, and of its searches."""
     for message in request.messages:
-        yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
+        for block in message["content"]:
+            if block["type"] in ("tool_use", SEARCH):
+                yield block["id"]
 
 
 def _text(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from ..events import Retrying, TextDelta, ThinkingDelta
+from ..events import Retrying, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from ..models.base import Reply, ReplyStream
 from .redaction import Redaction, SecretFilter
 
@@ -34,6 +34,12 @@ async def _filtered(stream: ReplyStream, redaction: Redaction) -> ReplyStream:
             elif isinstance(delta, ThinkingDelta):
                 if shown := thinking.add(delta.text):
                     yield ThinkingDelta(shown)
+            elif isinstance(delta, ToolStarted):
+                title = redaction.without_known(delta.title)
+                yield replace(delta, title=title, input={"query": title})
+            elif isinstance(delta, ToolFinished):
+                title, said = map(redaction.without_known, (delta.title, delta.text))
+                yield replace(delta, title=title, text=said)
             elif isinstance(delta, Reply):
                 content = redaction.clean_blocks(delta.content)
                 broken = {id: redaction.without_known(raw) for id, raw in delta.broken.items()}

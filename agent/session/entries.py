@@ -19,18 +19,22 @@ LOADED_TOOLS = "loaded tools"  # source of definitions of tools that were loaded
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
+_TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
+
 Block = dict[str, Any]
 Content = str | list[Block]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call, or the sum over several, as the API counts them."""
+    """Tokens of one call, or the sum over several, as the API counts them, and how often the server
+    searched the web for it."""
 
     input: int = 0
     cache_read: int = 0
     cache_creation: int = 0
     output: int = 0
+    web_searches: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*map(operator.add, self._counts(), other._counts()))
@@ -38,8 +42,8 @@ class Usage:
     def __sub__(self, other: "Usage") -> "Usage":
         return Usage(*map(operator.sub, self._counts(), other._counts()))
 
-    def _counts(self) -> tuple[int, int, int, int]:
-        return self.input, self.cache_read, self.cache_creation, self.output
+    def _counts(self) -> tuple[int, int, int, int, int]:
+        return self.input, self.cache_read, self.cache_creation, self.output, self.web_searches
 
     @property
     def prompt(self) -> int:
@@ -51,16 +55,18 @@ class Usage:
         return self.prompt + self.output
 
     def to_json(self) -> dict[str, int]:
-        return asdict(self)
+        """Return the counts by name; that of searches only where there are any."""
+        counts = asdict(self)
+        return counts if self.web_searches else {k: counts[k] for k in _TOKEN_COUNTS}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Usage":
         """Read a usage. Raises ValueError for counts that are not whole numbers."""
         counts = {}
-        for key in ("input", "cache_read", "cache_creation", "output"):
+        for key in (*_TOKEN_COUNTS, "web_searches"):
             value = data.get(key, 0)
             if not _fits(value, _NUMBER):
-                raise ValueError(f"usage.{key} is not a count of tokens")
+                raise ValueError(f"usage.{key} is not a count")
             counts[key] = value
         return cls(**counts)
 

@@ -367,6 +367,7 @@ class Transcript:
 
     def _retry(self, event: events.Retrying) -> None:
         self._blocks, self._prose, self._thinking = Blocks(), Prose(), []
+        self._running.clear()  # searches of the broken attempt
         if self._said:
             self.put("notice", render.notice("info", "the reply was cut off and starts again"))
             self._said = False
@@ -377,6 +378,7 @@ class Transcript:
     def _result(self, event: events.ToolFinished) -> None:
         if self._running.pop(event.id, None):  # else it never ran
             self._spent.tools += 1
+        self._said = True  # where the server has searched in the middle of a reply
         shown = tool_calls.result(event, unfold_hint=self._unfold_hint)
         parts = shown.parts
         if agent := self._ended.pop(str(event.details.get("agent")), None):

@@ -77,7 +77,42 @@ results = st.fixed_dictionaries(
         "content": st.one_of(texts, st.lists(shallow, max_size=2)),
     }
 )
+PAGE = {"type": "web_search_result", "url": "u", "title": "T", "encrypted_content": "e"}
+CITATION = {
+    "type": "web_search_result_location",
+    "url": "u",
+    "title": "T",
+    "encrypted_index": "i",
+    "cited_text": "t",
+}
+search_ids = st.sampled_from(["srvtoolu_a", "srvtoolu_b", "a", "\ud800"])
+searches = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "type": st.just("server_tool_use"),
+            "id": search_ids,
+            "name": st.sampled_from(["web_search", "web_search", "web_fetch"]),
+            "input": st.dictionaries(texts, texts, max_size=1),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("web_search_tool_result"),
+            "tool_use_id": search_ids,
+            "content": st.sampled_from(
+                [
+                    [PAGE],
+                    [],
+                    [{**PAGE, "url": 3}],
+                    {"type": "web_search_tool_result_error", "error_code": "unavailable"},
+                ]
+            ),
+        }
+    ),
+    st.just({"type": "text", "text": "so", "citations": [CITATION]}),
+)
 spoken = st.one_of(
+    searches,
     st.fixed_dictionaries({"type": st.just("text"), "text": texts}),
     st.fixed_dictionaries(
         {"type": st.just("thinking"), "thinking": texts, "signature": st.just("s")}
@@ -115,7 +150,7 @@ def kind(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Line]
 
 
 targets = st.fixed_dictionaries(
-    {"seq": seqs, "tool_use_id": ids},
+    {"seq": seqs, "tool_use_id": ids | search_ids},
     optional={"stub": texts, "input": st.dictionaries(texts, texts, max_size=1)},
 )
 lines = st.one_of(
@@ -198,15 +233,24 @@ def honest(draw: st.DrawFn) -> tuple[list[Entry], list[int]]:
     calls: list[int] = []
     for _ in range(draw(st.integers(1, 4))):
         log += [User(content="Go.")] * draw(st.integers(1, 2))
+        waiting = ""  # a search that the server goes on with
         for _ in range(draw(st.integers(1, 4))):
             calls.append(len(log))
             blocks, count = draw(replies)
+            if waiting:
+                blocks = [_found(waiting), *blocks]
+            if draw(st.booleans()):
+                blocks = [*blocks, *_searched(f"srvtoolu_{len(log)}"), *draw(replies)[0]]
             uses = [_use(draw(st.sampled_from(["x", f"c{len(log)}_{n}"]))) for n in range(count)]
             stop = (
                 "tool_use"
                 if uses
                 else draw(st.sampled_from(["end_turn", PAUSED_STOP_REASON, "refusal"]))
             )
+            goes_on = draw(st.booleans()) and (bool(uses) or stop == PAUSED_STOP_REASON)
+            waiting = f"srvtoolu_w{len(log)}" if goes_on else ""
+            if waiting:
+                blocks = [*blocks, _search(waiting)]
             log.append(_said([*blocks, *uses], stop))
             log += [Note(topic="phase", text="on")] * draw(st.integers(0, 1))
             answered = draw(st.permutations(uses))
@@ -219,6 +263,26 @@ def honest(draw: st.DrawFn) -> tuple[list[Entry], list[int]]:
 
 def _use(id: str) -> Line:
     return {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "ls"}}
+
+
+def _search(id: str) -> Line:
+    return {"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": "q"}}
+
+
+def _found(id: str) -> Line:
+    return {"type": "web_search_tool_result", "tool_use_id": id, "content": [{**PAGE, "url": id}]}
+
+
+def _searched(id: str) -> list[Line]:
+    """A search, what it found, and words that quote it."""
+    cited = {"type": "text", "text": "So.", "citations": [{**CITATION, "url": id}]}
+    return [_search(id), _found(id), cited]
+
+
+def _asked(messages: list[Any]) -> set[str]:
+    """The ids of the searches in messages."""
+    blocks = (block for message in messages for block in message["content"])
+    return {block["id"] for block in blocks if block["type"] == "server_tool_use"}
 
 
 def _said(content: list[Line], stop_reason: str = "end_turn") -> Assistant:
@@ -253,7 +317,9 @@ def test_a_request_begins_with_the_one_before(case: tuple[list[Entry], list[int]
     before: list[Any] = []
     for end in calls:
         sent = _plain(request(log[:end]))
-        if before:
+        lost = _asked(before) - _asked(sent)
+        assert all(id.startswith("srvtoolu_w") for id in lost), "only one that nobody went on with"
+        if before and not lost:
             *settled, last = before
             assert sent[: len(settled)] == settled
             after = sent[len(settled)]
@@ -287,7 +353,7 @@ def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
     out: list[Line] = []
     for block in content:
         if block["type"] == "thinking":
-            said = [{k: v for k, v in b.items() if k != "citations"} for b in out]
+            said = [{k: v for k, v in b.items() if k != "citations" or v} for b in out]
             before = [*flat(sent), *(("assistant", b) for b in said)]
             block = {**block, "signature": sign(before, block["thinking"])}
         out.append(block)
@@ -295,7 +361,8 @@ def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
 
 
 def _mask(seq: int) -> Mask:
-    targets = [{"seq": seq, "tool_use_id": call, "stub": "[gone]"} for call in ("x", f"c{seq}_0")]
+    ids = ("x", f"c{seq}_0", f"srvtoolu_{seq}")
+    targets = [{"seq": seq, "tool_use_id": id, "stub": "[gone]"} for id in ids]
     return Mask(layer="microcompact", targets=targets, tokens_before=2, tokens_after=1, trigger="")
 
 

@@ -190,7 +190,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         for id, name in [*((f"b{n}", "Bash") for n in range(7)), ("r", "Read"), ("w", "Write"),
                          ("t", "Todo"), ("open", "Bash")]
     ]  # fmt: skip
-    usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1}
+    usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1, "web_searches": 1}
     more.append(
         Assistant(
             at="2026-01-01T00:00:00.000Z",

@@ -107,7 +107,7 @@ SPOILED: dict[str, Spoil] = {
     ),
     "Input tag 'thinking'": lambda r: _answer(r).append(_reply(r)[0]),
     "Input tag 'hologram'": lambda r: _answer(r).append({"type": "hologram"}),
-    "citations: Extra inputs": lambda r: _reply(r)[2].update(citations=None),
+    "citations: should be a list": lambda r: _reply(r)[2].update(citations=None),
     "signature: text content": lambda r: _reply(r)[0].update(signature=""),
     "cannot be `thinking`": lambda r: _reply(r).append(_reply(r)[0]),
     "content.0.cache_control: Extra": lambda r: _reply(r)[0].update(cache_control=MARK),
@@ -141,6 +141,92 @@ def test_names_the_broken_rule(message: str) -> None:
         validate(request, allow_paused=True)
     assert message in str(raised.value)
     assert raised.value.status == 400
+
+
+SEARCHED: dict[str, Any] = {
+    **{name: GOOD[name] for name in ("model", "max_tokens", "stream")},
+    "tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}],
+    "messages": [
+        GOOD["messages"][0],
+        {
+            "role": "assistant",
+            "content": [
+                {
+                    "type": "server_tool_use",
+                    "id": "srvtoolu_1",
+                    "name": "web_search",
+                    "input": {"query": "walrus"},
+                },
+                {
+                    "type": "web_search_tool_result",
+                    "tool_use_id": "srvtoolu_1",
+                    "content": [
+                        {
+                            "type": "web_search_result",
+                            "url": "https://a.example/",
+                            "title": "A",
+                            "encrypted_content": "x",
+                            "page_age": None,
+                        }
+                    ],
+                },
+                {
+                    "type": "text",
+                    "text": "So it is.",
+                    "citations": [
+                        {
+                            "type": "web_search_result_location",
+                            "url": "https://a.example/",
+                            "title": "A",
+                            "encrypted_index": "i",
+                            "cited_text": "so",
+                        }
+                    ],
+                },
+            ],
+        },
+        {"role": "user", "content": [{"type": "text", "text": "Thanks."}]},
+    ],
+}
+SPOILED_SEARCHES: dict[str, Spoil] = {
+    "without a corresponding `web_search_tool_result` block": lambda r: _reply(r).__delitem__(
+        slice(1, None)
+    ),
+    "Each must have a corresponding `server_tool_use`": lambda r: _reply(r).pop(0),
+    "id: String should match": lambda r: _reply(r)[0].update(id="toolu_1"),
+    "`server_tool_use` ids must be unique": lambda r: _reply(r).extend(_reply(r)[:2]),
+    "encrypted_content: Field required": lambda r: _reply(r)[1]["content"][0].pop(
+        "encrypted_content"
+    ),
+    "a citation of a page never found": lambda r: _reply(r)[1].update(content=[]),
+    "does not match any expected tag": lambda r: r["tools"][0].update(type="web_search_1"),
+    "tools.0.max_uses": lambda r: r["tools"][0].update(max_uses=0),
+}
+
+
+def test_accepts_searches_and_those_that_wait_for_results_of_calls() -> None:
+    validate(SEARCHED)
+    beside = deepcopy(SEARCHED)
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "out"}
+    search, found, said = _reply(beside)
+    bare = {"role": "user", "content": [result]}
+    more = {"role": "assistant", "content": [found, said]}
+    beside["messages"][1:2] = [{"role": "assistant", "content": [search, call]}, bare, more]
+    validate(beside)
+    validate({**beside, "messages": beside["messages"][:3]})
+    result_and_words = {"role": "user", "content": [result, *beside["messages"][0]["content"]]}
+    with pytest.raises(Invalid, match="without a corresponding"):
+        validate({**beside, "messages": [*beside["messages"][:2], result_and_words]})
+
+
+@pytest.mark.parametrize("message", SPOILED_SEARCHES)
+def test_names_the_broken_rule_of_searches(message: str) -> None:
+    request = deepcopy(SEARCHED)
+    SPOILED_SEARCHES[message](request)
+    with pytest.raises(Invalid) as caught:
+        validate(request)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("body", [b"{nope", b"\xff", b"[1]"])

@@ -33,6 +33,7 @@ async def _cost(repl: CommandContext, argument: str) -> None:
         ("from cache", f"{usage.cache_read:,}"),
         ("to cache", f"{usage.cache_creation:,}"),
         ("output", f"{usage.output:,}"),
+        *_searches(totals.all),
         ("calls", f"{totals.all.calls:,} to the model, {totals.all.tool_calls:,} to tools"),
     ]
     out = [render.table(rows)]
@@ -45,6 +46,17 @@ async def _cost(repl: CommandContext, argument: str) -> None:
             saved = f"the cache has cost about {amount} more than it has saved so far"
         out += ["", render.dim(saved)]
     repl.put(*out)
+
+
+def _searches(counts: "Counts") -> list[tuple[str, str]]:
+    """Return a row for the searches of the web, if there were any. They are part of the cost."""
+    from ...models.catalog import DOLLARS_PER_SEARCH
+    from ..render import render
+
+    made = counts.usage.web_searches
+    price = f", {render.dollars(made * DOLLARS_PER_SEARCH)} of the cost"
+    known = counts.cost_usd is not None
+    return [("web searches", f"{made:,}{price if known else ''}")] if made else []
 
 
 def _bill(agent: "Agent", entries: "Iterable[Entry]") -> "SessionBill":

@@ -36,6 +36,7 @@ from ctxagent.agent.context import tokens
 from .validator import LARGEST_BODY, Invalid, validate
 
 Body = dict[str, Any]
+SEARCH_BLOCKS = ("server_tool_use", "web_search_tool_result")
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -135,6 +136,9 @@ class Server:
     ) -> None:
         self.bound = bound
         self.adds_tools = True  # whether it takes system messages that add tools
+        self.searches = True  # whether it takes the tool that searches the web
+        self.takes_found = True  # whether it takes blocks of searches in the messages
+        self.given: dict[str, str] = {}  # the blocks of searches that it gave, by their ids
         self.window = window
         self.strict = strict
         self.size_of = size_of
@@ -198,6 +202,9 @@ class Server:
                         refused = "messages.2.role: Input should be 'user' or 'assistant'"
                         return Fail(400, refused), "", {}
                     check_betas(headers)
+                if refused := self._refused_search(body):
+                    return Fail(400, refused), "", {}
+                self._check_searches(body)
                 if self.bound:
                     check_bound(body)
                 step = self._step(body, number)
@@ -217,6 +224,35 @@ class Server:
                 return Fail(400, message), "", {}
             self._paused = isinstance(step, Say) and step.stop_reason == "pause_turn"
             return step, f"msg_{number:04d}", usage
+
+    def _refused_search(self, body: Body) -> str:
+        """Why a server that does not search refuses a request; "" where it does not."""
+        place = next((n for n, t in enumerate(body.get("tools", [])) if "type" in t), None)
+        if not self.searches and place is not None:
+            return (
+                f"tools.{place}: Input tag 'web_search_20250305' found using 'type' does not match "
+                "any of the expected tags: 'custom'"
+            )
+        for number, message in enumerate(body["messages"] if not self.takes_found else ()):
+            if any(block["type"] in SEARCH_BLOCKS for block in message["content"]):
+                return f"messages.{number}: Input tag 'server_tool_use' does not match: 'text'"
+        return ""
+
+    def _check_searches(self, body: Body) -> None:
+        """What was found comes back as it was given, to the byte."""
+        for message in body["messages"]:
+            for block in message["content"]:
+                if block["type"] in SEARCH_BLOCKS:
+                    plain = {k: v for k, v in block.items() if k != "cache_control"}
+                    given = self.given.get(named(plain))
+                    if given is not None and given != json.dumps(plain):
+                        raise Invalid(f"messages: a block of a search was altered: {named(plain)}")
+
+    def keep_searches(self, whole: Body) -> None:
+        """Remember the blocks of searches in a reply."""
+        for block in whole["content"]:
+            if block["type"] in SEARCH_BLOCKS:
+                self.given[named(block)] = json.dumps(block)
 
     def _step(self, body: Body, number: int) -> Step:
         if callable(self._steps):
@@ -247,6 +283,11 @@ class Server:
         }
 
 
+def named(block: Body) -> str:
+    """A block of a search by its kind and id."""
+    return f"{block['type']} {block.get('id') or block.get('tool_use_id')}"
+
+
 def message(
     say: Say,
     body: Body,
@@ -265,7 +306,10 @@ def message(
     for place, (name, given) in enumerate(say.tools):
         call = {"type": "tool_use", "id": f"toolu_{id[4:]}_{place}", "name": name}
         content.append({**call, "input": given if isinstance(given, dict) else {}})
-    output = {"output_tokens": max(1, sum(map(size_of, content)))}
+    output: Body = {"output_tokens": max(1, sum(map(size_of, content)))}
+    found = [b for b in content if b["type"] == SEARCH_BLOCKS[1] and isinstance(b["content"], list)]
+    if found:
+        output["server_tool_use"] = {"web_search_requests": len(found), "web_fetch_requests": 0}
     return {
         "id": id,
         "type": "message",
@@ -315,16 +359,21 @@ def data_of(event: Body | str) -> str:
 def _pieces(block: Body, given: Body | str | None, count: int) -> tuple[Body, list[Body]]:
     """How a block starts, and the deltas that fill it."""
     if block["type"] == "text":
-        start = {**block, "text": "", "citations": None}
+        cited = block.get("citations")
+        start = {**block, "text": "", "citations": [] if cited else None}
         parts = _parts(block["text"], count)
-        return start, [{"type": "text_delta", "text": part} for part in parts]
+        texts = [{"type": "text_delta", "text": part} for part in parts]
+        return start, [
+            *({"type": "citations_delta", "citation": each} for each in cited or ()),
+            *texts,
+        ]
     if block["type"] == "thinking":
         start = {**block, "thinking": "", "signature": ""}
         parts = _parts(block["thinking"], count)
         thoughts = [{"type": "thinking_delta", "thinking": part} for part in parts]
         signed = {"type": "signature_delta", "signature": block["signature"]}
         return start, [*thoughts, signed]
-    if block["type"] == "tool_use" and (given is not None or "input" in block):
+    if block["type"] in ("tool_use", "server_tool_use") and (given is not None or "input" in block):
         raw = given if isinstance(given, str) else json.dumps(block["input"])
         parts = ["", *_parts(raw, count)]
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
@@ -449,10 +498,13 @@ class _Exchange(BaseHTTPRequestHandler):
             self._stand_still()
         elif step.fault == "hang up":
             self._reset()
-        elif body.get("stream"):
-            self._stream(step, message(step, body, id, usage, owner.size_of))
         else:
-            self._json(200, message(step, body, id, usage, owner.size_of))
+            whole = message(step, body, id, usage, owner.size_of)
+            owner.keep_searches(whole)
+            if body.get("stream"):
+                self._stream(step, whole)
+            else:
+                self._json(200, whole)
 
     def _count(self) -> None:
         self.server.owner.paths.append(self.path)

@@ -45,6 +45,7 @@ _TOP = {
 }
 # For each role: kind of block -> (fields it must have, fields it may have).
 _TEXT = ({"type", "text"}, {"cache_control"})
+_CITED_TEXT = ({"type", "text"}, {"citations", "cache_control"})
 _IMAGE = ({"type", "source"}, {"cache_control"})
 _DOCUMENT = ({"type", "source"}, {"title", "context", "citations", "cache_control"})
 _BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
@@ -55,7 +56,12 @@ _BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
         "tool_result": ({"type", "tool_use_id"}, {"content", "is_error", "cache_control"}),
     },
     "assistant": {
-        "text": _TEXT,
+        "text": _CITED_TEXT,
+        "server_tool_use": ({"type", "id", "name", "input"}, {"caller", "cache_control"}),
+        "web_search_tool_result": (
+            {"type", "tool_use_id", "content"},
+            {"caller", "cache_control"},
+        ),
         "thinking": ({"type", "thinking", "signature"}, set()),
         "redacted_thinking": ({"type", "data"}, set()),
         "tool_use": ({"type", "id", "name", "input"}, {"cache_control"}),
@@ -64,6 +70,10 @@ _BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
     "result": {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT},
 }
 _THINKING = ("thinking", "redacted_thinking")
+_SEARCH_TOOL = {"type": "web_search_20250305", "name": "web_search"}
+_SEARCH_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
+_PAGE = ({"type", "url", "title", "encrypted_content"}, {"page_age"})
+_CITATION = {"type", "url", "title", "encrypted_index", "cited_text"}
 
 
 class Invalid(Exception):
@@ -151,6 +161,14 @@ def _check_tools(tools: list[Any]) -> None:
     names = set()
     for place, tool in enumerate(tools):
         where = f"tools.{place}"
+        if "type" in tool:
+            _check_fields(tool, where, {"type", "name"}, {"max_uses", "cache_control"})
+            own = {name: tool[name] for name in _SEARCH_TOOL} == _SEARCH_TOOL
+            _check(own, f"{where}: Input tag {tool['type']!r} does not match any expected tag")
+            _check(tool.get("max_uses", 1) >= 1, f"{where}.max_uses: should be at least 1")
+            _check(tool["name"] not in names, "tools: Tool names must be unique.")
+            names.add(tool["name"])
+            continue
         _check_fields(tool, where, {"name", "description", "input_schema"}, {"cache_control"})
         named = isinstance(tool["name"], str) and _NAME.fullmatch(tool["name"])
         _check(bool(named), f"{where}.name: String should match pattern '{_NAME.pattern}'")
@@ -166,6 +184,7 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
     _check(bool(messages), "messages: at least one message is required")
     ids: set[str] = set()
     calls: list[str] = []  # of the message before
+    searches = Searches()
     expected = "user"
     for place, message in enumerate(messages):
         where = f"messages.{place}"
@@ -177,12 +196,14 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
             _check(bool(content), f"{where}: all messages must have non-empty content")
             _check_blocks(content, _BLOCKS[role], f"{where}.content")
             expected = ""  # the reply, or more of the user's words
+            searches.bare = False
             continue
         expected = expected or role
         _check(role == expected, f"{where}: roles must alternate from 'user' on, found {role!r}")
         _check(isinstance(content, list), f"{where}.content: Input should be a list of blocks")
         _check(bool(content), f"{where}: all messages must have non-empty content")
         _check_blocks(content, _BLOCKS[role], f"{where}.content")
+        searches.check(role, content, where)
         expected = "user" if role == "assistant" else "assistant"
         if role == "user":
             _check_results(content, calls, where)
@@ -199,10 +220,88 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
             f"{where}: `tool_use` ids must be unique",
         )
         ids |= set(calls)
+    bare = all(block["type"] == "tool_result" for block in messages[-1]["content"])
+    if not (messages[-1]["role"] == "assistant" or bare):
+        searches.check_ended(f"messages.{len(messages) - 1}")
     if messages[-1]["role"] == "assistant":
         _check(allow_paused, "messages: the last message must be the user's (no prefill)")
         _check(not calls, f"messages: `tool_use` ids without `tool_result` blocks: {calls}")
     _check_number_of_images([block for block in _walk(messages) if block["type"] == "image"])
+
+
+class Searches:
+    """The searches of the web in the messages so far: each stands with its result, in the same
+    message or, behind bare results of the calls beside it, at the beginning of the next reply."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, str] = {}  # where each stands that has no result yet
+        self.known: set[str] = set()
+        self.pages: set[str] = set()  # addresses that were found
+        self.bare = False  # whether the user message before has results of calls alone
+
+    def check(self, role: str, content: list[dict[str, Any]], where: str) -> None:
+        if role == "user":
+            self.bare = all(block["type"] == "tool_result" for block in content)
+            return
+        if not self.bare:
+            self.check_ended(where)
+        earlier = set(self.waiting)
+        for block in content:
+            kind = block["type"]
+            if kind == "server_tool_use":
+                id = block["id"]
+                _check(id not in self.known, f"{where}: `server_tool_use` ids must be unique")
+                self.known.add(id)
+                self.waiting[id] = where
+            elif kind == "web_search_tool_result":
+                id = block["tool_use_id"]
+                _check(
+                    id in self.waiting,
+                    f"{where}: unexpected `tool_use_id` found in `web_search_tool_result` blocks: "
+                    f"{id}. Each must have a corresponding `server_tool_use` block before it.",
+                )
+                del self.waiting[id]
+                found = block["content"] if isinstance(block["content"], list) else []
+                self.pages |= {page["url"] for page in found}
+            for cited in block.get("citations", ()):
+                _check(cited["url"] in self.pages, f"{where}: a citation of a page never found")
+        if left := earlier & set(self.waiting):
+            self.check_ended(where, only=left)
+
+    def check_ended(self, where: str, only: set[str] | None = None) -> None:
+        for id, place in self.waiting.items():
+            _check(
+                only is not None and id not in only,
+                f"{place}: `web_search` tool use with id `{id}` was found without a corresponding "
+                "`web_search_tool_result` block",
+            )
+
+
+def _check_search(block: dict[str, Any], where: str) -> None:
+    name = "id" if block["type"] == "server_tool_use" else "tool_use_id"
+    fits = isinstance(block[name], str) and _SEARCH_ID.fullmatch(block[name])
+    _check(bool(fits), f"{where}.{name}: String should match pattern '^{_SEARCH_ID.pattern}$'")
+    _check(block.get("caller", {"type": "direct"}) == {"type": "direct"}, f"{where}.caller")
+    if name == "id":
+        _check(block["name"] == "web_search", f"{where}.name: Input should be 'web_search'")
+        _check(isinstance(block["input"], dict), f"{where}.input: Input should be an object")
+        return
+    content = block["content"]
+    if isinstance(content, dict):
+        _check_fields(content, f"{where}.content", {"type", "error_code"}, set())
+        return
+    for place, page in enumerate(content):
+        _check_fields(page, f"{where}.content.{place}", *_PAGE)
+        for field in ("url", "title", "encrypted_content"):
+            _check_said(page[field], f"{where}.content.{place}.{field}")
+
+
+def _check_citations(citations: Any, where: str) -> None:
+    _check(isinstance(citations, list) and bool(citations), f"{where}: should be a list of some")
+    for place, each in enumerate(citations):
+        _check_fields(each, f"{where}.{place}", _CITATION, set())
+        fits = each["type"] == "web_search_result_location"
+        _check(fits, f"{where}.{place}.type: not a place in a result of a search")
 
 
 def _check_added_tools(request: dict[str, Any]) -> None:
@@ -239,6 +338,10 @@ def _check_block(block: dict[str, Any], where: str) -> None:
     kind = block["type"]
     if kind == "text":
         _check_said(block["text"], f"{where}.text")
+        if "citations" in block:
+            _check_citations(block["citations"], f"{where}.citations")
+    elif kind in ("server_tool_use", "web_search_tool_result"):
+        _check_search(block, where)
     elif kind == "image":
         _check_image(block["source"], f"{where}.source")
     elif kind == "document":
