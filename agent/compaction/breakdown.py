@@ -13,6 +13,7 @@ from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
 from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
+from ..session.searches import FOUND, SEARCH, SEARCH_TOOL
 from . import preserve
 from .history import int_field
 from .summary.request import PINNED_HEADING
@@ -175,7 +176,11 @@ def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, in
         if kind == "calls" and str(block.get("id")) in item.inputs:
             same = (b for b in item.blocks if b.get("id") == block.get("id"))
             whole = sum(map(tokens.estimate_block, same)) - tokens.estimate_block(block)
-        yield kind, "", size, view.scaled(max(0, whole))
+        if kind == "stubs":
+            same = (b for b in item.blocks if item.stubs.get(_search_id(b)) == block.get("text"))
+            whole = sum(map(tokens.estimate_block, same)) - tokens.estimate_block(block)
+        of = SEARCH_TOOL if kind == "results" else ""
+        yield kind, of, size, view.scaled(max(0, whole))
 
 
 def _block_sizes(item: Item, blocks: Sequence[Block]) -> list[int]:
@@ -190,13 +195,22 @@ def _block_sizes(item: Item, blocks: Sequence[Block]) -> list[int]:
 
 def _kind(item: Item, block: Block) -> ContentKind:
     kind = block.get("type")
-    if kind == "tool_use":
+    if kind in ("tool_use", SEARCH):
         return "calls"
+    if kind == FOUND:
+        return "results"
+    if item.role == "assistant" and block.get("text") in item.stubs.values():
+        return "stubs"
     if kind == "tool_result":
         return "other"  # of no call in the view
     if kind in THINKING:
         return "thinking"
     return "text" if item.role == "assistant" else _SOURCES.get(item.source, "words")
+
+
+def _search_id(block: Block) -> str:
+    """Return the id of the search that a block is a part of."""
+    return str(block.get("id") or block.get("tool_use_id"))
 
 
 def _largest(view: View) -> Iterator[LargeItem]:

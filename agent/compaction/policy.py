@@ -39,7 +39,9 @@ class Policy:
     clear_from: PolicyThreshold = 0.50
     clear_keep: int = 3  # newest results
     clear_above: int = 1_000
-    clear_tools: tuple[str, ...] = ("Bash", "Read", "Grep", "Glob", "Mcp", "WebFetch")
+    clear_tools: tuple[str, ...] = (
+        "Bash", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch",
+    )  # fmt: skip
     clear_silently: bool = False  # the log alone tells of it
     truncate_at: PolicyThreshold = 0.50  # from here on, with "pays" where that pays
     prepare_at: PolicyThreshold = 0.70

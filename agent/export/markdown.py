@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from ..session.entries import Assistant, Entry, ToolResult, User, shell_result
+from ..session.searches import search_text
 from ..session.store import content_text
 
 
@@ -28,6 +29,8 @@ def _section(entry: Entry) -> str:
             elif block.get("type") == "tool_use":
                 given = json.dumps(block.get("input"), ensure_ascii=False, indent=1)
                 parts.append(f"**{block.get('name')}**\n\n{_fenced(given, 'json')}")
+            elif text := search_text(block):
+                parts.append(_fenced(text))
         return "\n\n".join(parts)
     return _result(entry) if isinstance(entry, ToolResult) else ""
 

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
 from ..errors import SessionError
+from ..session import searches
 from ..session.entries import Assistant, Entry, Session, SubagentRun, User, shell_result
 from ..session.layer_words import LAYER_NAMES
 from ..session.log import LOG_NAME, LogContents, Redact, read_log
@@ -53,6 +54,7 @@ def _render_entries(model: PageModel) -> Markup:
         "export/entries.html.j2",
         model=model,
         page=page_entries,
+        searches=searches,
         prose=prose,
         shell_result=shell_result,
         transcript_of=_transcript_of,

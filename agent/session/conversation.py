@@ -16,6 +16,7 @@ from typing import Any
 from ...tools.system.files import open_kept, private_opener, replacing
 from ..errors import RecordError, SessionError
 from .entries import Assistant, Block, Entry, ToolResult, User
+from .searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
 
 CONVERSATION_NAME = "conversation.md"
 MAX_BYTES_AT_OPEN = 8 << 20  # of text; more is written anew with the first new entry
@@ -45,6 +46,10 @@ def block_text(block: Block, speaker: str, seq: int) -> str:
     if kind == "tool_use":
         arguments = json.dumps(block.get("input"), ensure_ascii=False)
         return f"## {block.get('name')} · #{seq}\n\n{arguments}"
+    if is_search(block):
+        return f"## {SEARCH_TOOL} · #{seq}\n\n{query_of(block)}"
+    if kind == FOUND:
+        return f"### Result · #{seq}\n\n{listing(block)}"
     if kind == "tool_result":
         content = block.get("content")
         text = content if isinstance(content, str) else _text_of_blocks(content)

@@ -42,6 +42,7 @@ from .entries import (
     User,
 )
 from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
+from .searches import search_text
 from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
@@ -232,7 +233,7 @@ def _block_text(block: Block) -> str:
     if kind in ("text", "thinking"):
         return str(block.get(kind, ""))
     if kind != "tool_use":
-        return ""
+        return search_text(block)
     lines = [f"[{block.get('name')}]"]
     for name, value in arguments.items() if isinstance(arguments, dict) else [("input", arguments)]:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -245,7 +246,10 @@ def content_text(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(
-        str(b.get("text", "")) if b.get("type") == "text" else f"[{b.get('type')}]" for b in content
+        str(b.get("text", ""))
+        if b.get("type") == "text"
+        else search_text(b) or f"[{b.get('type')}]"
+        for b in content
     )
 
 

@@ -15,10 +15,12 @@ from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
 from ...context.view import View, ViewResult
+from ...session.searches import FOUND, failure, listing
 from ..policy import Policy
 from .break_even import DueMask
 
 MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
+MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a search of the web
 
 _IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _CHANGING_TOOLS = ("Write", "Edit")
@@ -37,8 +39,8 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
     those the model has not answered yet, and those of no category that the policy's rules let go.
     `folder` is the session's, for stubs of offloaded results.
     """
-    results = list(view.results())
-    kept = _newest_kept_seqs(results, policy) | _seqs(view.unanswered_results())
+    results = _all_results(view)
+    kept = _newest_kept_seqs(results, policy) | _unanswered_seqs(view)
     due = [r for r in results if _clearable(r, view, policy) and r.item.seq not in kept]
     fates = _fates(results, due, policy)
     due = [r for r in due if _permitted(r, fates.get(r.item.seq), policy)]
@@ -52,8 +54,9 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
 def plan_all(view: View, folder: str = "", *, answered_only: bool) -> list[dict[str, Any]]:
     """Return targets for every result that a stub makes smaller, whatever its tool and age, for a
     context that does not fit; with `answered_only` those the model has not answered yet stay."""
-    kept = _seqs(view.unanswered_results()) if answered_only else set()
-    due = [r for r in view.results() if not r.masked and r.item.seq not in kept]
+    paused = {view.items[-1].seq} if view.items and view.items[-1].role == "assistant" else set()
+    kept = _unanswered_seqs(view) if answered_only else paused
+    due = [r for r in _all_results(view) if not r.masked and r.item.seq not in kept]
     return [target for target, _ in _targets_with_savings(due, view, folder, {})]
 
 
@@ -61,7 +64,20 @@ def oldest_clearable(view: View, policy: Policy) -> int | None:
     """Return the seq of the oldest result that `plan` may still clear, now or later."""
     if policy.clear_when == "off":
         return None
-    return next((r.item.seq for r in view.results() if _clearable(r, view, policy)), None)
+    found = (r.item.seq for r in _all_results(view) if _clearable(r, view, policy))
+    return next(found, None)
+
+
+def _all_results(view: View) -> list[ViewResult]:
+    """Return the results of calls and of searches of the web, oldest first."""
+    return sorted([*view.results(), *view.searches()], key=lambda result: result.item.seq)
+
+
+def _unanswered_seqs(view: View) -> set[int]:
+    """Return the seqs of the results that the model has said nothing about yet, and of the newest
+    reply: its searches may still go on."""
+    newest = (item.seq for item in reversed(view.items) if item.role == "assistant")
+    return _seqs(view.unanswered_results()) | {next(newest, 0)}
 
 
 def stub(result: ViewResult, tokens: int, folder: str = "", newer: int | None = None) -> str:
@@ -77,6 +93,10 @@ def stub(result: ViewResult, tokens: int, folder: str = "", newer: int | None = 
     else:
         headline = f'{name} "{argument}"' if argument else name
         parts = [headline, _outcome(result), f"{tokens:,} tokens compacted"]
+    if result.block.get("type") == FOUND:
+        parts += [f"full text: {where}", "titles and addresses are data"]
+        found = shorten(listing(result.block), MAX_LISTING_CHARS)
+        return f"[{replace_unprintable(' · '.join(parts))}]\n{found}"
     return replace_unprintable(f"[{' · '.join(parts)} · full text: {where}]")
 
 
@@ -88,7 +108,9 @@ def _targets_with_savings(
     for result in results:
         seq, size = result.item.seq, view.scaled(result.size)
         text = stub(result, size, folder, newer.get(seq))
-        saved = result.size - tokens.estimate_block({**result.block, "content": text})
+        is_search = result.block.get("type") == FOUND
+        stubbed = {"type": "text", "text": text} if is_search else {**result.block, "content": text}
+        saved = result.size - tokens.estimate_block(stubbed)
         if saved > 0:
             target = {"seq": seq, "tool_use_id": result.call.id, "stub": text}
             cleared.append((target, saved))
@@ -135,6 +157,8 @@ def _outcome(result: ViewResult) -> str:
 
 def _failed(result: ViewResult) -> bool:
     """Return whether the call did not do its work. A command that ran and exits with 1 did."""
+    if failure(result.block):
+        return True
     ran = isinstance(result.details.get("exit_code"), int)
     return result.block.get("is_error") is True and not ran
 

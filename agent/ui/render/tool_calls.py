@@ -13,6 +13,7 @@ from rich.text import Text
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean, reveal_invisible
 from ...events import Answer, Question, ToolFinished
+from ...session.searches import SEARCH_TOOL
 from ..status import short_path
 from ..subagent_progress import Subagent
 from .diffs import diff
@@ -243,6 +244,8 @@ def _facts(event: ToolFinished) -> str:
         parts.append(f"+{details['added']} −{details['removed']}")
     elif event.name == "Read" and not event.is_error:
         parts.append(count_of(event.text.count("\n") + 1, "line"))
+    elif event.name == SEARCH_TOOL and not event.is_error:
+        parts.append(count_of(details.get("results", 0), "result"))
     if details.get("backgrounded"):
         parts.append(f"goes on in the background as {details.get('job')}")
     elif details.get("interrupted") and not details.get("not_run"):
