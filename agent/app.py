@@ -25,6 +25,7 @@ from ..tools.system.environment import child_environment
 from ..tools.task import TaskTool
 from ..tools.todo import TodoTool
 from ..tools.web_fetch import WebFetchTool
+from ..tools.web_search import WebSearchTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
@@ -52,6 +53,7 @@ from .loop.subagent_types import (
     names_and_descriptions,
 )
 from .loop.subagents import SubagentRunner, SubagentSpec
+from .loop.web_search import asks_for_searches
 from .models.base import Model
 from .models.catalog import known_model
 from .models.credentials import BASE_URL_VAR, UNENCRYPTED, unencrypted_host
@@ -81,10 +83,14 @@ OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
 
 def every_tool(
-    types: Sequence[AgentType] = (), mcp: "McpServers | None" = None, *, skills: bool = False
+    types: Sequence[AgentType] = (),
+    mcp: "McpServers | None" = None,
+    *,
+    skills: bool = False,
+    searches: bool = False,
 ) -> list[Tool[Any]]:
     """Return all tools; Task is among them where there are `types` of subagents, Mcp where there
-    are servers, Skill where there are `skills`."""
+    are servers, Skill where there are `skills`, WebSearch where the server `searches`."""
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(), WebFetchTool(),
@@ -94,6 +100,8 @@ def every_tool(
         tools.append(TaskTool(names_and_descriptions(types)))
     if skills:
         tools.append(SkillTool())
+    if searches:
+        tools.append(WebSearchTool())
     return [*tools, mcp.tool()] if mcp else tools
 
 
@@ -125,7 +133,12 @@ def open_agent(
             state=state,
             resume_cache=resume_cache,
             model=model,
-            tools=every_tool(types, launch.mcp, skills=_uses_skills(skills, state)),
+            tools=every_tool(
+                types,
+                launch.mcp,
+                skills=_uses_skills(skills, state),
+                searches=asks_for_searches(launch, state.view.tools),
+            ),
             skills=skills,
             approval=_approval(launch, project, state, folder),
             budget_meter=BudgetMeter(launch.budget),
@@ -401,7 +414,7 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
-        tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True)],
+        tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True, searches=True)],
         plugins=launch.plugins,
     )
 

@@ -49,6 +49,7 @@ PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
 ToolLoading = Literal["search", "late"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
+SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
@@ -381,6 +382,19 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSettings:
+    """[web]"""
+
+    search: SearchMode = _setting(
+        "auto",
+        one_of(SearchMode),
+        'Whether the model\'s server searches the web, at a price: "auto" where it is the public '
+        'API, "on" tries any.',
+        loosens=loosens_if_later(SearchMode),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     """[state]"""
 
@@ -438,6 +452,7 @@ class Settings:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    web: WebSettings = field(default_factory=WebSettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
 

@@ -48,6 +48,7 @@ from .skills import SessionSkills, SkillSource
 from .startup import SessionSetup, StartupEntries
 from .subagent_types import AgentType
 from .tool_calls import Denial, ToolRunner
+from .web_search import WebSearches
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -106,6 +107,7 @@ class Agent:
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
         self.late_tools = LateTools(self)
+        self.web_searches = WebSearches(self)
         self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)

@@ -242,7 +242,7 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
             if agent.engine.drop_refused_images(error):
                 agent.emit(Notice("info", f"asking again without images: {error.message}"))
                 continue
-            if agent.late_tools.take_out(error):
+            if agent.late_tools.take_out(error) or await agent.web_searches.take_out(error):
                 continue
             if not isinstance(error, PromptTooLong):
                 raise
@@ -264,6 +264,8 @@ async def _send_request(agent: Agent) -> Reply:
     agent.emit(CallStarted(agent.budget_meter.call(), window.tokens))
     reply = await agent.ask_model(request, agent.emit, "turn")
     agent.token_correction = 1.0
+    if reply.usage.web_searches:
+        return reply  # whose usage counts the prompt several times
     if wrong := agent.learned_window.accept(reply.usage.prompt):
         text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is no longer "
         agent.emit(Notice("info", f"{text}taken to be {wrong:,} tokens"))

@@ -31,7 +31,7 @@ from .shell.wrappers import name_set
 
 TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
-    "Mcp", "Skill", "WebFetch", "AskUser", "Plan",
+    "Mcp", "Skill", "WebFetch", "WebSearch", "AskUser", "Plan",
 )  # fmt: skip
 MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}

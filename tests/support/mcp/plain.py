@@ -55,6 +55,8 @@ def tools(cursor: str) -> dict[str, object]:
         return {"tools": [described(number) for number in range(24)]}
     if BEHAVIOUR == "hostile":
         return {"tools": [tool("echo"), tool(f"e{HOSTILE}", f"{HOSTILE} {'long ' * 2000}")]}
+    if BEHAVIOUR == "searches":
+        return {"tools": [tool("echo"), tool("search_pages", "Searches the web.")]}
     return {"tools": [tool("echo"), tool("other", "Waters the garden.")]}
 
 
