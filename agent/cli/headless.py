@@ -26,6 +26,7 @@ from .options import (
     words_of,
 )
 from .stdin import read_beside_task
+from .worktree import ending, enter_worktree
 
 if TYPE_CHECKING:
     from ..launch import LaunchOptions, PipedInput, SessionChoice
@@ -52,15 +53,32 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
     _check_formats(options)
     loaded = load(options)
     say_notices(loaded, safe=options["safe"])
-    launch, choice = launch_of(options, loaded), choice_of(options)
+    choice = choice_of(options)
     if choice.pick:
         hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
         raise UsageError("a headless run can't pick the session to resume", hint=hint)
-    check_key(launch)
     if options["json_schema"] is not None:
         from ..loop.result_schema import read_schema
 
         front.schema = read_schema(options["json_schema"])
+    worktree = enter_worktree(options, loaded)
+    if worktree is not None:
+        front.worktree = {"path": str(worktree.path), "branch": worktree.branch}
+    try:
+        return _run_in(front, options, context, launch_of(options, loaded), choice)
+    finally:
+        if worktree is not None:
+            front.say(ending(worktree))
+
+
+def _run_in(
+    front: Headless,
+    options: dict[str, Any],
+    context: click.Context,
+    launch: "LaunchOptions",
+    choice: "SessionChoice",
+) -> int:
+    check_key(launch)
     from ..security.sandbox import check_sandbox
     from .mcp_servers import RunServers
 

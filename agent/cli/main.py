@@ -28,7 +28,6 @@ from .options import (
     check_finite,
     check_key,
     choice_of,
-    cwd_of,
     ends_process,
     guarded,
     is_headless,
@@ -170,6 +169,11 @@ class _CommandOrWords(click.Group):
     metavar="ID[:N]",
     help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
 )
+@click.option(
+    "--worktree",
+    metavar="NAME",
+    help="Work in a git worktree of its own, which is kept: ../<checkout>-worktrees/NAME.",
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option(
     "--system-prompt",
@@ -246,7 +250,9 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     from ..config.load import explain_settings as rows_of
 
     if trust:
-        _trust(options)
+        from .project_trust import trust_project
+
+        trust_project(options)
     loaded = load(options)
     say_notices(loaded)
     for row in rows_of(loaded):
@@ -265,8 +271,10 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     from ..ui.repl.repl import Repl
     from .command_files import command_files_of
     from .mcp_servers import RunServers
+    from .worktree import ending, enter_worktree
 
     loaded = load(options)
+    worktree = enter_worktree(options, loaded)
     project = project_of(options, loaded)
     launch = launch_of(options, loaded)
     choice = choice_of(options)
@@ -310,6 +318,8 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
         return asyncio.run(Repl(services, loaded.settings.ui).run(first=words))
     finally:
         servers.end()
+        if worktree is not None:
+            say(ending(worktree), err=True)
 
 
 def _opener(
@@ -358,33 +368,3 @@ def _models() -> list[tuple[str, str, str]]:
         (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
         for id, (limits, price) in KNOWN_MODELS.items()
     ]
-
-
-def _trust(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, MCP servers, subagents, commands,
-    skills, and instructions that others may write.
-    """
-    from ..config.trust import MAX_TRUSTED_BYTES, trust
-    from ..extensions import command_files, skills
-    from ..extensions.mcp import config as mcp_config
-    from ..loop import prompt, subagent_types
-
-    loaded = load(options)
-    home = Path(os.environ.get("HOME") or Path.home())
-    files = [
-        *filter(None, [loaded.project]),
-        *subagent_types.project_files(cwd_of(options), home),
-        *command_files.project_files(cwd_of(options), home),
-        *filter(None, [mcp_config.project_file(cwd_of(options), home)]),
-        *(path for path, _ in prompt.files_of_others(cwd_of(options))),
-    ]
-    of_skills = skills.project_files(cwd_of(options), home)
-    if not files and not of_skills:
-        raise UsageError(
-            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands or "
-            "skills and no AGENTS.md that others may write in this project to trust"
-        )
-    bounds = dict.fromkeys(of_skills, skills.MAX_SKILL_BYTES)
-    for path in [*files, *of_skills]:
-        trust(path, loaded.trust_dir, bounds.get(path, MAX_TRUSTED_BYTES))
-        say(f"trusted as it is now: {path}", err=True)

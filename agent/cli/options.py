@@ -47,6 +47,7 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "wait": "--wait",
     "origin": "--from",
     "json_schema": "--json-schema",
+    "worktree": "--worktree",
     "safe": "--safe",
 }
 

@@ -1,0 +1,57 @@
+"""The files of a project that need a person's trust, and giving it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
+from ..errors import UsageError
+from ..extensions import command_files, skills
+from ..extensions.mcp import config as mcp_config
+from ..loop import prompt, subagent_types
+from .options import cwd_of, load, say
+
+
+def trust_project(options: dict[str, Any]) -> None:
+    """Trust the project's files as they are now: settings, MCP servers, subagents, commands,
+    skills, and instructions that others may write. Raises UsageError where there are none."""
+    loaded, cwd = load(options), cwd_of(options)
+    files = dict.fromkeys(filter(None, [loaded.project]), MAX_TRUSTED_BYTES)
+    files |= dict(_project_files(cwd))
+    if not files:
+        raise UsageError(
+            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands or "
+            "skills and no AGENTS.md that others may write in this project to trust"
+        )
+    for path, bound in files.items():
+        trust(path, loaded.trust_dir, bound)
+        say(f"trusted as it is now: {path}", err=True)
+
+
+def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
+    """Trust those files of a worktree, for work in its folder `cwd`, that have the content which
+    was accepted of the same file in the checkout. Raises ConfigError."""
+    for path, bound in _project_files(cwd):
+        if not path.is_relative_to(worktree):
+            continue
+        try:
+            data = read_untrusted(path, bound)
+        except OSError:
+            continue
+        accepted = is_trusted(checkout / path.relative_to(worktree), data, trust_dir)
+        if accepted and not is_trusted(path, data, trust_dir):
+            accept(path, data, trust_dir)
+
+
+def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the files beside the settings, each with the most bytes that it may have."""
+    home = Path(os.environ.get("HOME") or Path.home())
+    files = [
+        *subagent_types.project_files(cwd, home),
+        *command_files.project_files(cwd, home),
+        *filter(None, [mcp_config.project_file(cwd, home)]),
+        *(path for path, _ in prompt.files_of_others(cwd)),
+    ]
+    yield from ((path, MAX_TRUSTED_BYTES) for path in files)
+    yield from ((path, skills.MAX_SKILL_BYTES) for path in skills.project_files(cwd, home))

@@ -1,0 +1,57 @@
+"""`--worktree NAME`: the session works in a git worktree of its own."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SessionBusy, UsageError
+from .options import cwd_of, say
+
+if TYPE_CHECKING:
+    from ..config.load import LoadedSettings
+    from ..worktree.linked import LinkedWorktree
+
+
+def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "LinkedWorktree | None":
+    """Make the worktree that the options name the working directory, and say so; None where they
+    name none. What was trusted in the checkout is trusted there too, as long as its content is the
+    same. Raises UsageError, also where another process works in it."""
+    if options["worktree"] is None:
+        return None
+    from ...tools.system.environment import child_environment
+    from ..config.load import state_dir
+    from ..security.folders import distrust_writable_folders
+    from ..session.lock import acquire_lock
+    from ..session.store import Project
+    from ..worktree.linked import open_worktree
+    from .project_trust import carry_trust
+
+    cwd, name = cwd_of(options), options["worktree"]
+    settings, warnings = loaded.settings, list[str]()
+    distrust_writable_folders(settings.sandbox, cwd, os.environ)  # before git is started
+
+    def lock(path: Path) -> None:
+        place = Project(state_dir(settings, os.environ), path).folder / "worktree" / "log"
+        try:
+            acquire_lock(place, warnings)  # until the process ends
+        except SessionBusy as busy:
+            hint = "Wait for it, or take another name."
+            why = f"--worktree {name}: another process works there (pid {busy.holder})"
+            raise UsageError(why, hint=hint) from None
+
+    found = open_worktree(cwd, name, child_environment(os.environ), lock)
+    carry_trust(found.checkout, found.path, found.folder, loaded.trust_dir)
+    options["cwd"] = found.folder
+    again = "a new worktree" if found.is_new else "the worktree is used again"
+    for line in [f"{again}: {found.path} (branch {found.branch})", *warnings]:
+        say(f"note: {line}", err=True)
+    return found
+
+
+def ending(found: "LinkedWorktree") -> str:
+    """Return where the work is, and how to take it over or remove it."""
+    return (
+        f"the work is in {found.path} (branch {found.branch})\n"
+        f"  take it over: git merge {found.branch}\n"
+        f"  remove it: git worktree remove {found.path} && git branch -d {found.branch}"
+    )

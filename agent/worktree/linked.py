@@ -1,0 +1,181 @@
+"""`--worktree NAME`: a git worktree of its own for a session, beside the checkout and kept.
+
+It lies at `../<checkout>-worktrees/NAME`, where neither `git status` nor the tools of the checkout
+see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository is run to make it.
+"""
+
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UsageError
+from .git import current_branch, git_program, safe_git_environment
+
+BRANCH_PREFIX = "ctxagent/"
+CHECKOUT_TIMEOUT_S = 900
+NAME_HINT = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
+
+_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
+_SETTINGS = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
+# Variables by which git would look at another repository than the one in its folder.
+_OF_ANOTHER = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedWorktree:
+    """A worktree that stands."""
+
+    path: Path  # its top folder
+    folder: Path  # in it, as the folder that it was asked for from lies in its checkout
+    checkout: Path  # the top folder that it was asked for from
+    is_new: bool
+
+    @property
+    def branch(self) -> str:
+        """The branch that is checked out, or the commit."""
+        return current_branch(self.path)
+
+
+def open_worktree(
+    cwd: Path, name: str, env: Mapping[str, str], lock: Callable[[Path], None]
+) -> LinkedWorktree:
+    """Return the worktree NAME of the repository that `cwd` is in; make it where there is none.
+    Blocking.
+
+    `lock` is called with its path before anything is made; what it raises is passed on. Raises
+    UsageError for a bad name, outside of a repository, without a commit, and where git cannot make
+    it; then nothing is left behind.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"--worktree {name!r} is no name for a worktree", hint=NAME_HINT)
+    git = _Git(cwd, env)
+    if git.run("rev-parse", "--is-inside-work-tree") != "true":
+        hint = "Change to one, or make one: git init, and a first commit."
+        raise UsageError(f"--worktree: {cwd} is in no checkout of a git repository", hint=hint)
+    if git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+        hint = "Make the first one: git commit."
+        raise UsageError("--worktree: the repository has no commit to begin from", hint=hint)
+    checkout = Path(git.output("rev-parse", "--show-toplevel"))
+    main = git.main_checkout(checkout)
+    path = main.parent / f"{main.name}-worktrees" / name
+    lock(path)
+    is_new = git.prepare(path, BRANCH_PREFIX + name)
+    below = path / Path(os.path.realpath(cwd)).relative_to(os.path.realpath(checkout))
+    return LinkedWorktree(path, below if below.is_dir() else path, checkout, is_new)
+
+
+class _Git:
+    """The repository of a folder."""
+
+    def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
+        env = {name: value for name, value in env.items() if name not in _OF_ANOTHER}
+        self._cwd, self._program = cwd, git_program(env)
+        if not self._program:
+            raise UsageError("--worktree: git is not installed", hint="Install it, or do without.")
+        try:
+            self._env = {**safe_git_environment(cwd, env), "LC_ALL": "C"}
+        except OSError as error:
+            raise UsageError(f"--worktree: {error.strerror}") from None
+
+    def run(self, *arguments: str) -> str | None:
+        """Return what a command prints, None where it fails."""
+        try:
+            return self.output(*arguments)
+        except UsageError:
+            return None
+
+    def output(self, *arguments: str) -> str:
+        """Return what a command prints. Raises UsageError with git's own words."""
+        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
+        try:
+            done = subprocess.run(
+                [self._program, *settings, *arguments],
+                cwd=self._cwd,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=CHECKOUT_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(f"--worktree: git {arguments[0]}: {error}") from None
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise UsageError(f"--worktree: git {arguments[0]} failed: {said}")
+        return os.fsdecode(done.stdout).rstrip("\n")
+
+    def main_checkout(self, checkout: Path) -> Path:
+        """Return the folder that the repository began in, where `checkout` is a worktree of it."""
+        own, common = self.output(
+            "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"
+        ).split("\n")
+        return checkout if own == common else next(iter(self._worktrees()))
+
+    def prepare(self, path: Path, branch: str) -> bool:
+        """Make the worktree unless it is there; return whether it was made. Raises UsageError."""
+        known = self._worktrees()
+        real = Path(os.path.realpath(path))
+        if real in known and path.is_dir() and not path.is_symlink():
+            return False
+        if real in known:
+            hint = "Let git forget it: git worktree prune."
+            raise UsageError(f"--worktree: {path} is gone, and git still has it", hint=hint)
+        if os.path.lexists(path):
+            hint = "Move it away, or take another name."
+            raise UsageError(f"--worktree: {path} is there, and is no worktree", hint=hint)
+        for other, there in known.items():
+            if there == branch:
+                hint = f"Work there, or take another name: its branch is {branch}."
+                raise UsageError(f"--worktree: {branch} is checked out in {other}", hint=hint)
+        self._make(path, branch)
+        return True
+
+    def _make(self, path: Path, branch: str) -> None:
+        is_holder_new = _make_holder(path.parent)
+        has_branch = self.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch}") is not None
+        begin = [str(path), branch] if has_branch else ["-b", branch, str(path), "HEAD"]
+        try:
+            self.output("worktree", "add", "--quiet", *begin)
+        except UsageError:
+            self.run("worktree", "prune")
+            if not has_branch:
+                self.run("branch", "--delete", "--force", branch)
+            if is_holder_new:
+                with suppress(OSError):
+                    path.parent.rmdir()
+            raise
+
+    def _worktrees(self) -> dict[Path, str]:
+        """Return the worktrees of the repository, the first one first, each with its branch."""
+        found = dict[Path, str]()
+        for part in self.output("worktree", "list", "--porcelain").split("\n\n"):
+            facts = dict(line.partition(" ")[::2] for line in part.split("\n"))
+            place = Path(os.path.realpath(facts.get("worktree", "")))
+            found[place] = facts.get("branch", "").removeprefix("refs/heads/")
+        return found
+
+
+def _make_holder(folder: Path) -> bool:
+    """Make the folder that holds worktrees, and return whether it was made. Raises UsageError where
+    that cannot be, and where it is somebody else's."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if not own or found.st_mode & stat.S_IWOTH:
+            hint = "Move it away: worktrees have to lie where nobody else can write."
+            raise UsageError(
+                f"--worktree: {folder} is no folder of yours alone", hint=hint
+            ) from None
+        return False
+    except OSError as error:
+        hint = "Worktrees lie beside the checkout: make that folder writable, or move the checkout."
+        raise UsageError(f"--worktree: cannot make {folder}: {error.strerror}", hint=hint) from None
+    return True
