@@ -79,7 +79,13 @@ class ResultSchema:
         """Raise ValueError where this is no schema, refers to what it does not have, or never
         comes to an end."""
         from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
 
+        named = self.schema.get("$schema") if isinstance(self.schema, dict) else None
+        if named is not None and not (
+            isinstance(named, str) and validator_for(self.schema, default=None)
+        ):
+            raise ValueError(f"$schema {shorten(repr(named), MAX_PROBLEM_CHARS)} is no known draft")
         try:
             self._validator.check_schema(self.schema)
             _resolve_references(self.schema, self._validator.META_SCHEMA["$schema"])

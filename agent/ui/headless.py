@@ -24,7 +24,7 @@ from .subagent_progress import SubagentEvent, Subagents
 if TYPE_CHECKING:
     from ..loop.agent import Agent
     from ..loop.attachments import AttachedTo
-    from ..loop.result_schema import ResultSchema
+    from ..loop.result_schema import ReadAnswer, ResultSchema
 
     TaskOf = Callable[["Agent"], Awaitable[str]]  # what an agent is told
 
@@ -174,12 +174,13 @@ class Headless:
 
     def _finish(self, finished: events.TurnFinished) -> int:
         self.ended = code = exit_code(finished)
+        read = self._read(finished)
         if self.format != "text":
-            self._result(finished.status, code, finished.text, finished.error)
+            output = {"output": read.value} if self.schema else {}
+            self._result(finished.status, code, finished.text, finished.error, output)
             return code
         self._has_result = True
-        text = self.schema.read(finished.text).document if self.schema else finished.text
-        if text:
+        if text := read.document if self.schema else finished.text:
             with signals.ignore_lost_terminal():
                 print(clean_for(text, self.out), file=self.out, flush=True)
         if finished.error:
@@ -188,15 +189,30 @@ class Headless:
             self._say("ctxagent: interrupted")
         return code
 
+    def _read(self, finished: events.TurnFinished) -> "ReadAnswer":
+        """Return what the answer is by the schema; nothing where the turn came to no answer."""
+        from ..loop.result_schema import ReadAnswer
+
+        answered = self.schema is not None and finished.status in ("ok", "denied")
+        return self.schema.read(finished.text) if self.schema and answered else ReadAnswer()
+
     def fail(self, error: CtxagentError, code: int) -> None:
         """Report an error that kept the run from starting, or from recording."""
         if self.format == "text" or self._has_result:
             self._say(f"ctxagent: {error}")
             return
         status = {INTERRUPTED: "interrupted", 4: "limit"}.get(code, "error")
-        self._result(status, code, "", {"type": type(error).__name__, "message": str(error)})
+        shown = {"type": type(error).__name__, "message": str(error)}
+        self._result(status, code, "", shown, {"output": None} if self.schema else {})
 
-    def _result(self, status: str, code: int, text: str, error: Mapping[str, str] | None) -> None:
+    def _result(
+        self,
+        status: str,
+        code: int,
+        text: str,
+        error: Mapping[str, str] | None,
+        output: Mapping[str, Any],
+    ) -> None:
         """Write the result, with what is known of the session if one was opened."""
         self._has_result = True
         agent = self._agent
@@ -209,7 +225,7 @@ class Headless:
                 "session_id": agent.log.path.parent.name if agent else None,
                 "log": str(agent.log.path) if agent else None,
                 "result": text,
-                **self._output(text),
+                **output,
                 "model": agent.model.id if agent else None,
                 "turns": totals.turns,
                 "calls": totals.all.calls,
@@ -225,10 +241,6 @@ class Headless:
                 "error": error,
             }
         )
-
-    def _output(self, text: str) -> dict[str, Any]:
-        """Return what the result has beside its text: the value, where a schema was given."""
-        return {"output": self.schema.read(text).value} if self.schema else {}
 
     def _line(self, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=self.out, flush=True)

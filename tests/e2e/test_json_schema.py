@@ -131,6 +131,8 @@ def test_other_exit_codes_come_first(
         ('{"type": "walrus"}', "'walrus' is not valid"),
         ('{"pattern": "("}', "is not a 'regex'"),
         ('{"properties": {"a": {"$ref": "#/$defs/none"}}}', "leads to nothing in the file"),
+        ('{"$schema": 7}', "$schema 7 is no known draft"),
+        ('{"$schema": "https://example.com/mine"}', "is no known draft"),
         ('{"$ref": "#"}', "refers to itself without end"),
         ('{"items": {"$ref": "file:///etc/passwd"}}', "leads to nothing in the file"),
         ('{"$ref": "schema.json"}', "leads to nothing in the file"),

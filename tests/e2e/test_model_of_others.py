@@ -17,6 +17,7 @@ import pytest
 from ..support.command import Place
 from ..support.of_others import AIMOCK, installed
 from ..support.terminal.screen import Terminal
+from .test_stream_input import talk
 
 MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
 
@@ -125,3 +126,25 @@ def test_a_page(place: Place, programs: Path) -> None:
             assert done.returncode == 0, done.stderr
             assert "Eats 4711 clams." in server.told()
         site.shutdown()
+
+
+def test_an_answer_that_does_not_fit_a_schema_is_tried_again(place: Place, programs: Path) -> None:
+    (place.root / "schema.json").write_text('{"required": ["name"]}')
+    with mock(programs, [say("A walrus."), say('{"name": "walrus"}')]) as server:
+        done = place.run(
+            "-p", "go", "--json-schema", "../schema.json", env=place.server(server.url)
+        )
+    assert (done.returncode, done.stdout) == (0, '{"name": "walrus"}\n'), done.stderr
+
+
+def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -> None:
+    replies = [call("Bash", command="touch a"), say("Done."), say("Again.")]
+    with mock(programs, replies) as server, talk(place, server.url) as driver:
+        driver.say("go")
+        question = driver.next("question")
+        driver.send({"type": "answer", "id": question["id"], "allow": True})
+        assert driver.next("result")["result"] == "Done."
+        driver.say("again")
+        assert driver.next("result")["result"] == "Again."
+        assert driver.end() == 0
+    assert (place.project / "a").exists()

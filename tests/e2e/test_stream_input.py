@@ -16,7 +16,7 @@ import pytest
 from ctxagent.tools import image as images
 
 from ..support.command import COMMAND, PATIENCE, Place, comes, running
-from ..support.server.loopback import Body, Say, Server
+from ..support.server.loopback import Body, Fail, Say, Server
 
 STREAM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json")
 SLEEP = f"sleep 600.{os.getpid()}"  # like no other process
@@ -65,11 +65,11 @@ class Driver:
 
 
 @contextmanager
-def talk(place: Place, server: Server, *more: str) -> Iterator[Driver]:
+def talk(place: Place, url: str, *more: str) -> Iterator[Driver]:
     with subprocess.Popen(
         [COMMAND, *STREAM, *more],
         cwd=place.project,
-        env=place.server(server.url),
+        env=place.server(url),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,7 +122,7 @@ def test_a_turn_and_a_result_for_each_message(place: Place) -> None:
 
 
 def test_a_driver_that_waits_for_each_result(place: Place) -> None:
-    with Server([Say("One."), Say("Two.")]) as server, talk(place, server, "first") as driver:
+    with Server([Say("One."), Say("Two.")]) as server, talk(place, server.url, "first") as driver:
         assert driver.next("result")["result"] == "One."
         driver.say("second")
         assert driver.next("result")["result"] == "Two."
@@ -177,7 +177,7 @@ def test_a_bad_line_is_told_and_the_session_goes_on(
 
 
 def test_an_interrupt_with_nothing_to_interrupt(place: Place) -> None:
-    with Server([Say("One.")]) as server, talk(place, server) as driver:
+    with Server([Say("One.")]) as server, talk(place, server.url) as driver:
         driver.send({"type": "interrupt"})
         error = driver.next("error")
         assert (error["line"], error["message"]) == (1, "no turn runs that could be interrupted")
@@ -214,7 +214,7 @@ def test_it_needs_the_same_form_of_output(place: Place) -> None:
 def test_an_interrupt_ends_the_turn_and_what_it_started(place: Place) -> None:
     sleeper = Say(tools=[("Bash", {"command": SLEEP})])
     with Server([sleeper, Say("Two.")]) as server:  # noqa: SIM117
-        with talk(place, server, "--permission-mode", "bypass") as driver:
+        with talk(place, server.url, "--permission-mode", "bypass") as driver:
             driver.say("one")
             driver.say("two")
             assert comes(lambda: running(SLEEP) != [])
@@ -235,10 +235,19 @@ def test_an_interrupt_of_a_message_that_has_not_begun(place: Place) -> None:
     assert of_type(done.stdout, "result")[-1]["result"] == "Two."
 
 
+def test_commands_read_nothing_of_the_program(place: Place) -> None:
+    with Server([Say(tools=[("Bash", {"command": "cat; echo end"})]), Say("Done.")]) as server:  # noqa: SIM117
+        with talk(place, server.url, "--permission-mode", "bypass") as driver:
+            driver.say("go")
+            assert driver.next("tool_finished")["text"].strip() == "end"
+            assert driver.next("result")["result"] == "Done."
+            assert driver.end() == 0
+
+
 def test_words_that_steer_go_to_the_turn_that_runs(place: Place) -> None:
     steps = [Say(tools=[("Bash", {"command": "cat gate"})]), Say("Done.")]
     with Server(steps) as server:  # noqa: SIM117
-        with talk(place, server, "--permission-mode", "bypass") as driver:
+        with talk(place, server.url, "--permission-mode", "bypass") as driver:
             os.mkfifo(place.project / "gate")
             driver.say("go")
             driver.next("tool_started")
@@ -256,7 +265,7 @@ def test_words_that_steer_go_to_the_turn_that_runs(place: Place) -> None:
 
 def test_questions_go_to_the_program(place: Place) -> None:
     touch = [Say(tools=[("Bash", {"command": f"touch {name}"})]) for name in "abc"]
-    with Server([*touch, Say("Done.")]) as server, talk(place, server) as driver:
+    with Server([*touch, Say("Done.")]) as server, talk(place, server.url) as driver:
         driver.say("go")
         first = driver.next("question")
         assert (first["tool"], first["input"]) == ("Bash", {"command": "touch a"})
@@ -278,7 +287,7 @@ def test_questions_go_to_the_program(place: Place) -> None:
 
 def test_a_rule_settles_later_calls(place: Place) -> None:
     calls = [Say(tools=[("Bash", {"command": f"touch {name}"})]) for name in "ab"]
-    with Server([*calls, Say("Done.")]) as server, talk(place, server) as driver:
+    with Server([*calls, Say("Done.")]) as server, talk(place, server.url) as driver:
         driver.say("go")
         id = driver.next("question")["id"]
         driver.send({"type": "answer", "id": id, "allow": True, "rule": "Bash(touch:*)"})
@@ -291,7 +300,7 @@ def test_a_rule_settles_later_calls(place: Place) -> None:
 def test_questions_of_the_agent_are_forms(place: Place) -> None:
     colour = {"question": "Which colour?", "choices": [{"label": "red"}, {"label": "green"}]}
     ask = Say(tools=[("AskUser", {"questions": [colour]})])
-    with Server([ask, Say("Red it is.")]) as server, talk(place, server) as driver:
+    with Server([ask, Say("Red it is.")]) as server, talk(place, server.url) as driver:
         driver.say("go")
         question = driver.next("question")
         (form,) = question["form"]
@@ -326,7 +335,7 @@ def test_after_the_end_of_the_input_nobody_can_be_asked(place: Place) -> None:
 
 def test_an_open_question_ends_with_the_input(place: Place) -> None:
     with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("No.")]) as server:  # noqa: SIM117
-        with talk(place, server) as driver:
+        with talk(place, server.url) as driver:
             driver.say("go")
             driver.next("question")
             assert driver.end() == 3
@@ -361,20 +370,20 @@ def test_odd_texts_are_words_like_others(place: Place) -> None:
 
 def test_each_result_has_to_fit_a_schema(place: Place) -> None:
     (place.root / "schema.json").write_text('{"type": "integer"}')
-    with Server([Say("one"), Say("1"), Say("2"), Say("two"), Say("three")]) as server:
-        done = batch(
-            place, server, user("a"), user("b"), user("c"), more=("--json-schema", "../schema.json")
-        )
+    steps = [Say("one"), Say("1"), Say("2"), Fail(401), Say("two"), Say("three")]
+    with Server(steps) as server:
+        lines = [user(text) for text in "abcd"]
+        done = batch(place, server, *lines, more=("--json-schema", "../schema.json"))
     results = of_type(done.stdout, "result")
-    assert [each["output"] for each in results] == [1, 2, None]
-    assert [each["exit_code"] for each in results] == [0, 0, 1]
+    assert [each["output"] for each in results] == [1, 2, None, None]  # no older one
+    assert [each["exit_code"] for each in results] == [0, 0, 5, 1]
     assert done.returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_turn_and_the_session(place: Place, number: signal.Signals) -> None:
     with Server([Say("Slow words that never end.", fault="silence", after=5)]) as server:  # noqa: SIM117
-        with talk(place, server) as driver:
+        with talk(place, server.url) as driver:
             driver.say("go")
             driver.say("later")
             driver.next("text_delta")
@@ -389,7 +398,7 @@ def test_a_driver_that_dies_takes_everything_with_it(place: Place) -> None:
     """Its pipes close: the turn ends, what it had started ends, and the session can be resumed."""
     sleeper = Say(tools=[("Bash", {"command": SLEEP})])
     with Server([sleeper, Say("Resumed.")]) as server:
-        with talk(place, server, "--permission-mode", "bypass") as driver:
+        with talk(place, server.url, "--permission-mode", "bypass") as driver:
             driver.say("go")
             assert comes(lambda: running(SLEEP) != [])
             opened = driver.next("session_opened")
