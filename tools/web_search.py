@@ -1,8 +1,9 @@
 """WebSearch: a search of the web that the model's server makes by itself, while it answers.
 
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool. Nothing runs here:
-the tool stands in the list of tools as the API has it, and what was found comes in the reply. It is
-the version that is there for every model and runs no code.
+the tool stands in the list of tools as the API has it, in the version that is there for every model
+and runs no code, and what was found comes in the reply. A call that comes all the same is of a
+server that does not know the tool.
 """
 
 from typing import Any
@@ -28,4 +29,7 @@ class WebSearchTool(Tool[WebSearchParams]):
         return {"type": TOOL_TYPE, "name": "web_search", "max_uses": MAX_USES}
 
     async def run(self, params: WebSearchParams, context: Context) -> Output:
-        raise ToolError("The server searches by itself: use its tool web_search.")
+        raise ToolError(
+            "This server leaves the search to the client, which has none. Do without, or look with "
+            "Mcp for a tool that searches."
+        )

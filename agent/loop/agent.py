@@ -33,6 +33,7 @@ from ..session.checkpoints import Checkpoints
 from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
+from ..session.searches import SEARCH_TOOL, WIRE_NAME
 from ..session.store import AGENTS
 from ..session.totals import Totals
 from .budget import BudgetMeter
@@ -231,7 +232,7 @@ class Agent:
     def tool_runner(self) -> ToolRunner:
         """Return what runs this conversation's tool calls."""
         return ToolRunner(
-            tools={tool.name: tool for tool in self.tools} | self.late_tools.tools(),
+            tools=self._callable_tools(),
             approval=self.approval,
             context=self.context,
             policy=self.policy,
@@ -245,6 +246,12 @@ class Agent:
             run_hook=self.hooks.run if self.hooks.has_tool_hooks else None,
             planted=self.planted,
         )
+
+    def _callable_tools(self) -> dict[str, Tool[Any]]:
+        """Return the tools by the names that the model knows."""
+        called = {SEARCH_TOOL: WIRE_NAME}
+        own = {called.get(tool.name, tool.name): tool for tool in self.tools}
+        return own | self.late_tools.tools()
 
     async def snapshot(self) -> None:
         """Record what the files are like before a turn changes them, once a turn."""

@@ -19,6 +19,7 @@ from ctxagent.agent.context.request import (
     UNKNOWN_OUTCOME,
     build_messages,
     build_request,
+    with_question,
 )
 from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.models.request_body import body
@@ -54,8 +55,10 @@ def request(entries: list[Entry], **options: Any) -> dict[str, Any]:
     """The body for a log, held against the rules."""
     view = fold(entries)
     paused = bool(view.items) and view.items[-1].stop_reason == PAUSED_STOP_REASON
-    sent = body(build_request(view, model=MODEL, max_tokens=1000, **options))
+    built = build_request(view, model=MODEL, max_tokens=1000, **options)
+    sent = body(built)
     validate(sent, allow_paused=paused)
+    validate(body(with_question(built, "What was it?")))
     return sent
 
 

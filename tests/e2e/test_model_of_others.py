@@ -148,3 +148,15 @@ def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -
         assert driver.next("result")["result"] == "Again."
         assert driver.end() == 0
     assert (place.project / "a").exists()
+
+
+def test_a_server_that_takes_the_search_for_a_tool_of_ours(place: Place, programs: Path) -> None:
+    """Its model calls what the API's own server would run: that is answered, and all goes on."""
+    replies = [call("web_search", query="walruses"), say("Done."), say("Yes.")]
+    with mock(programs, replies) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", "-c", "web.search=on", env=env)
+        assert done.returncode == 0, done.stderr
+        assert "leaves the search to the client" in server.told()
+        done = place.run("-p", "on", "--continue", env=env)
+    assert done.stdout.strip() == "Yes."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ..support.command import COMMAND, Place
+from ..support.command import COMMAND, Place, comes
 from ..support.server.loopback import SEARCH_BLOCKS, Body, Fail, Say, Server
 from ..support.terminal.screen import Terminal
 from .test_mcp import configure, plain
@@ -181,6 +181,22 @@ def test_it_is_not_there(place: Place, arguments: tuple[str, ...]) -> None:
     assert not offered(server.requests[0])
 
 
+def test_it_is_there_where_the_server_is_the_api(place: Place) -> None:
+    """What a session begins with is recorded before its first request, which reaches nobody."""
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "test-key-1"}
+    for number, arguments in enumerate(((), ("-c", "web.search=off"))):
+        here = Place(place.root / str(number))
+        process = subprocess.Popen(
+            [COMMAND, "-p", "go", *arguments], cwd=here.project, env=here.environ(nowhere),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert comes(lambda at=here: any(log.read_text().count("\n") > 1 for log in at.logs()))
+        process.kill()
+        process.wait()
+        tools = here.entries()[0]["tools"]
+        assert (TOOL in tools) is (not arguments)
+
+
 def test_a_project_turns_it_off_but_not_on(place: Place) -> None:
     settings = place.project / ".agentrc"
     own = place.root / "home" / ".config" / "ctxagent" / "agentrc"
@@ -312,6 +328,36 @@ def test_a_stream_that_breaks_within_a_search(place: Place) -> None:
         assert sent(server.requests[-1]) == pair("b")
 
 
+def test_what_a_server_gets_wrong_is_not_sent_back(place: Place) -> None:
+    """Ids that cannot be sent or stand there already, halves, broken fields, and a false count."""
+    named = {"id": "no id!"}, {"tool_use_id": "no id!"}
+    blocks: list[Body] = [
+        {**searching("a", "one"), **named[0]},
+        {**found("a", "One"), **named[1]},
+        *search("b"),
+        {**searching("b", "again"), "id": "srvtoolu_b"},
+        {**found("b", "Again"), "tool_use_id": "srvtoolu_b"},
+        found("never asked", "One"),
+        searching("never answered", "x"),
+        {**searching("c", "x"), "input": [1]},
+        {**found("c", "One"), "content": [{"type": "web_search_result", "url": 3}]},
+        {**searching("d", "x"), "name": "web_fetch"},
+        {**searching("e", "x"), "caller": {"type": "code_execution_20260120", "tool_id": "x"}},
+        {"type": "text", "text": "So.", "citations": [{"type": "web_search_result_location"}]},
+    ]
+    usage = {"input_tokens": 9, "server_tool_use": {"web_search_requests": 10**12}}
+    steps = [Say("Done.", blocks=blocks, usage={**usage, "output_tokens": 9}), Say("Yes.")]
+    with Server(steps) as server:
+        result = json.loads(run(place, server, *ON, "--output-format", "json").stdout)
+        server.given.clear()  # ids are replaced
+        run(place, server, *ON, "--continue")
+    assert "web_searches" not in result["usage"]
+    there = sent(server.requests[-1])
+    assert there[2:4] == pair("b")
+    assert len(there) == len(set(there)) == 6
+    assert texts(server.requests[-1]).endswith("So.\nDone.\ngo")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_of_a_search(place: Place, number: int) -> None:
     blocks = [{"type": "text", "text": "Let me see."}, *search("a")]
@@ -388,6 +434,25 @@ def test_cleared_recalled_taken_back_and_resumed_after_a_kill(place: Place) -> N
         assert cited("Walruses are big.", "a") in plain_blocks(body, "text")
     found_then = plain_blocks(server.requests[0], *SEARCH_BLOCKS)
     assert found_then[:2] == blocks[:2]
+
+
+def test_context_counts_what_was_cleared(place: Place) -> None:
+    steps = [Say(blocks=search("a")), Say("Yes."), Say("Yes.")]
+    with Server(steps) as server:
+        run(place, server, *CLEARS)
+        run(place, server, *CLEARS, "--continue")
+        terminal = Terminal(*CLEARS, "--continue", cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("and?\r")
+        terminal.see("Yes.")
+        terminal.rest()
+        terminal.type("/context\r")
+        terminal.see("cleared results")
+        assert "results: WebSearch" not in terminal.text()
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    assert sent(server.requests[-1]) == []
 
 
 def test_in_the_terminal(place: Place) -> None:

@@ -284,3 +284,15 @@ def test_an_image_beyond_5_mb_is_refused() -> None:
     _picture(request)["data"] = base64.b64encode(large).decode()
     with pytest.raises(Invalid, match="exceeds 5 MB"):
         validate(request)
+
+
+def test_the_server_refuses_searches_that_were_altered() -> None:
+    server = Server([Say("Yes."), Say("Yes.")])
+    server.keep_searches({"content": deepcopy(_reply(SEARCHED))})
+    headers: dict[str, str] = {}
+    altered = deepcopy(SEARCHED)
+    server.answer(deepcopy(SEARCHED), headers, b"")
+    assert server.rejected == []
+    _reply(altered)[1]["content"][0]["encrypted_content"] = "y"
+    server.answer(altered, headers, b"")
+    assert "was altered" in server.rejected[0][0]
