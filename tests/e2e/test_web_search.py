@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction.summary.request import is_summary_question
+
 from ..support.command import COMMAND, Place, comes
 from ..support.server.loopback import SEARCH_BLOCKS, Body, Fail, Say, Server
 from ..support.terminal.screen import Terminal
-from .test_mcp import configure, plain
+from .test_mcp import SUMMARY, configure, plain
 
 ON = ("-c", "web.search=on", "--model", "claude-sonnet-5-5")
 CLEARS = (
@@ -506,10 +508,6 @@ class Summarized:
         self.searches, self.asked = 0, list[str]()
 
     def __call__(self, body: Body) -> Say:
-        from ctxagent.agent.compaction.summary.request import is_summary_question
-
-        from .test_mcp import SUMMARY
-
         if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             self.asked.append(texts(body))
             return Say(SUMMARY)
@@ -532,6 +530,52 @@ def test_over_a_summary(place: Place) -> None:
     last = sent(server.requests[-1])
     assert pair("n1") != last[:2]
     assert f"server_tool_use srvtoolu_n{script.searches}" in last, "the newest messages stay"
+
+
+class Searcher:
+    """Searches until it is enough, and answers whatever a summary asks."""
+
+    def __init__(self, searches: int) -> None:
+        self.left, self.summaries, self.blocks = searches, 0, dict[str, list[Body]]()
+
+    def __call__(self, body: Body) -> Say:
+        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+            self.summaries += 1
+            return Say(SUMMARY)
+        if not self.left:
+            return Say("All done.", thinking="Done.")
+        self.left -= 1
+        name = f"n{self.left}"
+        self.blocks[name] = search(name, f"walrus {name}", *(f"Page {n}" for n in range(8)))
+        calls = [("Bash", {"command": f"echo {name}"})]
+        return Say(blocks=self.blocks[name], thinking=f"More than {name}.", tools=calls)
+
+
+def test_many_searches_through_a_small_window(place: Place) -> None:
+    """Nothing is refused, and each is there by its ref and in the log, to the byte."""
+    script = Searcher(40)
+    with Server(script, bound=True, strict=True, window=60_000) as server:
+        run(place, server, *ON, "--context-window", "60000")
+    assert script.summaries <= 4
+    replies = [e for e in place.entries() if e["kind"] == "assistant" and e["purpose"] == "turn"]
+    kept = {
+        block["id"].removeprefix("srvtoolu_"): entry
+        for entry in replies
+        for block in entry["content"]
+        if block["type"] == "server_tool_use"
+    }
+    assert kept.keys() == script.blocks.keys()
+    for name, blocks in script.blocks.items():
+        there = [b for b in kept[name]["content"] if b["type"] in SEARCH_BLOCKS]
+        assert json.dumps(there) == json.dumps(blocks[:2])
+    refs = [entry["seq"] for entry in kept.values()]
+    calls = [("Recall", {"ref": ref}) for ref in refs]
+    with Server([Say(tools=calls), Say("I see.")]) as server:
+        run(place, server, *ON, "--continue")
+    answers = [b["content"] for b in plain_blocks(server.requests[-1], "tool_result")][-len(refs) :]
+    for name, answer in zip(kept, answers, strict=True):
+        assert f"query: walrus {name}" in answer
+        assert f"Page 7 · https://{name}.example/7 · 3 days ago" in answer
 
 
 def test_a_subagent_searches_too(place: Place) -> None:

@@ -275,6 +275,32 @@ def form(it: Stage, take: Take) -> None:
         take("form", terminal, DARK)
 
 
+def search(it: Stage, take: Take) -> None:
+    pages = (
+        ("Rounding half to even - Wikipedia", "https://en.wikipedia.example/Rounding", None),
+        ("decimal: fixed-point arithmetic", "https://docs.python.example/decimal", "2 weeks ago"),
+        ("Which way do shops round?", "https://shops.example/rounding", "March 3, 2026"),
+    )
+    found = [
+        {"type": "web_search_result", "title": title, "url": url, "page_age": age,
+         "encrypted_content": "RW5j" * 900}
+        for title, url, age in pages
+    ]  # fmt: skip
+    id, query = "srvtoolu_1", {"query": "how banks round half a cent"}
+    blocks = [
+        {"type": "text", "text": "I look how others round."},
+        {"type": "server_tool_use", "id": id, "name": "web_search", "input": query},
+        {"type": "web_search_tool_result", "tool_use_id": id, "content": found},
+    ]
+    answer = "Banks round half **to even**, `decimal.ROUND_HALF_EVEN`; shops mostly half up."
+    usage = {**used(12_900, 140, 3_700), "server_tool_use": {"web_search_requests": 1}}
+    say = Say(answer, blocks=blocks, usage=usage)
+    with it.terminal("-c", "web.search=on", steps=[say], rows=20) as terminal:
+        terminal.type("How do banks round half a cent?\r")
+        terminal.see(lambda text: "shops mostly half up" in text and "context" in text)
+        take("search", terminal, DARK)
+
+
 def queue(it: Stage, take: Take) -> None:
     build = "for part in cart prices shop; do echo building $part; done; sleep 100"
     steps = [
@@ -359,7 +385,9 @@ def context(it: Stage, take: Take) -> None:
         take("compaction", terminal, DARK)
 
 
-SCENES = (turn, light, narrow, completion, permission, plan, form, queue, sessions, context)
+SCENES = (
+    turn, light, narrow, completion, permission, plan, form, search, queue, sessions, context,
+)  # fmt: skip
 
 
 def _log(folder: Path, cwd: Path, branch: str) -> Log:
