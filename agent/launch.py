@@ -25,11 +25,13 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class PipedInput:
-    """What stood on standard input beside the task."""
+class AttachedData:
+    """What the person brings in beside their words without naming a file."""
 
     data: bytes
     cut: str = ""  # why it is not all, "" where it is
+    title: str = "standard input"  # for people and for the model
+    name: str = "Stdin"  # where calls of tools are shown
 
 
 @dataclass(frozen=True, slots=True)

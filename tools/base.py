@@ -40,6 +40,7 @@ class Output:
     is_error: bool = False
     blocks: list[dict[str, Any]] | None = None  # sent instead of `text` where a result has images
     whole: str = ""  # that `text` is a part of; kept in a file of the session
+    original: bytes = b""  # of the image that `blocks` show; kept in a file of the session
 
 
 class Interrupted(Exception):
@@ -189,6 +190,9 @@ class Context:
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
     # None.
     recall: Callable[[int | str], str | None] = lambda ref: None
+    # The bytes of the image that a ref names, as they were before anything was made of them, or
+    # None.
+    recall_image: Callable[[int | str], bytes | None] = lambda ref: None
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     spawn: Callable[[SubagentTask], Awaitable[Output]] = _nobody  # runs a subagent

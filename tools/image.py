@@ -1,8 +1,8 @@
 """Images, as far as the Messages API needs them known: media type, width and height, whole or cut.
 
 Read from the bytes themselves, without decoding. An image that the API would refuse would make
-every later request of the session fail, so what is doubtful here is refused, and what is too large
-is made smaller by another process.
+every later request of the session fail, so another process decodes each, and makes it smaller or
+converts it where it has to be.
 """
 
 import os
@@ -58,10 +58,24 @@ def fits(image: Image, size: int) -> bool:
     return size <= MAX_IMAGE_BYTES and max(image.width, image.height) <= MAX_SIDE_PIXELS
 
 
-def scaled(data: bytes, image: Image) -> tuple[bytes, Image]:
-    """Return an image that fits, made from one that does not; blocking. Raises ValueError, saying
-    why that cannot be."""
-    format = image.media_type.partition("/")[2].upper()
+def format_of(data: bytes) -> str:
+    """Return the format of an image that can be shown, as Pillow names it; "" for any other data.
+    Those that the API does not take are converted."""
+    if found := recognise(data):
+        return found.media_type.partition("/")[2].upper()
+    if data[:2] == b"BM" and data[6:10] == b"\0\0\0\0":
+        return "BMP"
+    if data.startswith((b"II*\0", b"MM\0*")):
+        return "TIFF"
+    if data.startswith(b"\0\0\1\0") and data[4:6] != b"\0\0":
+        return "ICO"
+    return "AVIF" if data[4:12] in (b"ftypavif", b"ftypavis") else ""
+
+
+def shown(data: bytes, format: str) -> tuple[bytes, Image]:
+    """Return an image as the API takes it: as it is where it can be decoded and fits, else made
+    smaller, turned as its camera says, or converted; blocking. Raises ValueError, saying why it
+    cannot be."""
     bounds = (str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
     command = [sys.executable, "-I", scale_image.__file__, format, *bounds]
     try:
@@ -74,11 +88,12 @@ def scaled(data: bytes, image: Image) -> tuple[bytes, Image]:
         )
     except subprocess.TimeoutExpired:
         raise ValueError(f"that takes more than {SCALE_SECONDS:.0f} s") from None
-    found = recognise(done.stdout)
-    if done.returncode or found is None or found.broken or not fits(found, len(done.stdout)):
+    sent = done.stdout or data
+    found = recognise(sent)
+    if done.returncode or found is None or found.broken or not fits(found, len(sent)):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise ValueError(said[0][:200] if said else f"it ended with {done.returncode}")
-    return done.stdout, found
+    return sent, found
 
 
 def _pair(data: bytes, x: int, y: int, size: int, order: Order) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from .system.unicode import clean
 from .text import Form, NotText
 
 MAX_LINES = 2_000
-MAX_WHY_CHARS = 200  # of why an image cannot be made smaller
+MAX_WHY_CHARS = 200  # of why an image cannot be shown
 MAX_PAGE_CHARS = 100_000  # of one answer
 MAX_LINE_CHARS = 2_000  # characters; a longer one is shown around its middle
 LONG_LINE_START_CHARS = 1_500
@@ -45,7 +45,7 @@ class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
         "Read a file. Text comes as lines `number<tab>line`; the number and the tab are not part "
-        "of the file. Images (PNG, JPEG, GIF, WebP) come as images. Long files come in pages: go "
+        "of the file. Images come as images. Long files come in pages: go "
         "on with offset. Read a file before you overwrite it with Write."
     )
     effect = "read"
@@ -72,9 +72,7 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
         if data is None:  # a file of the kernel's that would block
             raise ToolError(f"{place.name} has no data now. Read it with timeout in Bash.")
         size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
-        found = images.recognise(data)
-        if found:
-            output = image_output(place.name, found, data, size)
+        if output := image_output(place.name, data, size):
             return replace(output, details={"path": str(place.path), **output.details})
         try:
             if size <= MAX_FILE_BYTES:
@@ -216,34 +214,38 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
         yield line
 
 
-def image_output(name: str, image: images.Image, data: bytes, size: int) -> Output:
-    """Return an image as it is sent, made smaller where it has to be; blocking. Raises ToolError
-    for one that cannot be shown."""
-    shape = f"{image.width} x {image.height} pixels, {size:,} bytes"
-    details: dict[str, Any] = {"width": image.width, "height": image.height, "bytes": size}
-    if image.broken:
+def image_output(name: str, data: bytes, size: int) -> Output | None:
+    """Return an image as it is sent, made smaller or converted where it has to be, with its
+    original; None for data that is no image; blocking. Raises ToolError for one that cannot be
+    shown."""
+    format, found = images.format_of(data), images.recognise(data)
+    if not format:
+        return None
+    if found and found.broken:
         raise ToolError(
-            f"{name} is a broken or cut-off {image.media_type} file of {size:,} bytes and can't "
+            f"{name} is a broken or cut-off {found.media_type} file of {size:,} bytes and can't "
             "be shown. Look into it with Bash (file, xxd)."
         )
     if size > len(data):
-        raise ToolError(f"{name} is too large an image to be shown: {shape}.")
-    text = f"[{name}: {image.media_type}, {shape}]"
-    if not images.fits(image, size):
-        try:
-            data, image = images.scaled(data, image)
-        except ValueError as error:
-            why = one_line(clean(str(error)), MAX_WHY_CHARS)
-            raise ToolError(
-                f"{name} is too large an image to be shown, {shape}, and cannot be made smaller: "
-                f"{why}. Make a smaller copy with Bash, e.g. convert FILE -resize 1500x1500 COPY."
-            ) from None
+        raise ToolError(f"{name} is too large an image to be shown: {size:,} bytes.")
+    try:
+        sent, image = images.shown(data, format)
+    except ValueError as error:
+        why = one_line(clean(str(error)), MAX_WHY_CHARS)
+        raise ToolError(
+            f"{name}, an image ({format}, {size:,} bytes), cannot be shown: {why}. Make another "
+            "copy with Bash, e.g. convert FILE -resize 1500x1500 COPY.png."
+        ) from None
+    first = found or image
+    text = f"[{name}: {format}, {first.width} x {first.height} pixels, {size:,} bytes]"
+    details: dict[str, Any] = {"width": first.width, "height": first.height, "bytes": size}
+    if sent is not data:
         text = f"{text[:-1]}, shown at {image.width} x {image.height}]"
         details["shown"] = f"{image.width}x{image.height}"
-    encoded = base64.b64encode(data).decode("ascii")
+    encoded = base64.b64encode(sent).decode("ascii")
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
-    return Output(
-        text,
-        details,
-        blocks=[{"type": "text", "text": text}, {"type": "image", "source": source}],
-    )
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": text},
+        {"type": "image", "source": source},
+    ]
+    return Output(text, details, blocks=blocks, original=data)

@@ -1,12 +1,14 @@
 """Recall: the way back to what left the context, by words or by ref."""
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Context, Findings, Output, Params, Passage, Tool
+from .read import image_output
 
 MAX_CHARS = 30_000  # characters given at once
 MAX_QUERY_CHARS_SHOWN = 200  # characters of a query that are said again
@@ -53,7 +55,7 @@ class RecallTool(Tool[RecallParams]):
         if bool(params.query) == (params.ref is not None):
             raise ToolError("Give either query or ref.")
         if not params.query:
-            return _read(params, context)
+            return await asyncio.to_thread(_image, params, context) or _read(params, context)
         scope = params.session or params.scope
         findings = await asyncio.to_thread(context.search, params.query, scope)
         refs = [passage.ref for passage in findings.passages]
@@ -64,6 +66,17 @@ def _ref(params: RecallParams) -> str:
     ref = str(params.ref).strip()
     ref = f"#{ref}" if ref.isdecimal() else ref
     return f"{params.session}{ref}" if params.session and ref.startswith("#") else ref
+
+
+def _image(params: RecallParams, context: Context) -> Output | None:
+    """Return the image that a ref names, None where it names none that can be shown."""
+    ref = _ref(params)
+    data = context.recall_image(ref)
+    try:
+        output = image_output(f"the image of {ref}", data, len(data)) if data else None
+    except ToolError:
+        return None
+    return replace(output, details={"recalled": [ref], **output.details}) if output else None
 
 
 def _read(params: RecallParams, context: Context) -> Output:

@@ -1,9 +1,9 @@
-"""Make an image smaller: a script of its own, so that a picture which is made to harm its decoder,
-or to take all memory, ends with it.
+"""Check an image, and make it smaller: a script of its own, so that a picture which is made to harm
+its decoder, or to take all memory, ends with it.
 
-`python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin, and writes it to
-stdout with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that is too
-large. It imports nothing of the program.
+`python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin. One that can be
+shown as it is leaves stdout empty; any other is written there with at most so many pixels a side
+and so many bytes: as PNG, or as JPEG where that is too large. It imports nothing of the program.
 """
 
 import io
@@ -13,15 +13,24 @@ import sys
 MAX_CPU_SECONDS = 20
 MAX_MEMORY_BYTES = 2 << 30
 MAX_PIXELS = 200_000_000  # that are decoded
+PLAIN_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")  # that the API takes
+PLAIN_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+ORIENTATION, UPRIGHT = 0x0112, 1  # a tag of EXIF, and its value for a picture as it lies
 QUALITIES = (90, 75, 50, 25)  # of JPEG, the first that is small enough
 
 
 def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
-    """Return the image within these bounds. Raises ValueError, and what Pillow raises."""
+    """Return the image within these bounds, b"" for as it is. Raises ValueError, and what Pillow
+    raises."""
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     with Image.open(io.BytesIO(data), formats=[format]) as opened:
+        upright = opened.getexif().get(ORIENTATION, UPRIGHT) == UPRIGHT
+        fits = format in PLAIN_FORMATS and max(opened.size) <= side and len(data) <= most
+        if fits and upright and opened.mode in PLAIN_MODES:
+            opened.load()
+            return b""
         opened.draft("RGB", (side, side))  # a JPEG is decoded at about that size
         picture = ImageOps.exif_transpose(opened)
     if picture.mode not in ("L", "RGB", "RGBA"):

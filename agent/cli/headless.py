@@ -29,7 +29,7 @@ from .stdin import read_beside_task
 from .worktree import ending, enter_worktree
 
 if TYPE_CHECKING:
-    from ..launch import LaunchOptions, PipedInput, SessionChoice
+    from ..launch import AttachedData, LaunchOptions, SessionChoice
     from ..loop.agent import Agent
     from ..loop.attachments import Attached
     from ..session.entries import Content
@@ -125,13 +125,13 @@ class _Run:
     launch: "LaunchOptions"
     choice: "SessionChoice"
     servers: "RunServers"
-    beside: "PipedInput | None" = None
+    beside: "AttachedData | None" = None
     is_typed: bool = True  # the words are a person's or a program's, not a whole file's
     agent: "Agent | None" = field(default=None, init=False)
     first_model: str = field(default="", init=False)
 
     def task(
-        self, task: str, *, is_given: bool, beside: "PipedInput | None"
+        self, task: str, *, is_given: bool, beside: "AttachedData | None"
     ) -> Coroutine[Any, Any, int]:
         """Return the run of one task."""
         self.is_typed, self.beside = is_given, beside

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...tools import text as texts
 from ..errors import UsageError
-from ..launch import PipedInput
+from ..launch import AttachedData
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 READ_BYTES = 1 << 20  # at a time
@@ -42,7 +42,7 @@ class Patience:
 
 def read_beside_task(
     say: Callable[[str], None], patience: Patience | None = None
-) -> PipedInput | None:
+) -> AttachedData | None:
     """Return what standard input has beside a task; None when there is nothing.
 
     A terminal is not read. `say` is told what is waited for, and what is given up.
@@ -91,7 +91,7 @@ class _Reading:
     say: Callable[[str], None]
     patience: Patience
 
-    def read(self) -> PipedInput | None:
+    def read(self) -> AttachedData | None:
         """Return what there is until the end, or until no more is waited for; None for nothing."""
         data, end = bytearray(), time.monotonic() + self.patience.whole
         silence, program = self.patience.first, ""
@@ -106,15 +106,15 @@ class _Reading:
             elif part := _read(self.number):
                 data += part
             else:
-                return PipedInput(bytes(data))
+                return AttachedData(bytes(data))
             silence = self.patience.silence
         self.say(f"standard input has more than {LIMIT}: the rest is not read")
-        return PipedInput(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
+        return AttachedData(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
 
-    def _give_up(self, data: bytearray) -> PipedInput:
+    def _give_up(self, data: bytearray) -> AttachedData:
         said = "what it said so far" if data else "nothing from it"
         self.say(f"standard input did not end: going on with {said}")
-        return PipedInput(bytes(data), "it had not ended, and was not waited for any longer")
+        return AttachedData(bytes(data), "it had not ended, and was not waited for any longer")
 
 
 def _is_ready(number: int, seconds: float) -> bool:

@@ -36,6 +36,7 @@ ContentKind = Literal[
     "thinking",
     "calls",
     "results",
+    "images",
     "stubs",
     "other",
 ]
@@ -149,6 +150,8 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
         elif result.masked:
             cut = max(0, tokens.estimate_block(result.block) - item.size)
             yield "stubs", "", item.size, view.scaled(cut) + saved
+        elif result.images:
+            yield "images", "", item.size, 0
         else:
             yield "results", result.call.source, item.size, saved
 

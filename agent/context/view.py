@@ -105,6 +105,13 @@ class ViewResult:
     details: dict[str, Any]  # of its entry
     offloaded: str | None  # the file that has its whole text
 
+    @property
+    def images(self) -> list[Block]:
+        """The images and documents in it, also where a stub stands for it."""
+        content = self.block.get("content")
+        blocks = content if isinstance(content, list) else []
+        return [b for b in blocks if isinstance(b, dict) and b.get("type") in ("image", "document")]
+
 
 @dataclass(slots=True)
 class View:

@@ -8,13 +8,13 @@ rules hold all the same.
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tools import image as images
 from ...tools import text as texts
 from ...tools.base import Output, Params, Tool
 from ...tools.glob import GlobParams, GlobTool
@@ -25,7 +25,7 @@ from ..compaction.policy import Policy
 from ..context.tokens import estimate
 from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
-from ..launch import PipedInput
+from ..launch import AttachedData
 from ..session.entries import ATTACHMENT, Content, User
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 MAX_MENTIONS = 20  # of one turn that are brought in
 MAX_PATH_CHARS = 1_000  # of a mention
 MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
-STDIN = "Stdin"  # what piped input is called where tool calls are shown
 
 _MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
@@ -73,7 +72,7 @@ class SkillMention:
     name: str
 
 
-Attached = Mention | ResourceMention | SkillMention | PipedInput
+Attached = Mention | ResourceMention | SkillMention | AttachedData
 AttachedTo = Callable[[Content], Sequence[Attached]]  # what is brought in beside words; blocking
 
 
@@ -119,6 +118,19 @@ def _exists(named: str, cwd: Path) -> bool:
         return False
 
 
+def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
+    """Return words without the images that stand among them, and these, to be brought in beside
+    the words: an image is kept, bounded and cleared like a result."""
+    blocks = words if isinstance(words, list) else []
+    found = [b["source"] for b in blocks if b.get("type") == "image"]
+    if not found:
+        return words, []
+    texts_only = [str(b.get("text", "")) for b in blocks if b.get("type") == "text"]
+    data = [b64decode(str(source.get("data"))) for source in found]
+    images = [AttachedData(each, title="an image", name="Image") for each in data]
+    return "\n\n".join(texts_only) or f"[{count_of(len(images), 'image')}]", images
+
+
 def find_skill(agent: "Agent", words: Content) -> list[SkillMention]:
     """Return the skill that a person's words call, if they call one; blocking."""
     name = agent.skills.called_by(words)
@@ -129,7 +141,7 @@ async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
     """Record what the person brings in, and tell them what came of it. Raises RecordError."""
     mentions = [each for each in attached if isinstance(each, Mention)]
     for each in attached:
-        if isinstance(each, PipedInput):
+        if isinstance(each, AttachedData):
             await _attach_piped(agent, each)
         elif isinstance(each, SkillMention):
             agent.skills.load(each.name)
@@ -154,7 +166,8 @@ async def _attach_mention(agent: "Agent", mention: Mention) -> None:
     else:
         id = f"{ATTACHMENT}-{agent.log.last_seq + 1}"
         output = agent.context.redact(await agent.tool_runner().watched(tool, params, id, verdict))
-    details = {**output.details, "call": {"name": tool.name, "input": params.model_dump()}}
+    kept = agent.tool_runner().kept_original(output)
+    details = {**output.details, **kept, "call": {"name": tool.name, "input": params.model_dump()}}
     told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
     blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
     if output.is_error:
@@ -192,7 +205,7 @@ async def _attach_resource(agent: "Agent", mention: ResourceMention) -> None:
     if output.is_error:
         _warn(agent, f"@{given}: not attached; {agent.context.redact(output).text}")
         return
-    text, offloaded = await asyncio.to_thread(_demoted, agent, output.text)
+    text, offloaded = await asyncio.to_thread(_demoted, agent, output.text, "Mcp")
     heading = f"[The user attached the resource {mention.uri} of the MCP server {mention.server}:]"
     call = {"name": "Mcp", "input": {"tool": tool.name, "arguments": {"uri": mention.uri}}}
     details = {**output.details, "call": call}
@@ -233,40 +246,43 @@ def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, l
     return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
 
 
-async def _attach_piped(agent: "Agent", piped: PipedInput) -> None:
+async def _attach_piped(agent: "Agent", piped: AttachedData) -> None:
     """Record what was piped in: as text, large text as a reference to a file of the session."""
-    details = {"call": {"name": STDIN, "input": {}}, "bytes": len(piped.data)}
+    call = {"name": piped.name, "input": {}}
+    details: dict[str, Any] = {"call": call, "bytes": len(piped.data)}
     size, offloaded = f"{len(piped.data):,} bytes", None
     content: Content
     try:
-        if found := images.recognise(piped.data):
-            data = piped.data
-            shown = await asyncio.to_thread(image_output, "standard input", found, data, len(data))
+        data, name = piped.data, piped.title
+        if shown := await asyncio.to_thread(image_output, name, data, len(data)):
             content = shown.blocks or shown.text
+            details |= {**shown.details, **agent.tool_runner().kept_original(shown)}
         else:
             text = (await asyncio.to_thread(texts.decode, piped.data))[0]
             count = texts.count_lines(text)
             size = f"{count_of(count, 'line')}, {size}"
-            text, offloaded = await asyncio.to_thread(_demoted, agent, texts.printable(text))
+            text, offloaded = await asyncio.to_thread(
+                _demoted, agent, texts.printable(text), piped.name
+            )
             cut = f", cut: {piped.cut}" if piped.cut else ""
-            content = f"[The user attached standard input, {size}{cut}:]\n{text}"
-        agent.emit(Notice("info", f"attached standard input, {size}"))
+            content = f"[The user attached {piped.title}, {size}{cut}:]\n{text}"
+        agent.emit(Notice("info", f"attached {piped.title}, {size}"))
     except (texts.NotText, ToolError) as error:
-        why = f"standard input is binary, not text: {texts.kind(piped.data) or 'data'}, {size}"
+        why = f"{piped.title} is binary, not text: {texts.kind(piped.data) or 'data'}, {size}"
         why = str(error) if isinstance(error, ToolError) else why
-        content = f"[The user attached standard input, but it can't be shown. {why}]"
-        _warn(agent, f"standard input is not attached; {why}")
+        content = f"[The user attached {piped.title}, but it can't be shown. {why}]"
+        _warn(agent, f"{piped.title} is not attached; {why}")
     agent.record(User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded))
 
 
-def _demoted(agent: "Agent", text: str) -> tuple[str, str | None]:
+def _demoted(agent: "Agent", text: str, name: str) -> tuple[str, str | None]:
     """Return the text without secrets, or a reference to the file of the session that now holds
     it, and that file. Blocking. Raises RecordError."""
     text = agent.context.redact(Output(text)).text
     policy = replace(agent.policy, demote_above=_most(agent))
     try:
         found = demote.demote_to_file(
-            text, tool=STDIN, seq=agent.log.last_seq + 1, folder=agent.folder, policy=policy
+            text, tool=name, seq=agent.log.last_seq + 1, folder=agent.folder, policy=policy
         )
     except OSError as error:
         raise RecordError(f"cannot keep the input in {agent.folder}: {error.strerror}") from error

@@ -7,6 +7,7 @@ interrupt, a crash or a kill loses none that was finished.
 """
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from ...tools import image as images
 from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.network import NetworkParams, NetworkTool
 from ...tools.system import orphans
@@ -27,7 +29,7 @@ from ..permissions import suggestions
 from ..permissions.approval import Approval
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
-from ..session.archive import offload
+from ..session.archive import offload, offload_image
 from ..session.entries import Block, Entry, Note, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
@@ -454,7 +456,7 @@ class ToolRunner:
         """Record a result, and return the output as it was recorded. `name` is that of the tool
         which was run, where it is not the one that was called."""
         output = self.context.redact(output)
-        details = dict(output.details)
+        details = {**output.details, **self.kept_original(output)}
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
         if output.whole:
@@ -478,6 +480,21 @@ class ToolRunner:
             )
         )  # fmt: skip
         return output
+
+    def kept_original(self, output: Output) -> dict[str, Any]:
+        """Keep the image that an output shows in a file of the session, and return what its details
+        say of that; nothing where there is none, or it cannot be kept."""
+        folder, data = self.context.session_dir, output.original
+        if not data or folder is None:
+            return {}
+        try:
+            path = offload_image(folder, data, images.format_of(data).lower() or "bin")
+        except OSError as error:
+            told = f"the image stays in the log alone, it cannot be kept in {folder}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
+            return {}
+        digest = hashlib.sha256(data).hexdigest()
+        return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
 
     def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
         """Keep the whole of what an output is a part of in a file of the session; return the text,

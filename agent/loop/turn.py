@@ -33,7 +33,7 @@ from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
 from ..session.store import content_text
 from .agent import Agent
-from .attachments import AttachedTo, attach
+from .attachments import AttachedTo, attach, split_images
 from .model_call import last_text, text_of
 from .person_questions import record_answers
 from .plans import announce_planning
@@ -120,10 +120,11 @@ async def _hear(
     agent: Agent, words: Content, attached_to: AttachedTo, *, mid_turn: bool = False
 ) -> None:
     """Record the person's words, with what they bring in beside them, and tell of them."""
+    words, pictures = split_images(words)
     words = agent.log.redact(User(content=words)).content
     agent.record(User(content=await _shortened_words(agent, words), mid_turn=mid_turn))
     agent.emit(UserSaid(content_text(words), mid_turn))
-    await attach(agent, await asyncio.to_thread(attached_to, words))
+    await attach(agent, [*pictures, *await asyncio.to_thread(attached_to, words)])
     agent.drift_monitor.hear(content_text(words))
 
 

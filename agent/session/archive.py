@@ -7,6 +7,7 @@ whole conversation.)
 """
 
 import errno
+import hashlib
 import os
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from ..errors import RecordError
 SUMMARY_NAME = "summary.md"
 TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task, S2's name for it
 FILES_NAME = "files.md"
+OFFLOADED = "offloaded"  # the folder
+IMAGE_NAME_CHARS = 32  # of a digest
 MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; one text has 16 MiB at most: piped input
 
 _folder_bytes: dict[Path, int] = {}  # in the folders of this process, which alone writes to them
@@ -23,7 +26,23 @@ _folder_bytes: dict[Path, int] = {}  # in the folders of this process, which alo
 
 def offload(path: Path, text: str) -> None:
     """Write a text to a new file of `offloaded/`. Raises OSError, also when the folder is full."""
-    folder, data = path.parent, text.encode("utf-8", "surrogatepass")
+    _offload(path, text.encode("utf-8", "surrogatepass"))
+
+
+def offload_image(folder: Path, data: bytes, suffix: str) -> str:
+    """Keep an image in `offloaded/` of the session in `folder`, once, named by its content; return
+    the path of its file in the session's folder. Raises OSError, also when the folder is full."""
+    name = f"{OFFLOADED}/{hashlib.sha256(data).hexdigest()[:IMAGE_NAME_CHARS]}.{suffix}"
+    path = folder / name
+    if path.exists() and path.stat().st_size != len(data):  # a killed process left a part of it
+        path.unlink()
+    if not path.exists():
+        _offload(path, data)
+    return name
+
+
+def _offload(path: Path, data: bytes) -> None:
+    folder = path.parent
     make_private_folder(folder)
     size = _folder_bytes.get(folder, MAX_OFFLOADED_BYTES)
     if size >= MAX_OFFLOADED_BYTES:  # not counted yet, or somebody may have made room

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from .searches import search_text
 from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
+_IMAGE = re.compile(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
 MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
 _COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
@@ -213,6 +215,24 @@ def entry_text(entry: Entry, folder: Path) -> str | None:
     if isinstance(entry, SubagentRun):
         return f"{entry.prompt}\n\n{entry.answer}".strip()
     return entry.text if isinstance(entry, Summary | Pin | Note) else None
+
+
+def entry_image(entry: Entry, folder: Path) -> bytes | None:
+    """Return the image of an entry of the session in `folder`, as it was before anything was made
+    of it; None where it has none, or it is gone."""
+    if not isinstance(entry, ToolResult | User):
+        return None
+    kept = entry.details.get("image") if isinstance(entry.details, dict) else None
+    name = str(kept.get("path")) if isinstance(kept, dict) else ""
+    if _IMAGE.fullmatch(name):
+        with suppress(OSError, ValueError):
+            return read_below(folder, name, MAX_KEPT_BYTES)
+    for block in entry.content if isinstance(entry.content, list) else ():
+        source = block.get("source") if block.get("type") == "image" else None
+        if isinstance(source, dict) and source.get("type") == "base64":
+            with suppress(ValueError):
+                return b64decode(str(source.get("data")), validate=True)
+    return None
 
 
 def read_kept_text(folder: Path, name: str) -> str | None:

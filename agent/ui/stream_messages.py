@@ -4,17 +4,15 @@ Each line is a JSON object: a message, which is a turn; an answer to a question;
 message has the form `{"type": "user", "text": "…"}`, or that of the Messages API in `message`.
 """
 
-import base64
 import binascii
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...tools import image as images
-from ...tools.read import image_output
 from ...tools.system.shorten import shorten
-from ..errors import ToolError
 from ..session.entries import Content
 
 MAX_NAME_CHARS = 60  # of a wrong value in a message
@@ -67,7 +65,7 @@ InputMessage = UserMessage | AnswerMessage | InterruptMessage
 
 
 def read_message(line: bytes) -> InputMessage:
-    """Return what a line says; blocking: images may be made smaller. Raises BadLine."""
+    """Return what a line says. Raises BadLine."""
     try:
         found = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -133,16 +131,12 @@ def _image(source: Any) -> list[dict[str, Any]]:
     if given.get("type") != "base64":
         raise BadLine("the source of an image is not base64", IMAGE_HINT)
     try:
-        data = base64.b64decode(_text(given.get("data"), "data"), validate=True)
+        data = b64decode(_text(given.get("data"), "data"), validate=True)
     except (binascii.Error, ValueError):
         raise BadLine("the data of an image is not base64", IMAGE_HINT) from None
-    found = images.recognise(data)
-    if found is None:
-        raise BadLine("the data of an image is none that the model takes", IMAGE_HINT)
-    try:
-        return image_output("an image", found, data, len(data)).blocks or []
-    except ToolError as error:
-        raise BadLine(str(error), IMAGE_HINT) from None
+    if not images.format_of(data):
+        raise BadLine("the data of an image is none that can be shown", IMAGE_HINT)
+    return [{"type": "image", "source": {**given, "data": b64encode(data).decode("ascii")}}]
 
 
 def _text(value: Any, name: str) -> str:

@@ -155,7 +155,7 @@ def test_a_driver_that_waits_for_each_result(place: Place) -> None:
         (
             '{"type": "user", "message": {"content": [{"type": "image", "source":'
             ' {"type": "base64", "data": "AAAA"}}]}}',
-            "none that the model takes",
+            "none that can be shown",
             "PNG",
         ),
         ('{"type": "answer", "id": "q9", "allow": true}', "no question 'q9' waits", "ones: none"),

@@ -13,7 +13,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Notice, TurnFinished
-from ctxagent.agent.launch import PipedInput
+from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.attachments import MAX_MENTIONS, find_mentions
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.retry import classify_error
@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def say(talk: Conversation, words: str, *piped: PipedInput, typed: bool = True) -> TurnFinished:
+def say(talk: Conversation, words: str, *piped: AttachedData, typed: bool = True) -> TurnFinished:
     return asyncio.run(
         run_turn(
             talk.agent,
@@ -107,7 +107,7 @@ def test_requests_stay_prefixes_also_over_a_resume(project: Path) -> None:
     (project / "a.png").write_bytes(png(8, 8))
     steps = [Step(text=f"step {n}") for n in range(2)]
     first = Conversation(project, steps)
-    say(first, "see @src/app.py", PipedInput(b"piped\n"))
+    say(first, "see @src/app.py", AttachedData(b"piped\n"))
     say(first, "and @a.png")
     requests = list(first.model.requests)  # type: ignore[attr-defined]
     fresh = fold(first.entries())
@@ -142,10 +142,10 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
     (project / "cut.png").write_bytes(png(8, 8)[:40])
     (project / "wide.png").write_bytes(png(9_000, 8))
     talk = Conversation(project, [Step(text="Seen.")])
-    say(talk, "compare @whole.png @cut.png @wide.png", PipedInput(png(16, 16)))
+    say(talk, "compare @whole.png @cut.png @wide.png", AttachedData(png(16, 16)))
     kinds = [block["type"] for block in sent(talk)]
     assert kinds == ["text", "text", "image", "text", "image", "text", "text", "image"]
-    assert "standard input: image/png, 16 x 16" in sent(talk)[1]["text"]
+    assert "standard input: PNG, 16 x 16" in sent(talk)[1]["text"]
     assert "broken or cut-off" in sent(talk)[5]["text"]
     assert "9000 x 8 pixels" in sent(talk)[6]["text"]
     assert "shown at 2000 x 2" in sent(talk)[6]["text"]
@@ -238,11 +238,11 @@ def test_only_so_many(project: Path) -> None:
 
 def test_piped_input(project: Path) -> None:
     talk = Conversation(project, [Step(text="Seen.")] * 4)
-    say(talk, "review", PipedInput("first\nzweite Zeile: ß\n".encode() * 20 + b"\xff\n"))
+    say(talk, "review", AttachedData("first\nzweite Zeile: ß\n".encode() * 20 + b"\xff\n"))
     assert sent(talk)[1]["text"].startswith("[The user attached standard input, 41 lines, ")
     assert sent(talk)[1]["text"].endswith("zweite Zeile: ß\n\ufffd\n")
     long = b"".join(b"line %d of a build\n" % n for n in range(20_000))
-    say(talk, "review", PipedInput(long, "only the first 16 MiB were read"))
+    say(talk, "review", AttachedData(long, "only the first 16 MiB were read"))
     text = sent(talk)[1]["text"]
     assert "bytes, cut: only the first 16 MiB were read:]\n" in text
     assert "> line 0 of a build" in text
@@ -250,7 +250,7 @@ def test_piped_input(project: Path) -> None:
     (file,) = talk.agent.ledger.offloaded
     assert (talk.agent.folder / file).read_bytes() == long
     assert str(talk.agent.folder / file) in text
-    say(talk, "review", PipedInput(b"\x1f\x8b\0\0"))
+    say(talk, "review", AttachedData(b"\x1f\x8b\0\0"))
     assert "binary, not text: gzip data, 4 bytes" in sent(talk)[1]["text"]
     assert len([e for e in talk.of(User) if e.source == "attachment"]) == 3
 

@@ -20,8 +20,8 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64, of the 32 MB that a request may
 KEPT_SHARE = 0.5  # of both, after a bound was passed: not each further image edits history
 
 OVER_BOUND = (
-    f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; the "
-    "file can be read again"
+    f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; Recall "
+    "shows it again"
 )
 REFUSED = "the server refused the request with it"
 
@@ -52,12 +52,12 @@ def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
     total, over = _Total(), []
     results = results_with_images(view)
     for result in results:
-        total.add(_images(result))
+        total.add(result.images)
     if total.within(1.0):
         return []
     kept = _Total()
     for result in reversed(results):
-        kept.add(_images(result))
+        kept.add(result.images)
         if not kept.within(1.0 if result.item.seq in unseen else KEPT_SHARE):
             over.append(result)
     return targets(reversed(over), OVER_BOUND)
@@ -73,7 +73,7 @@ def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:
 
 def results_with_images(view: View) -> list[ViewResult]:
     """Return the results with images that stand in the view, oldest first."""
-    return [result for result in view.results() if not result.masked and _images(result)]
+    return [result for result in view.results() if not result.masked and result.images]
 
 
 def named_in(refusal: str, view: View) -> list[ViewResult]:
@@ -89,14 +89,8 @@ def named_in(refusal: str, view: View) -> list[ViewResult]:
     return [
         result
         for result in results_with_images(view)
-        if result.call.id == call or block in _images(result)  # the latter in an attachment
+        if result.call.id == call or block in result.images  # the latter in an attachment
     ]
-
-
-def _images(result: ViewResult) -> list[dict[str, Any]]:
-    content = result.block.get("content")
-    blocks = content if isinstance(content, list) else []
-    return [b for b in blocks if isinstance(b, dict) and b.get("type") in ("image", "document")]
 
 
 def _stub(result: ViewResult, why: str) -> str:

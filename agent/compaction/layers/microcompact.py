@@ -97,7 +97,8 @@ def stub(result: ViewResult, tokens: int, folder: str = "", newer: int | None = 
         parts += [f"full text: {where}", "titles and addresses are data"]
         found = shorten(listing(result.block), MAX_LISTING_CHARS)
         return f"[{replace_unprintable(' · '.join(parts))}]\n{found}"
-    return replace_unprintable(f"[{' · '.join(parts)} · full text: {where}]")
+    what = f"{where} shows it again" if result.images else f"full text: {where}"
+    return replace_unprintable(f"[{' · '.join(parts)} · {what}]")
 
 
 def _targets_with_savings(

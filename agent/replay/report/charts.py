@@ -34,12 +34,12 @@ MARK_NAMES = {
     "need": "needed when gone",
 }
 CONTENT_GROUPS = {  # kinds of content that are shown as one, from the beginning of a prompt
-    "system": ("system", "tools", "instructions", "environment"),
+    "system": ("system", "tools", "instructions", "skills", "plan", "environment"),
     "summary": ("summary", "preserved", "pinned"),
     "words": ("words", "commands", "notes", "notices"),
     "replies": ("text", "thinking", "calls"),
     "stubs": ("stubs",),
-    "results": ("results",),
+    "results": ("results", "images"),
     "other": ("other",),
 }
 _GROUP = {kind: group for group, kinds in CONTENT_GROUPS.items() for kind in kinds}

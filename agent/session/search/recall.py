@@ -7,8 +7,8 @@ project (a subagent's is "SESSION/agents/AGENT"), or the path of a file that a s
 from pathlib import Path
 
 from ....tools.base import Context, Findings, Passage
-from ..log import LOG_NAME
-from ..store import full_text, read_kept_text
+from ..log import LOG_NAME, find_entry
+from ..store import entry_image, full_text, read_kept_text
 from .index import CATCH_UP_S, SearchIndex
 from .query import Hit
 
@@ -23,19 +23,37 @@ def enable_recall(context: Context, folder: Path, log: Path) -> None:
     """Give a conversation access to its own past; `folder` is the project's, `log` its log."""
     here = log.parent.relative_to(folder / "sessions").as_posix()
     context.recall = lambda ref: text_of_ref(folder, here, ref)
+    context.recall_image = lambda ref: image_of_ref(folder, here, ref)
     context.search = lambda query, scope: search_sessions(folder, here, query, scope)
 
 
 def text_of_ref(folder: Path, here: str, ref: int | str) -> str | None:
     """Return the whole text that a ref names; None when there is none in the project."""
+    found = _log_and_seq(folder, here, ref)
+    if found is not None:
+        log, seq = found
+        return full_text(log, seq) if log else None
     sessions = folder / "sessions"
-    session, hash, seq = str(ref).strip().rpartition("#")
-    if seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session):
-        own = sessions / here / LOG_NAME  # which needs no look at where it leads
-        log = _inside(sessions, sessions / session / LOG_NAME) if session else own
-        return None if log is None else full_text(log, int(seq))
     path = _inside(sessions, sessions / here / str(ref).strip())
     return None if path is None else read_kept_text(path.parent, path.name)
+
+
+def image_of_ref(folder: Path, here: str, ref: int | str) -> bytes | None:
+    """Return the image that a ref names; None when there is none in the project."""
+    log, seq = _log_and_seq(folder, here, ref) or (None, 0)
+    entry = find_entry(log, seq) if log else None
+    return entry_image(entry, log.parent) if log and entry else None
+
+
+def _log_and_seq(folder: Path, here: str, ref: int | str) -> tuple[Path | None, int] | None:
+    """Return the log of the entry that a ref names, None for one that is not there, and its seq;
+    None for a ref of another form."""
+    sessions = folder / "sessions"
+    session, hash, seq = str(ref).strip().rpartition("#")
+    if not (seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session)):
+        return None
+    own = sessions / here / LOG_NAME  # which needs no look at where it leads
+    return _inside(sessions, sessions / session / LOG_NAME) if session else own, int(seq)
 
 
 def search_sessions(

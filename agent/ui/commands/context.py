@@ -54,7 +54,7 @@ STYLES = {  # of the parts of the bar, as roles of the theme
     ),
     **dict.fromkeys(("words", "commands", "notes"), "filling.person"),
     **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
-    **dict.fromkeys(("results", "stubs", "other"), "filling.tools"),
+    **dict.fromkeys(("results", "images", "stubs", "other"), "filling.tools"),
 }
 _FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
 
