@@ -66,7 +66,7 @@ from .security.reply_filter import reply_filter
 from .security.sandbox import agent_paths, make_sandbox
 from .security.search_bounds import search_bounds
 from .session.checkpoints import Checkpoints
-from .session.entries import Session
+from .session.entries import Entry, Session
 from .session.log import Log
 from .session.search import SearchIndex
 from .session.search.recall import enable_recall
@@ -256,7 +256,8 @@ class _Parts:
 
 
 def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
-    settings, log, state, folder = launch.settings, parts.log, parts.state, parts.log.path.parent
+    settings, log, state = launch.settings, parts.log, parts.state
+    model, folder = settings.model, log.path.parent
     redaction = secrets_of(launch.environ, settings.model.base_url, shapes=settings.state.redact)
     context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
@@ -287,34 +288,41 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         context=context,
         emit=emit,
         ask=ask,
-        setup=SessionSetup(
-            log_path=log.path,
-            cwd=launch.cwd,
-            config_home=launch.config_home,
-            trust_dir=launch.trust or launch.state,
-            worktree=worktree,
-            system=parts.system,
-            own_prompt=launch.own_prompt,
-            prior=parts.prior,
-            parent=_fork_origin(log, state),
-            resumed=state.entries > 0,
-            servers=_names_of_servers(launch, parts.tools),
-            unrecorded=left,
-        ),
+        setup=_setup(launch, parts, worktree, left),
         hooks=hooks,
         change_tracker=ChangeTracker(worktree, context, folder.name, parts.edits),
         planted=parts.planted or PlantedWatch(launch.cwd),
         policy=policy_of(settings),
         budget_meter=parts.budget_meter,
-        max_tokens=settings.model.max_tokens,
-        effort=settings.model.effort,
-        overload_wait=_overload_wait(settings.model.overload_wait, is_watched=ask is not None),
+        max_tokens=model.max_tokens,
+        effort=model.effort,
+        images_setting=model.images,
+        overload_wait=_overload_wait(model.overload_wait, is_watched=ask is not None),
         clean_reply=reply_filter(redaction),
     )
     attach_engine(agent)
     attach_skills(agent, parts.skills)
     agent.drift_monitor.resume(state.summary, state.ended)
     return agent
+
+
+def _setup(
+    launch: LaunchOptions, parts: _Parts, worktree: WorkTree, left: Sequence[Entry]
+) -> SessionSetup:
+    return SessionSetup(
+        log_path=parts.log.path,
+        cwd=launch.cwd,
+        config_home=launch.config_home,
+        trust_dir=launch.trust or launch.state,
+        worktree=worktree,
+        system=parts.system,
+        own_prompt=launch.own_prompt,
+        prior=parts.prior,
+        parent=_fork_origin(parts.log, parts.state),
+        resumed=parts.state.entries > 0,
+        servers=_names_of_servers(launch, parts.tools),
+        unrecorded=left,
+    )
 
 
 def _names_of_servers(launch: LaunchOptions, tools: Sequence[Tool[Any]]) -> Sequence[str]:

@@ -8,6 +8,7 @@ converts it where it has to be.
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
 MAX_SIDE_PIXELS = 2_000  # of width or height, where a request has more than 20 images
 SCALE_SECONDS = 30.0
 
+_DECODERS = threading.BoundedSemaphore(4)  # each may take gigabytes for a moment
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
@@ -79,13 +81,14 @@ def shown(data: bytes, format: str) -> tuple[bytes, Image]:
     bounds = (str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
     command = [sys.executable, "-I", scale_image.__file__, format, *bounds]
     try:
-        done = subprocess.run(
-            command,
-            input=data,
-            capture_output=True,
-            timeout=SCALE_SECONDS,
-            env={"PATH": os.environ.get("PATH", "")},
-        )
+        with _DECODERS:
+            done = subprocess.run(
+                command,
+                input=data,
+                capture_output=True,
+                timeout=SCALE_SECONDS,
+                env={"PATH": os.environ.get("PATH", "")},
+            )
     except subprocess.TimeoutExpired:
         raise ValueError(f"that takes more than {SCALE_SECONDS:.0f} s") from None
     sent = done.stdout or data

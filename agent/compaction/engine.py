@@ -154,6 +154,8 @@ class CompactionEngine:
         Where the server names no image, only those can be the cause that it was sent for the first
         time.
         """
+        if not self.host.takes_images():
+            return self._layers.drop_all_images()
         if refusal.status not in STATUS_OF_REFUSED_IMAGES:
             return False
         named = refusal.status == 413 or _NAMES_IMAGE.search(refusal.message)

@@ -56,6 +56,9 @@ class EngineHost(Protocol):
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         """Return what a call costs; None when the model's price is not known."""
 
+    def takes_images(self) -> bool:
+        """Return whether the model takes images, as far as is known."""
+
     def cache_is_cold(self) -> bool:
         """Return whether the prompt cache has expired since the newest call."""
 

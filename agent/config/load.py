@@ -322,7 +322,7 @@ def _find_key(name: str, where: str) -> SettingKey:
 
 def _unknown_key(name: str, where: str) -> ConfigError:
     same = [known for known in KEYS if known.partition(".")[2] == name.rpartition(".")[2]]
-    near = _nearest(name, [*KEYS, *SECTIONS]) or next(iter(same), None)
+    near = next(iter(same), None) or _nearest(name, [*KEYS, *SECTIONS])
     hint = f"Did you mean {near}?" if near else LISTING_HINT
     return ConfigError(f"no setting is called {name!r}", where=where, hint=hint)
 

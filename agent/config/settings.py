@@ -43,6 +43,7 @@ CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
+ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
@@ -130,6 +131,11 @@ class ModelSettings:
         'The server that gets the requests and the API key. "auto": the public API.',
         loosens=loosens_if_different,
         alias="ANTHROPIC_BASE_URL",
+    )
+    images: ImagesMode = _setting(
+        "auto",
+        one_of(ImagesMode),
+        'Whether the model takes images. "auto": until it refuses them.',
     )
     overload_wait: int | None = _setting(
         None,

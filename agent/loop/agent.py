@@ -19,10 +19,11 @@ from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.drift.monitor import DriftMonitor
 from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
+from ..config.settings import ImagesMode
 from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
-from ..errors import UsageError
+from ..errors import RequestRejected, UsageError
 from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
@@ -40,6 +41,7 @@ from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
+from .image_support import ImageSupport
 from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
@@ -95,6 +97,7 @@ class Agent:
     answers: GivenAnswers | None = None  # to questions of its own, given beforehand
     unrecorded_answers: list[str] = field(default_factory=list)
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
+    images_setting: ImagesMode = "auto"  # whether the model takes images
     loads_late: bool = False  # whether tools of MCP servers are loaded where they are described
     mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
@@ -109,6 +112,7 @@ class Agent:
         self.skills = SessionSkills(self, SkillSource())
         self.late_tools = LateTools(self)
         self.web_searches = WebSearches(self)
+        self.images = ImageSupport(self, self.images_setting)
         self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
@@ -206,15 +210,19 @@ class Agent:
             self.last_calls[self.model.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
         ratio = self.view.ratio
-        return await stream_reply(
-            self.model,
-            request,
-            emit,
-            self._record_reply,
-            purpose,
-            ratio=ratio,
-            clean=self.clean_reply,
-        )
+        try:
+            return await stream_reply(
+                self.model,
+                request,
+                emit,
+                self._record_reply,
+                purpose,
+                ratio=ratio,
+                clean=self.clean_reply,
+            )
+        except RequestRejected as refusal:
+            self.images.learn(refusal)
+            raise
 
     def allow_for_turn(self, rules: Sequence[str], of: str) -> None:
         """Let rules allow calls until the turn ends; `of` says in warnings whose they are."""

@@ -68,6 +68,9 @@ class CompactionHost:
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
+    def takes_images(self) -> bool:
+        return self._agent.images.is_there()
+
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)

@@ -78,6 +78,9 @@ class ReplayHost:
     def current_window(self) -> Window:
         return measure(self.view, self.window_tokens)
 
+    def takes_images(self) -> bool:
+        return True
+
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
 

@@ -9,7 +9,7 @@ from ctxagent.agent.compaction.layers import images
 from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.events import TurnFinished
-from ctxagent.agent.models.retry import classify_error
+from ctxagent.agent.models.retry import classify_error, says_no_images
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Assistant, Entry, Mask, ToolResult
 
@@ -127,3 +127,34 @@ def test_another_refusal_is_told(tmp_path: Path) -> None:
     assert finished.error
     assert finished.error["type"] == RequestRejected.__name__
     assert "mask" not in talk.kinds()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "m does not support image input",
+        "This model doesn't support the image content block that you provided",
+        "At most 0 image(s) may be provided in one prompt",
+        "image_url is only supported by certain models",
+        "Image input is not enabled for this model",
+        "multimodal content is not supported",
+    ],
+)
+def test_what_says_that_a_model_takes_no_images(words: str) -> None:
+    assert says_no_images(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "messages.2.content.0.image.source.base64.data: Could not process image",
+        "the server does not support image format TIFF",
+        "does not accept images larger than 5 MB",
+        "does not support image/tiff",
+        "image exceeds 5 MB maximum: 5252052 bytes > 5242880 bytes",
+        "image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+    ],
+)
+def test_what_refuses_one_image_alone(words: str) -> None:
+    assert not says_no_images(words)

@@ -59,7 +59,11 @@ class LayerRunner:
         self._record("demote", targets, "several results in one message")
 
     def bound_images(self) -> None:
-        """Take out the oldest images where a request would hold too many, or too large ones."""
+        """Take out the oldest images where a request would hold too many, or too large ones; all
+        where the model takes none."""
+        if not self.host.takes_images():
+            self.drop_all_images()
+            return
         unseen = {result.item.seq for result in self.host.view.unanswered_results()}
         self._record("microcompact", images.plan(self.host.view, unseen), images.OVER_BOUND)
 
@@ -73,6 +77,12 @@ class LayerRunner:
         refused = images.named_in(refusal, self.host.view) or old or new
         self._record("microcompact", images.targets(refused, images.REFUSED), images.REFUSED)
         return bool(refused)
+
+    def drop_all_images(self) -> bool:
+        """Take out all images; return whether there were any."""
+        found = images.targets(images.results_with_images(self.host.view), images.NOT_TAKEN)
+        self._record("microcompact", found, images.NOT_TAKEN)
+        return bool(found)
 
     def clear(self, window: Window) -> None:
         """Mask old results and inputs, if the policy says that it is time with the context at the

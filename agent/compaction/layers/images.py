@@ -23,6 +23,7 @@ OVER_BOUND = (
     f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; Recall "
     "shows it again"
 )
+NOT_TAKEN = "this model takes no images; Recall shows it to one that does"
 REFUSED = "the server refused the request with it"
 
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)\b")

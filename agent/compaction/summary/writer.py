@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...context.window import Window
-from ...errors import ModelError, PromptTooLong
+from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
 from ...session.entries import Summary
 from ..document import SummaryDocument, parse, render, superseded_lines
@@ -132,8 +132,10 @@ class SummaryWriter:
             try:
                 answer = await self.host.ask_model(request)
                 return answer, parse(answer.text), superseded_lines(answer.text)
-            except PromptTooLong:
-                pass  # the estimate was too low: ask in chunks
+            except RequestRejected as refusal:
+                # The estimate was too low, or the model takes no images: chunks are text.
+                if not isinstance(refusal, PromptTooLong) and self.host.takes_images():
+                    raise
         return await self._ask_in_chunks(cut, question, window, emit)
 
     async def _ask_in_chunks(
