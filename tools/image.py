@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from . import scale_image
 
@@ -97,6 +98,13 @@ def shown(data: bytes, format: str) -> tuple[bytes, Image]:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise ValueError(said[0][:200] if said else f"it ended with {done.returncode}")
     return sent, found
+
+
+def image_size(details: Mapping[str, Any]) -> str:
+    """Return the size of an image for people, from the details of a result with it."""
+    shown = details.get("shown")
+    size = f"{details.get('width')} x {details.get('height')} pixels"
+    return f"{size}, shown at {shown}" if shown else size
 
 
 def _pair(data: bytes, x: int, y: int, size: int, order: Order) -> tuple[int, int]:

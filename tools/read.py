@@ -241,7 +241,7 @@ def image_output(name: str, data: bytes, size: int) -> Output | None:
     details: dict[str, Any] = {"width": first.width, "height": first.height, "bytes": size}
     if sent is not data:
         text = f"{text[:-1]}, shown at {image.width} x {image.height}]"
-        details["shown"] = f"{image.width}x{image.height}"
+        details["shown"] = f"{image.width} x {image.height}"
     encoded = base64.b64encode(sent).decode("ascii")
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
     blocks: list[dict[str, Any]] = [

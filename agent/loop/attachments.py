@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...tools import text as texts
 from ...tools.base import Output, Params, Tool
 from ...tools.glob import GlobParams, GlobTool
+from ...tools.image import image_size
 from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
 from ...tools.system.plural import count_of
 from ..compaction.layers import demote
@@ -175,6 +176,8 @@ async def _attach_mention(agent: "Agent", mention: Mention) -> None:
     elif not blocks and estimate(output.text) > _most(agent):
         content, details["lines"] = _beginning(agent.policy, mention, output)
         told += ", by reference: it is large"
+    elif blocks:
+        told += f", {image_size(details)}"
     agent.record(
         User(
             content=[_text(content), *blocks] if blocks else content,

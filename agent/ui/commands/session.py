@@ -41,6 +41,7 @@ KEYS = (
     ("!command", "run a shell command yourself; the agent sees it with your next words"),
     ("#words", "write a note that is kept through every summary"),
     ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
+    ("Ctrl-V", "attach the image that is in the clipboard"),
     ("Ctrl-Z", "to the shell; fg comes back"),
     ("Ctrl-B", "send the running command to the background; /jobs lists them"),
     ("Ctrl-D", "leave; so does Ctrl-C twice"),

@@ -67,7 +67,7 @@ class WordsCompleter(Completer):
                 name = re.sub(r"\\(.)", r"\1", name[1:])
             async for path, what in self._find(name, search):
                 if path != name:
-                    yield _completion(_mention(path), found[0], what, shown=path)
+                    yield _completion(mention_of(path), found[0], what, shown=path)
 
     def cancel(self) -> None:
         """Cancel the search: a key was pressed."""
@@ -153,7 +153,7 @@ def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
     return [offer for _, offer in sorted(found, key=lambda pair: pair[0])][:MAX_COMPLETIONS]
 
 
-def _mention(path: str) -> str:
+def mention_of(path: str) -> str:
     """Return a path as a mention, quoted where it would not end at its end."""
     if _PLAIN.fullmatch(path):
         return f"@{path}"

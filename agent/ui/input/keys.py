@@ -72,6 +72,12 @@ class KeyTarget(Protocol):
 
         Raises CtxagentError."""
 
+    async def paste_image(self) -> str:
+        """Return the mark of the image in the clipboard. Raises CtxagentError if there is none."""
+
+    def dropped(self, text: str) -> str:
+        """Return mentions of the image files that a paste consists of, "" for any other paste."""
+
     def hint(self, text: str) -> None: ...
 
     def suspend(self) -> None:
@@ -172,7 +178,16 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        words.insert_text(target.pasted.paste(text))
+        if mentions := target.dropped(text):
+            _insert_apart(words, mentions)
+        elif text:
+            words.insert_text(target.pasted.paste(text))
+        else:  # as some terminals do where an image is in the clipboard
+            event.app.create_background_task(_paste_image(target))
+
+    @keys.add("c-v", filter=typing & ~vi_navigation_mode)
+    def _(event: KeyPressEvent) -> None:
+        event.app.create_background_task(_paste_image(target))
 
     after_mark = Condition(lambda: mark_length() > 0)
 
@@ -181,6 +196,22 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
         words.delete_before_cursor(mark_length())
 
     return keys
+
+
+async def _paste_image(target: KeyTarget) -> None:
+    """Insert the mark of the image in the clipboard; say so where there is none."""
+    try:
+        mark = await target.paste_image()
+    except CtxagentError as error:
+        _hint_until_a_key(target, f"{error.message}. {error.hint}")
+        return
+    _insert_apart(target.words, mark)
+
+
+def _insert_apart(words: Buffer, text: str) -> None:
+    """Insert a mention, or what stands for one, with blanks around it."""
+    before = words.document.text_before_cursor
+    words.insert_text(f"{' ' * bool(before and not before[-1].isspace())}{text} ")
 
 
 async def _compose(target: KeyTarget) -> None:

@@ -1,5 +1,6 @@
-"""Long texts in the input. Each is shown as one short mark, so that typing stays quick, and is
-whole again in what is sent, edited elsewhere or kept in the history."""
+"""Long texts and images in the input. Each is shown as one short mark, so that typing stays quick,
+and is whole again in what is sent, edited elsewhere or kept in the history: of an image that is the
+mention of its file."""
 
 import re
 from itertools import count
@@ -10,7 +11,7 @@ MAX_PASTED_LINES, MAX_PASTED_CHARS = 20, 2_000  # a longer paste is shown as a m
 MAX_TEXT_CHARS, MAX_LINE_CHARS = 100_000, 5_000  # any longer text is shown as a mark
 MARK_TEXT_CHARS = 24  # of the text's beginning
 
-_MARK = re.compile(r"\[text (\d+), [\d,]+ (?:lines|characters): [^\n\]]*\]")
+_MARK = re.compile(r"\[(?:text|image) (\d+), [^\n\]]*\]")
 _MARK_LENGTH = 100  # characters that no mark exceeds
 
 
@@ -25,6 +26,13 @@ class PastedTexts:
         """Return what the input shows for a pasted text: the text, or its mark."""
         long = text.count("\n") >= MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS
         return self._add_mark(text) if long else text
+
+    def add_image(self, mention: str, about: str) -> str:
+        """Return the mark of an image that is in a file; `about` says what image it is."""
+        number = str(next(self._numbers))
+        mark = f"[image {number}, {about}]"
+        self._texts[number] = mark, mention
+        return mark
 
     def fold(self, words: str) -> str:
         """Return whole words as the input shows them: known long texts as their marks, and a mark

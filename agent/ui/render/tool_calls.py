@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ....tools.image import image_size
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean, reveal_invisible
 from ...events import Answer, Question, ToolFinished
@@ -242,6 +243,8 @@ def _facts(event: ToolFinished) -> str:
     details, parts = event.details, []
     if details.get("added") is not None and details.get("removed") is not None:
         parts.append(f"+{details['added']} −{details['removed']}")
+    elif details.get("image") and not event.is_error:
+        parts.append(image_size(details))
     elif event.name == "Read" and not event.is_error:
         parts.append(count_of(event.text.count("\n") + 1, "line"))
     elif event.name == SEARCH_TOOL and not event.is_error:

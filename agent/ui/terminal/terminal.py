@@ -42,9 +42,10 @@ from prompt_toolkit.search import stop_search
 from prompt_toolkit.widgets import SearchToolbar
 
 from ....tools.system.unicode import clean
+from ...errors import CtxagentError
 from .. import signals, status
 from ..capabilities import TerminalBackground
-from ..input.completion import WordsCompleter
+from ..input.completion import WordsCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
 from ..input.keys import key_bindings
@@ -96,6 +97,7 @@ class Terminal:
         self.output = output
         self.palette = palette
         self.pasted = PastedTexts()
+        self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
         self._completer = WordsCompleter(host, cwd)
         self.words = Buffer(
             multiline=True,
@@ -312,6 +314,20 @@ class Terminal:
             stop_search()
         self.app.vi_state.reset()
         self.app.layout.focus(buffer)
+
+    async def paste_image(self) -> str:
+        from ..input.images import PASTE_HINT, keep_clipboard_image
+
+        if self._image_folder is None:
+            raise CtxagentError("no image can be kept here", hint=PASTE_HINT)
+        path = await asyncio.to_thread(keep_clipboard_image, self._image_folder)
+        about = f"{path.suffix[1:].upper()}, {path.stat().st_size:,} bytes"
+        return self.pasted.add_image(mention_of(str(path)), about)
+
+    def dropped(self, text: str) -> str:
+        from ..input.images import mentions_of_dropped
+
+        return mentions_of_dropped(text, self._cwd)
 
     async def edit(self, text: str, name: str) -> str:
         async with in_terminal():

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pyte
 
 from ctxagent.agent.session.entries import Assistant, Mask, Session, ToolResult, User
@@ -301,6 +302,24 @@ def search(it: Stage, take: Take) -> None:
         take("search", terminal, DARK)
 
 
+def image(it: Stage, take: Take) -> None:
+    """An image that is dropped on the terminal, and one that the agent reads."""
+    for name, shade in (("till.png", 0), ("receipt.bmp", 255)):
+        picture = PIL.Image.new("RGB", (2_400, 900), (shade, shade, 120))
+        picture.save(it.cwd / name, optimize=False)
+    steps = [
+        Say(tools=[call("Read", path="receipt.bmp")], usage=used(12_100, 70)),
+        Say("The till rounds **0.125 up** to 0.13, the receipt **down** to 0.12.",
+            usage=used(14_900, 90)),
+    ]  # fmt: skip
+    with it.terminal(steps=steps, rows=24) as terminal:
+        terminal.type(f"\x1b[200~'{it.cwd}/till.png'\x1b[201~")
+        terminal.see("@till.png")
+        terminal.type("differs from the receipt. Why?\r")
+        terminal.see(lambda text: "the receipt down" in text and "context" in text)
+        take("image", terminal, DARK)
+
+
 def queue(it: Stage, take: Take) -> None:
     build = "for part in cart prices shop; do echo building $part; done; sleep 100"
     steps = [
@@ -386,7 +405,8 @@ def context(it: Stage, take: Take) -> None:
 
 
 SCENES = (
-    turn, light, narrow, completion, permission, plan, form, search, queue, sessions, context,
+    turn, light, narrow, completion, permission, plan, form, search, image, queue, sessions,
+    context,
 )  # fmt: skip
 
 
