@@ -237,11 +237,12 @@ def image_output(name: str, data: bytes, size: int) -> Output | None:
             "copy with Bash, e.g. convert FILE -resize 1500x1500 COPY.png."
         ) from None
     first = found or image
-    text = f"[{name}: {format}, {first.width} x {first.height} pixels, {size:,} bytes]"
+    pixels = f" {found.width} x {found.height} pixels," if found else ""
+    text = f"[{name}: {format},{pixels} {size:,} bytes]"
     details: dict[str, Any] = {"width": first.width, "height": first.height, "bytes": size}
     if sent is not data:
         text = f"{text[:-1]}, shown at {image.width} x {image.height}]"
-        details["shown"] = f"{image.width} x {image.height}"
+        details |= {"shown": f"{image.width} x {image.height}"} if found else {}
     encoded = base64.b64encode(sent).decode("ascii")
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
     blocks: list[dict[str, Any]] = [
