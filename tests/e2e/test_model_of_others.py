@@ -17,6 +17,7 @@ import pytest
 from ..support.command import Place
 from ..support.of_others import AIMOCK, installed
 from ..support.terminal.screen import Terminal
+from .test_images import png
 from .test_stream_input import talk
 
 MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
@@ -101,6 +102,20 @@ def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
     assert (place.project / "pool.py").exists()
     assert "How deep? → ten" in said
     assert "The permission mode is now accept-edits" in said
+
+
+def test_images(place: Place, programs: Path) -> None:
+    """One in the words and one that is read are taken, with what is said of them. (What it was
+    told it keeps without the images.)"""
+    (place.project / "a.png").write_bytes(png(40, 30))
+    (place.project / "b.png").write_bytes(png(4_000, 30))
+    with mock(programs, [call("Read", path="b.png"), say("Both are black.")]) as server:
+        done = place.run("-p", "look at @a.png", env=place.server(server.url))
+        said = server.told()
+    assert (done.returncode, done.stdout) == (0, "Both are black.\n"), done.stderr
+    assert "[a.png: PNG, 40 x 30 pixels" in said
+    assert "[b.png: PNG, 4000 x 30 pixels" in said
+    assert "shown at 2000 x 15]" in said
 
 
 def test_a_page(place: Place, programs: Path) -> None:
