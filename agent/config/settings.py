@@ -440,6 +440,9 @@ class UiSettings:
     plain: bool = _setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
     )
+    title: bool = _setting(
+        True, SWITCH, "Whether the title of the terminal's window tells the state and the project."
+    )
 
 
 @dataclass(frozen=True, slots=True)

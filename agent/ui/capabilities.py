@@ -38,6 +38,7 @@ _REFLOWING_PROGRAMS = (
 _SAFE_TO_ASK = (
     "alacritty", "contour", "foot", "kitty", "rxvt-unicode", "tmux", "wezterm", "xterm",
 )  # fmt: skip
+_WITHOUT_TITLE = (_LINUX_CONSOLE, "eterm", "vt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Capabilities:
     safe_to_ask: bool  # whether it can be asked for its background
     reflows: bool | None  # whether it wraps lines anew at another width; None: not known
     bracketed_paste: bool  # whether it marks what is pasted
+    window_title: bool  # whether it has a title that can be set, and prints no such wish
 
 
 def detect(
@@ -80,6 +82,7 @@ def detect(
         safe_to_ask=not why_plain and colours == 256 and known and not multiplexed,
         reflows=reflows(environ),
         bracketed_paste=term != _LINUX_CONSOLE and not term.startswith("vt"),
+        window_title=not why_plain and not term.startswith(_WITHOUT_TITLE),
     )
 
 

@@ -140,7 +140,7 @@ class Screen(Protocol):
         """Show a text for a moment in place of the status line; "" ends the moment."""
 
     def title(self, text: str) -> None:
-        """Name the terminal's window; "" gives it back the name that it had."""
+        """Name the terminal's window after the session; "" names it after the project."""
 
     def rest(self) -> None:
         """Show the prompt again: everything submitted is done."""

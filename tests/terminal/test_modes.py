@@ -21,6 +21,7 @@ from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.ui.status import Fragment
 from ctxagent.agent.ui.terminal.output import output_for
 from ctxagent.agent.ui.terminal.terminal import Terminal as Inline
+from ctxagent.agent.ui.terminal.window import TerminalWindow
 
 from ..support.command import COMMAND, PATIENCE, Place
 from ..support.server.loopback import Say, Server
@@ -52,7 +53,9 @@ def untouched() -> list[object]:
 def given_back(terminal: Terminal) -> None:
     assert terminal.left == untouched()
     raw = terminal.raw
-    for switch, final in ((rb"\?2004", b"l"), (rb"\?25", b"h"), (rb"\?7", b"h")):
+    for switch, final in (
+        (rb"\?2004", b"l"), (rb"\?1004", b"l"), (rb"\?25", b"h"), (rb"\?7", b"h"),
+    ):  # fmt: skip
         *_, last = re.finditer(rb"\x1b\[" + switch + rb"([hl])", raw)
         assert last[1] == final, switch
     *_, colour = re.finditer(rb"\x1b\[([\d;]*)m", raw)
@@ -136,8 +139,9 @@ def test_a_fault_while_it_paints(tmp_path: Path) -> None:
     async def run() -> None:
         with os.fdopen(slave, "r", closefd=False) as keys, os.fdopen(slave, "w") as stream:
             terminal = Inline(
-                host, input=create_input(keys), output=output_for(stream), cwd=tmp_path,  # type: ignore[arg-type]
-                history=None, vi=False,
+                host, input=create_input(keys), output=(output := output_for(stream)),  # type: ignore[arg-type]
+                cwd=tmp_path, history=None, vi=False,
+                window=TerminalWindow(output, project="project"),
             )  # fmt: skip
             os.write(master, b"\x1b[Z")
             try:

@@ -53,16 +53,28 @@ def test_what_the_input_knows_stays() -> None:
     assert [s for s in known if normalize_sequences(s) != s] == []
 
 
-PASTED = "\x1b[200~red: \x1b[31m, focus: \x1b[I, \x1b[13;2u\x1b[201~"
+PASTED = "\x1b[200~red: \x1b[31m, \x1b[13;2u\x1b[201~"
 
 
 @given(st.lists(st.integers(0, 80), max_size=6))
 def test_in_pieces_and_around_pastes(cuts: list[int]) -> None:
-    text = f"a\x1b[I{PASTED}b\x1b[13;2uc"
+    sent = PASTED.replace("red", "r\x1b[Oed\x1b[I")
+    text = f"a\x1b[I{sent}b\x1b[O\x1b[13;2uc"
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    sieve = AnswerFilter()
+    sieve, told = AnswerFilter(), list[bool]()
+    sieve.on_focus = told.append
     assert "".join(sieve.feed(text[a:b]) for a, b in pairwise(edges)) == f"a{PASTED}b{NEWLINE}c"
     assert sieve.flush() == ""
+    assert told == [True, False, True, False]
+
+
+def test_keys_that_begin_like_a_report_are_typed() -> None:
+    sieve, told = AnswerFilter(), list[bool]()
+    sieve.on_focus = told.append
+    assert sieve.feed("\x1b") + sieve.flush() == "\x1b"
+    assert sieve.feed("[I") == "[I"
+    assert sieve.feed("\x1b[") + sieve.flush() == "\x1b["  # Alt-[
+    assert told == []
 
 
 def test_none_of_them_interrupts_a_turn(tmp_path: Path) -> None:

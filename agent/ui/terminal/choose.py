@@ -14,6 +14,7 @@ from .input_filter import FilteredInput
 from .output import BatchedOutput, output_for
 from .plain import PlainScreen
 from .terminal import Terminal
+from .window import TerminalWindow
 
 if TYPE_CHECKING:
     from ...config.settings import UiSettings
@@ -34,6 +35,7 @@ def screen_for(
     source = sys.stdin if input is None else input
     target = sys.stdout if output is None else output
     background: TerminalBackground = ""
+    titled = False
     if not isinstance(target, BatchedOutput):
         if isinstance(source, Input):
             raise TypeError("keys need a BatchedOutput")
@@ -43,6 +45,7 @@ def screen_for(
         asks = can.safe_to_ask and ui.theme == "auto"
         source = FilteredInput(source, asks=asks)
         target, background = output_for(target, can=can), can.background
+        titled = ui.title and can.window_title
     colours = _COLOURS.get(target.get_default_color_depth(), 256)
     return Terminal(
         host,
@@ -51,5 +54,11 @@ def screen_for(
         cwd=cwd,
         history=history,
         vi=ui.editing_mode == "vi",
+        window=TerminalWindow(
+            target,
+            project=cwd.name or str(cwd),
+            titled=titled,
+            reports=isinstance(source, FilteredInput),
+        ),
         palette=choose_palette(ui.theme, colours, background),
     )

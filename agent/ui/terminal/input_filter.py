@@ -1,9 +1,9 @@
-"""Querying the terminal's background, and keeping its answer out of what is typed.
+"""Querying the terminal's background, and keeping all that it reports out of what is typed.
 
 The query goes out after the first paint and nothing waits for it. A terminal answers at once, late,
-with something else, or never; so each read is filtered as long as the program runs, and neither an
-answer nor an unknown sequence counts as keys. After the query for the colour goes one that every
-terminal answers: after that answer no other will come.
+with something else, or never, and reports its focus at any time; so each read is filtered as long
+as the program runs, and neither a report nor an unknown sequence counts as keys. After the query
+for the colour goes one that every terminal answers: after that answer no other will come.
 """
 
 import re
@@ -35,7 +35,8 @@ MAX_DARK_LUMINANCE, MIN_LIGHT_LUMINANCE = 0.05, 0.8
 
 _END = r"(?:\x07|\x1b\\)"
 _COLOUR = r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
-_ANSWER = re.compile(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*c")
+_FOCUS = r"\x1b\[[IO]"
+_ANSWER = re.compile(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*c|{_FOCUS}")
 _BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
 _REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|c|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
 _NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
@@ -74,11 +75,12 @@ def _character(code: int, modifiers: int) -> str:
 
 
 class AnswerFilter:
-    """Keeps the terminal's answers back and passes on what is typed."""
+    """Keeps back what the terminal reports, also within a paste, and passes on what is typed."""
 
     def __init__(self) -> None:
         self.done = False  # whether no other answer is expected
         self.on_background: Callable[[TerminalBackground], None] = lambda background: None
+        self.on_focus: Callable[[bool], None] = lambda focused: None
         self._held = ""  # the possible beginning of an answer
         self._stale = False  # whether its rest did not come at once
         self._pasting = False
@@ -118,6 +120,8 @@ class AnswerFilter:
     def _take(self, answer: re.Match[str]) -> str:
         if answer[0].endswith("c"):
             self.done = True
+        elif answer[0][-1] in "IO":
+            self.on_focus(answer[0].endswith("I"))
         elif colour := re.search(_COLOUR, answer[0]):
             self.on_background(
                 background_of(*(int(c, 16) / (16 ** len(c) - 1) for c in colour.groups()))
@@ -126,12 +130,13 @@ class AnswerFilter:
 
 
 class FilteredInput(Vt100Input):
-    """The keys of a terminal, also those typed before it was in raw mode; without its answers, if
-    `asks` says that it is queried."""
+    """The keys of a terminal, also those typed before it was in raw mode; without what it reports.
+    `asks` says whether it is to be queried."""
 
     def __init__(self, stdin: TextIO, *, asks: bool) -> None:
         super().__init__(stdin)
-        self.answers = AnswerFilter() if asks else None
+        self.asks = asks
+        self.answers = AnswerFilter()
         self.stdin_reader: _Reader = _Reader(stdin, self.answers)
 
     @contextmanager
@@ -144,13 +149,12 @@ class FilteredInput(Vt100Input):
         return self._raw_mode()
 
     def flush_keys(self) -> list[KeyPress]:
-        if self.answers:
-            self.vt100_parser.feed(self.answers.flush())
+        self.vt100_parser.feed(self.answers.flush())
         return super().flush_keys()
 
 
 class _Reader(PosixStdinReader):
-    def __init__(self, stdin: TextIO, sieve: AnswerFilter | None) -> None:
+    def __init__(self, stdin: TextIO, sieve: AnswerFilter) -> None:
         super().__init__(stdin.fileno(), encoding=stdin.encoding)
         self._sieve = sieve
         self.early = 0  # bytes from before raw mode, in which the terminal made Enter a line feed
@@ -162,7 +166,7 @@ class _Reader(PosixStdinReader):
             typed = super().read(count).replace("\n", "\r")
         else:
             typed = super().read(count)
-        return self._sieve.feed(typed) if self._sieve else typed
+        return self._sieve.feed(typed)
 
 
 def background_of(red: float, green: float, blue: float) -> TerminalBackground:

@@ -26,6 +26,7 @@ RESET_MODES = (
     "\x1b[?7h"  # fold long lines
     "\x1b[?2004l"  # no bracketed paste
     "\x1b[?1000;1002;1003;1006l"  # no mouse reports
+    "\x1b[?1004l"  # no reports of the focus
     "\x1b[?1l\x1b>"  # cursor keys and keypad as in a shell
 )
 

@@ -59,6 +59,7 @@ from .output import BatchedOutput, InlineRenderer
 from .picker import Picker, picker_keys
 from .readiness import Readiness
 from .tty_modes import TtyModes
+from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +72,6 @@ RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux
 MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
-SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # of the terminal's window
 ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
 
 
@@ -91,10 +91,12 @@ class Terminal:
         cwd: Path,
         history: Path | None,
         vi: bool,
+        window: TerminalWindow,
         palette: Palette = "ansi",
     ) -> None:
         self.host = host
         self.output = output
+        self._window = window
         self.palette = palette
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
@@ -116,13 +118,15 @@ class Terminal:
         self.live: StyleAndTextTuples = []
         self.printed = 0
         self._hint: str = ""
-        self._is_titled = False  # the terminal's window has a title of ours
         self.away = False  # whether another program has the terminal
         self._painted_for: Size | None = None
         self._size: Size | None = None
         self._resized_at = -RESIZE_SETTLE_S
         self._modes = TtyModes(input.fileno())
-        self._answers = input.answers if isinstance(input, FilteredInput) else None
+        self._answers = None
+        if isinstance(input, FilteredInput):
+            self._answers = input.answers if input.asks else None
+            input.answers.on_focus = window.take_focus
         self._queried_at = -ANSWER_TIMEOUT_S
         self.app = _make_application(self, input=input, vi=vi)
         self._ready = Readiness(lambda: output.busy, self.app.invalidate)
@@ -187,6 +191,7 @@ class Terminal:
         def painted(_: object) -> None:
             self.app.after_render -= painted
             self._modes.keep()
+            self._window.enter()
             self._query_background()
             loop.call_soon(ready)
 
@@ -213,7 +218,7 @@ class Terminal:
             if self._scheduled:
                 self._scheduled.cancel()
             self._modes.release()
-            self.title("")
+            self._window.leave()
             self.output.reset_modes()
             self.output.drain()
 
@@ -243,6 +248,7 @@ class Terminal:
         """Stop the process until the shell continues it."""
         if not self.away:
             self.app.renderer.erase()
+            self._window.leave()
             self.output.drain()
             self._modes.release()
         signals.stop_process_group()
@@ -257,6 +263,7 @@ class Terminal:
             self.app.renderer.reset()
         else:  # nobody else has had the terminal
             self.app.renderer.erase()
+        self._window.enter()
         self.touch()
 
     def put(self, renderable: "RenderableType") -> None:
@@ -332,6 +339,7 @@ class Terminal:
     async def edit(self, text: str, name: str) -> str:
         async with in_terminal():
             self.away = True
+            self._window.leave()
             self.output.save_cursor()
             try:
                 return await edit(text, name)
@@ -341,6 +349,7 @@ class Terminal:
             finally:
                 self.away = False
                 self.output.reset_modes()
+                self._window.enter()
                 self.touch()
 
     def give(self, text: str) -> None:
@@ -367,12 +376,8 @@ class Terminal:
         self.app.invalidate()
 
     def title(self, text: str) -> None:
-        if bool(text) != self._is_titled:
-            self.output.write_raw(SAVE_TITLE if text else RESTORE_TITLE)
-        self._is_titled = bool(text)
-        if text:
-            self.output.set_title(text)
-        self.output.flush()
+        self._window.rename(text)
+        self.touch()
 
     def exit(self, error: BaseException | None = None) -> None:
         if not self.app.is_running or self.app.is_done:
@@ -421,6 +426,8 @@ class Terminal:
         if self.away or not self.app.is_running or self.app.is_done or not self.paintable():
             return
         self._modes.mend()
+        asks = self.asking or self.picker.is_open
+        self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
         if self.drafting and not self.words.text:
             self.take_keys()
         self.live = self._render_live()
