@@ -54,6 +54,7 @@ SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
+NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
 
 _VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
 _VISIBLE_TEXT = rf"(?!\s){_VISIBLE}+"
@@ -439,6 +440,16 @@ class UiSettings:
     )
     plain: bool = _setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
+    )
+    notify: NoticeStyle = _setting(
+        "auto",
+        one_of(NoticeStyle),
+        'How the terminal calls you back when it lacks the focus. "auto": as its name tells.',
+    )
+    notify_after: int = _setting(
+        10,
+        whole_number("seconds", 0),
+        "How many seconds a turn must take for a notice of its end.",
     )
     title: bool = _setting(
         True, SWITCH, "Whether the title of the terminal's window tells the state and the project."

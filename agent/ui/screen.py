@@ -142,6 +142,9 @@ class Screen(Protocol):
     def title(self, text: str) -> None:
         """Name the terminal's window after the session; "" names it after the project."""
 
+    def turn_ended(self, seconds: float) -> None:
+        """Call the person back after a turn that took so long, where that is wanted."""
+
     def rest(self) -> None:
         """Show the prompt again: everything submitted is done."""
 

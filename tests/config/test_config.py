@@ -160,6 +160,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "mcp.start_timeout": "9", "mcp.call_timeout": "9", "web.search": "on",
         "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",
         "state.redact": "true", "ui.title": "false",
+        "ui.notify": "osc9", "ui.notify_after": "0",
     }  # fmt: skip
     assert texts.keys() == KEYS.keys()
     loaded = place.load(**{KEYS[name].env: text for name, text in texts.items()})

@@ -8,6 +8,7 @@ before its next call. The screen and the transcript decide how things look.
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -322,7 +323,7 @@ class Repl:
         from ...loop.command_words import is_of_command
         from ...loop.turn import run_turn
 
-        self._in_turn = True
+        self._in_turn, began, by_itself = True, time.monotonic(), True
         try:
             if not self.conversation.is_open:
                 async with self._task.redrawing():
@@ -340,6 +341,7 @@ class Repl:
                 ],
             )
             finished = await self._task.run(turn)
+            by_itself = finished is not None and finished.status != "interrupted"
             if finished is not None:
                 self._set_exit_code(EXIT_CODES[finished.status])
         except CtxagentError as error:
@@ -347,6 +349,8 @@ class Repl:
             self.tell(error)
         self._in_turn = False
         self.conversation.end_turn()
+        if by_itself and not (self._waiting or self._scripted):
+            self.screen.turn_ended(time.monotonic() - began)
 
     def _next_mid_turn(self) -> str | None:
         """Take the next words that go to the model while the turn goes on; None for none."""

@@ -1,5 +1,6 @@
 """Choosing the screen: that of a real terminal, in the colours it has, or lines."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -11,6 +12,7 @@ from ..capabilities import Colours, TerminalBackground, detect_for_process
 from ..render.theme import choose_palette
 from ..screen import Screen, ScreenHost
 from .input_filter import FilteredInput
+from .notices import notice_style
 from .output import BatchedOutput, output_for
 from .plain import PlainScreen
 from .terminal import Terminal
@@ -61,4 +63,6 @@ def screen_for(
             reports=isinstance(source, FilteredInput),
         ),
         palette=choose_palette(ui.theme, colours, background),
+        notify=notice_style(ui.notify, os.environ),
+        notify_after_s=ui.notify_after,
     )

@@ -158,6 +158,9 @@ class PlainScreen:
     def title(self, text: str) -> None:
         """Do nothing: that needs an escape sequence."""
 
+    def turn_ended(self, seconds: float) -> None:
+        """Do nothing: that needs a terminal that is painted on."""
+
     def rest(self) -> None:
         if self.echoes and not self.host.working:
             self._write("> ")

@@ -55,6 +55,7 @@ from ..question import BACK, Choices, OpenQuestion
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .input_filter import BACKGROUND_QUERY, FilteredInput
+from .notices import Notices, notice_sequence
 from .output import BatchedOutput, InlineRenderer
 from .picker import Picker, picker_keys
 from .readiness import Readiness
@@ -64,6 +65,7 @@ from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ...config.settings import NoticeStyle
     from ..menu import Menu, Option
     from ..render.render import Depth
 
@@ -93,10 +95,14 @@ class Terminal:
         vi: bool,
         window: TerminalWindow,
         palette: Palette = "ansi",
+        notify: "NoticeStyle" = "off",
+        notify_after_s: float = 0,
     ) -> None:
         self.host = host
         self.output = output
         self._window = window
+        self._notices = Notices(window, self._notify, after_s=notify_after_s)
+        self._notify_style = notify
         self.palette = palette
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
@@ -291,11 +297,13 @@ class Terminal:
         self.reply.reset(Document(self.asked.text))
         self._focus(self.words if self.words.text else self.reply)
         self._ready.ask(follows=BACK in keys)
+        self._notices.question_waits()
         self._paint()
         try:
             return await question
         finally:
             self._question = None
+            self._notices.question_is_over()
             self._ready.end()
             self.app.layout.focus(self.words)
             self.touch()
@@ -378,6 +386,14 @@ class Terminal:
     def title(self, text: str) -> None:
         self._window.rename(text)
         self.touch()
+
+    def turn_ended(self, seconds: float) -> None:
+        self._notices.turn_ended(seconds)
+
+    def _notify(self, text: str) -> None:
+        if not self.away:  # or the person is at it
+            self.output.write_raw(notice_sequence(self._notify_style, self._window.name, text))
+            self.output.flush()
 
     def exit(self, error: BaseException | None = None) -> None:
         if not self.app.is_running or self.app.is_done:

@@ -28,7 +28,7 @@ class TerminalWindow:
         self.focused: bool | None = None  # None: the terminal has never reported it
         self.on_focus: Callable[[bool], None] = lambda focused: None
         self._output = output
-        self._project = self._name = project
+        self._project = self.name = project
         self._titled = titled
         self._reports = reports
         self._saved = False
@@ -57,11 +57,11 @@ class TerminalWindow:
 
     def rename(self, name: str) -> None:
         """Call the window by this name from the next `show` on; "" is that of the project."""
-        self._name = name or self._project
+        self.name = name or self._project
 
     def show(self, mark: str) -> None:
         """Show the name, behind a mark for the state, if the title is not that already."""
-        title = mark + printable(self._name, MAX_TITLE_CHARS)
+        title = mark + printable(self.name, MAX_TITLE_CHARS)
         if self._saved and title != self._shown:
             self._shown = title
             self._output.write_raw(f"\x1b]2;{title}\a")

@@ -84,6 +84,9 @@ class ScriptedScreen:
     def title(self, text: str) -> None:
         self.window = text
 
+    def turn_ended(self, seconds: float) -> None:
+        pass
+
     def rest(self) -> None:
         pass
 

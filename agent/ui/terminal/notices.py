@@ -1,0 +1,94 @@
+"""Notices that call the person back: by the terminal's bell, or by a note on the desktop.
+
+A note is an OSC sequence that the terminal shows outside of itself, in one of three forms:
+
+- 9, of iTerm2: https://iterm2.com/documentation-escape-codes.html
+- 777, of rxvt-unicode, which foot and others know: https://codeberg.org/dnkl/foot
+- 99, of kitty: https://sw.kovidgoyal.net/kitty/desktop-notifications/
+
+Nothing tells whether a terminal knows one of them, so `auto` goes by its name and else rings.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from .window import TerminalWindow, printable
+
+if TYPE_CHECKING:
+    from ...config.settings import NoticeStyle
+
+PROGRAM = "ctxagent"
+MAX_TITLE_CHARS, MAX_TEXT_CHARS = 80, 200
+QUESTION_TEXT = "a question waits for your answer"
+TURN_TEXT = "the turn has ended after {}"
+# By the beginning of TERM, or of TERM_PROGRAM.
+_STYLES: "dict[str, NoticeStyle]" = {
+    "xterm-kitty": "osc99", "kitty": "osc99", "rxvt": "osc777", "foot": "osc777",
+    "xterm-ghostty": "osc9", "ghostty": "osc9", "wezterm": "osc9", "WezTerm": "osc9",
+    "iTerm": "osc9",
+}  # fmt: skip
+
+
+def notice_style(wish: "NoticeStyle", environ: Mapping[str, str]) -> "NoticeStyle":
+    """Return the form that notices have in this terminal, never "auto". A multiplexer passes on
+    the bell alone."""
+    if wish != "auto":
+        return wish
+    if not (environ.get("TMUX") or environ.get("STY")):
+        for variable in ("TERM", "TERM_PROGRAM"):
+            for name, style in _STYLES.items():
+                if environ.get(variable, "").startswith(name):
+                    return style
+    return "bell"
+
+
+def notice_sequence(style: "NoticeStyle", title: str, text: str) -> str:
+    """Return what makes a terminal give a notice, "" for "off". Nothing in the title and text acts
+    on the terminal."""
+    title, text = printable(title, MAX_TITLE_CHARS), printable(text, MAX_TEXT_CHARS)
+    if style == "bell":
+        return "\a"
+    if style == "osc9":  # a text that begins with a number and ";" would be another command
+        return f"\x1b]9;{PROGRAM}: {title}: {text}\a"
+    if style == "osc777":
+        return f"\x1b]777;notify;{title.replace(';', ',')};{text}\x1b\\"
+    if style == "osc99":
+        parts = (f"d=0:p=title;{title}", f"p=body;{text}")
+        return "".join(f"\x1b]99;i={PROGRAM}:{part}\x1b\\" for part in parts)
+    return ""
+
+
+class Notices:
+    """Decides when the person is called: when the terminal does not have the focus, and a turn of
+    more than `after_s` seconds ends or a question waits. Where the terminal has never reported its
+    focus, after such a turn alone: who waits for a question there most likely looks at it.
+    """
+
+    def __init__(
+        self, window: TerminalWindow, give: Callable[[str], None], *, after_s: float
+    ) -> None:
+        self._window = window
+        self._give = give
+        self._after_s = after_s
+        self._untold = False  # whether a question waits of which no notice was given
+        window.on_focus = self._focus_changed
+
+    def turn_ended(self, seconds: float) -> None:
+        """A turn has ended by itself, after so many seconds."""
+        if seconds > self._after_s and not self._window.focused:
+            from ..render.render import duration
+
+            self._give(TURN_TEXT.format(duration(seconds)))
+
+    def question_waits(self) -> None:
+        self._untold = True
+        if self._window.focused is not None:
+            self._focus_changed(self._window.focused)
+
+    def question_is_over(self) -> None:
+        self._untold = False
+
+    def _focus_changed(self, focused: bool) -> None:
+        if self._untold and not focused:
+            self._untold = False
+            self._give(QUESTION_TEXT)
