@@ -313,9 +313,10 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
         rules=rules,
         wait=options["wait"],
         choice=choice,
+        status_command=launch.settings.statusline.command,
     )
     try:
-        return asyncio.run(Repl(services, loaded.settings.ui).run(first=words))
+        return asyncio.run(Repl(services, launch.settings.ui).run(first=words))
     finally:
         servers.end()
         if worktree is not None:

@@ -322,7 +322,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return all that a session needs to start."""
     from ..config.load import config_home, state_dir
-    from ..config.settings import HookSettings
+    from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
     from ..launch import Budget, LaunchOptions
     from ..security.folders import distrust_writable_folders
@@ -330,9 +330,12 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
 
     loaded = loaded or load(options)
     settings, own, safe = loaded.settings, config_home(os.environ), options["safe"]
+    if safe:
+        ui, hooks = replace(settings.ui, notify_command=""), HookSettings()
+        settings = replace(settings, hooks=hooks, ui=ui, statusline=StatuslineSettings())
     launch = LaunchOptions(
         prior=prior_of(options, project_of(options, loaded)),
-        settings=replace(settings, hooks=HookSettings()) if safe else settings,
+        settings=settings,
         state=state_dir(settings, os.environ),
         config_home=own,
         cwd=cwd_of(options),

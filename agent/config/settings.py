@@ -72,6 +72,7 @@ PROJECT_PATH = text_matching(
 VARIABLE_NAMES = list_of(text_matching("the name of a variable", _IDENTIFIER))
 TOOL_NAME_LIST = list_of(text_matching("the name of a tool", _IDENTIFIER))
 RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TEXT))
+COMMAND = text_matching("a shell command on one line", rf"(?:{_VISIBLE_TEXT})?")
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
@@ -451,8 +452,26 @@ class UiSettings:
         whole_number("seconds", 0),
         "How many seconds a turn must take for a notice of its end.",
     )
+    notify_command: str = _setting(
+        "",
+        COMMAND,
+        "A shell command to run besides, with NOTICE_TITLE and NOTICE_TEXT in its environment.",
+        loosens=loosens_if_different,
+    )
     title: bool = _setting(
         True, SWITCH, "Whether the title of the terminal's window tells the state and the project."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StatuslineSettings:
+    """[statusline]"""
+
+    command: str = _setting(
+        "",
+        COMMAND,
+        "A shell command that gets the state as JSON; its first line stands below the status line.",
+        loosens=loosens_if_different,
     )
 
 
@@ -475,6 +494,7 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
+    statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
 
 
 SECTIONS: dict[str, Any] = {section.name: section.type for section in fields(Settings)}

@@ -41,7 +41,7 @@ _FOREIGN_EVENT = "hook_event_name"  # the key of an event that has the names of 
 _MAX_COMMAND_CHARS = 60  # in a warning
 
 
-class _HeadSink:
+class HeadSink:
     """A sink that keeps the first bytes of an output."""
 
     def __init__(self) -> None:
@@ -53,12 +53,15 @@ class _HeadSink:
     def close(self) -> None:
         pass
 
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
     def lines(self) -> str:
         return _first_lines(self._data[:_MAX_SHOWN_BYTES].decode("utf-8", "replace"))
 
     def veto(self) -> str | None:
         """Return the reason of a veto that is written in JSON, None where there is none."""
-        text = self._data.decode("utf-8", "replace")
+        text = self.text()
         try:
             said = json.loads(text[text.find("{") : text.rfind("}") + 1])
         except (ValueError, RecursionError):
@@ -211,10 +214,10 @@ async def run_hooks(
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")
     for command in commands:
-        output = _HeadSink()
+        output = HeadSink()
         name = shorten(command, _MAX_COMMAND_CHARS)
         try:
-            code = await _run(command, line, output, cwd=cwd, env=env, seconds=seconds)
+            code = await run_command(command, line, output, cwd=cwd, env=env, seconds=seconds)
         except ToolError as error:
             warn(f"hook `{name}` did not start: {error}")
             continue
@@ -230,16 +233,18 @@ async def run_hooks(
     return None
 
 
-async def _run(
+async def run_command(
     command: str,
     line: bytes,
-    output: _HeadSink,
+    output: HeadSink,
     *,
     cwd: Path,
     env: Mapping[str, str],
     seconds: float,
 ) -> int | None:
-    """Return the exit code of a command; None when it was still running at the end of its time."""
+    """Run a command with `line` on its stdin, and return its exit code; None when it was still
+    running after `seconds`. When this returns or is cancelled, nothing of it runs any more. Raises
+    ToolError where it cannot be started."""
     process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
     try:
         in_time = await process.exited(seconds)

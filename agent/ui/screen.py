@@ -85,6 +85,12 @@ class ScreenHost(Protocol):
 
     def status(self, width: int) -> list[Fragment]: ...
 
+    def own_line(self, width: int) -> list[Fragment]:
+        """Return the line of the person's own command, which stands below the status line."""
+
+    def notice_given(self, title: str, text: str) -> None:
+        """Take note that the person was called, or would have been where `ui.notify` is off."""
+
 
 class Screen(Protocol):
     """A place to show and read. No method blocks; `run` ends after `exit`."""

@@ -121,6 +121,9 @@ class Faulty:
             raise ZeroDivisionError("a fault in the status line")
         return [("", "fine")]
 
+    def own_line(self, width: int) -> list[Fragment]:
+        return []
+
     def live(self) -> Sequence[object]:
         return []
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import CtxagentError, SessionBusy
 from ...events import Ask, Emit
@@ -181,6 +181,28 @@ class Conversation:
             sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
         )
         return status.fit_line(now, width)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the status line tells, for the person's own command. Raises CtxagentError
+        when no session is open."""
+        agent = self.agent
+        window = agent.current_window()
+        return {
+            "session": self.session,
+            "cwd": str(self._services.cwd),
+            "project": self._services.cwd.name,
+            "version": self._services.version,
+            "model": agent.model.id,
+            "effort": agent.effort,
+            "mode": self._shown_mode(agent),
+            "branch": self._branch,
+            "tokens": {
+                "used": window.tokens,
+                "window": window.size,
+                "percent": round(100 * window.share, 1),
+            },
+            "cost_usd": agent.totals.all.cost_usd,
+        }
 
     @staticmethod
     def _shown_mode(agent: "Agent") -> str:

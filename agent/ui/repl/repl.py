@@ -34,6 +34,7 @@ from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput
 from .input_queue import InputQueue
+from .own_commands import NoticeCommand, StatusCommand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -99,6 +100,11 @@ class Repl:
             self._waiting.add_first,
         )
         self._background = BackgroundTasks(self.screen.exit)  # `run` raises a fault in it
+        start = self._background.start
+        self._notice_command = NoticeCommand(ui.notify_command, start, self._warn)
+        self._status_command = StatusCommand(
+            services.status_command, start, self._warn, self.screen.touch
+        )
         self.conversation.is_opening = not services.choice.pick
         self._watching = False
         self._scripted = False
@@ -247,8 +253,20 @@ class Repl:
         shown = self._transcript().live()
         return [*shown, *([""] if words else []), *render.queue(words)]
 
+    def own_line(self, width: int) -> list[status.Fragment]:
+        return self._status_command.line(width)
+
     def status(self, width: int) -> list[status.Fragment]:
+        if self._status_command.is_set and self.conversation.is_open:
+            asks = self._questions.is_asking
+            state = "question" if asks else "working" if self.working else "idle"
+            facts = {**self.conversation.facts(), "state": state}
+            self._status_command.refresh(self.conversation.agent, facts)
         return self.conversation.status(width)
+
+    def notice_given(self, title: str, text: str) -> None:
+        if self.conversation.is_open:
+            self._notice_command.give(self.conversation.agent, title, text)
 
     # Events of the conversation.
 
@@ -258,6 +276,9 @@ class Repl:
             self._show(event)
         else:
             self._events.call_soon_threadsafe(self._show, event)
+
+    def _warn(self, text: str) -> None:
+        self.emit(Notice("warning", text))
 
     def _show(self, event: Event) -> None:
         if isinstance(event, UserSaid):

@@ -177,6 +177,11 @@ class Terminal:
         mode = f"{name}{status.SEPARATOR}" if (name := mode_name(self.app)) else ""
         return [("", mode), *self.host.status(columns - len(mode))]
 
+    def own_line(self) -> StyleAndTextTuples:
+        """Return the line of the person's own command, if there is room for it."""
+        size = self.output.get_size()
+        return [*self.host.own_line(size.columns - 1)] if size.rows >= MIN_ROOMY_ROWS else []
+
     def send_keys(self) -> StyleAndTextTuples:
         """Return the line that says when the words that are typed would go."""
         if self.asking or not self.words.text.strip():
@@ -394,6 +399,7 @@ class Terminal:
         if not self.away:  # or the person is at it
             self.output.write_raw(notice_sequence(self._notify_style, self._window.name, text))
             self.output.flush()
+            self.host.notice_given(self._window.name, text)
 
     def exit(self, error: BaseException | None = None) -> None:
         if not self.app.is_running or self.app.is_done:
@@ -546,6 +552,10 @@ def _layout(terminal: Terminal) -> Layout:
             ConditionalContainer(words, (~asking | drafting) & ~picking),
             search,
             Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
+            ConditionalContainer(
+                Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
+                Condition(lambda: bool(terminal.own_line())),
+            ),
             CompletionsMenu(max_height=8),
             Window(height=Dimension(min=0, preferred=0)),
         ]

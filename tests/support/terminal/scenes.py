@@ -70,6 +70,17 @@ for name, found, wanted in CASES:
     wrong += found != wanted
 sys.exit(wrong > 0)
 """
+STATUS_COMMAND = """\
+#!/usr/bin/env python3
+import json, sys
+
+now = json.load(sys.stdin)
+tokens = now["tokens"]
+print(
+    f"\\033[32m◆ {now['project']}\\033[0m on \\033[36m{now['branch']}\\033[0m · {now['state']}"
+    f" · {tokens['percent']:.0f} % of {tokens['window']:,} tokens · ${now['cost_usd']:.2f}"
+)
+"""
 
 
 class Filmed(Terminal):
@@ -228,6 +239,17 @@ def completion(it: Stage, take: Take) -> None:
         terminal.type("\x15look at @pri")
         terminal.see("docs/prices.md")
         take("paths", terminal, DARK)
+
+
+def statusline(it: Stage, take: Take) -> None:
+    command = it.place.root / "home" / "line"
+    command.write_text(STATUS_COMMAND)
+    command.chmod(0o755)
+    step = Say("`prices.py` has two: `half` and `three_for_two`.", usage=used(9_310, 40, 9_310))
+    with it.terminal("-c", "statusline.command=~/line", steps=[step], rows=14) as terminal:
+        terminal.type("Which functions are there?\r")
+        terminal.see("idle · 1 %")
+        take("statusline", terminal, DARK)
 
 
 def permission(it: Stage, take: Take) -> None:
@@ -405,8 +427,8 @@ def context(it: Stage, take: Take) -> None:
 
 
 SCENES = (
-    turn, light, narrow, completion, permission, plan, form, search, image, queue, sessions,
-    context,
+    turn, light, narrow, completion, statusline, permission, plan, form, search, image, queue,
+    sessions, context,
 )  # fmt: skip
 
 

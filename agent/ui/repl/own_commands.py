@@ -1,0 +1,159 @@
+"""Shell commands of the person's own that the REPL runs: one that is given each notice, and one
+that writes a line below the status line.
+
+Like hooks they run in the working directory with the environment of a session, without its secrets
+and outside of the sandbox, and all that they started is ended with them. Nothing waits for them,
+one of each runs at a time, and a failure is told once.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.utils import get_cwidth
+
+from ....tools.system.shorten import shorten
+from ...errors import ToolError
+from ..cells import first_cells
+from ..status import Fragment
+
+if TYPE_CHECKING:
+    from ...loop.agent import Agent
+
+Start = Callable[[Coroutine[Any, Any, None]], None]  # runs a task until the REPL ends
+Warn = Callable[[str], None]
+
+NOTICE_TITLE, NOTICE_TEXT = "NOTICE_TITLE", "NOTICE_TEXT"  # variables of the command for notices
+NOTICE_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 5.0
+MIN_STATUS_INTERVAL_S = 0.3  # between two starts of the command for the line
+MAX_LINE_CHARS = 2_000  # of the line that are looked at, its colours among them
+MAX_NAME_CHARS = 60  # of a command in a message
+
+_COLOURS = re.compile(r"\x1b\[[\d;:]*m")
+_SEQUENCE = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|.?)")
+
+
+class _OwnCommand:
+    """A command, "" for none."""
+
+    def __init__(self, command: str, key: str, timeout_s: float, start: Start, warn: Warn) -> None:
+        self._command = command
+        self._key = key
+        self._timeout_s = timeout_s
+        self._start = start
+        self._warn = warn
+        self._told = False
+        self._running = False
+
+    async def _run(self, agent: "Agent", given: bytes, env: Mapping[str, str]) -> str:
+        """Return the output of the command, "" where it failed."""
+        from ....tools.system.process import ending
+        from ...loop.hooks import HeadSink, run_command  # loaded with the session
+
+        output, context = HeadSink(), agent.context
+        try:
+            code = await run_command(
+                self._command,
+                given,
+                output,
+                cwd=context.cwd,
+                env={**context.env, **env},
+                seconds=self._timeout_s,
+            )
+        except ToolError as error:
+            return self._failed(f"did not start: {error}")
+        if code is None:
+            return self._failed(f"was ended: it took longer than {self._timeout_s:g} s")
+        if code:
+            return self._failed(f"failed ({ending(code)}): {output.lines() or 'no output'}")
+        return output.text()
+
+    def _failed(self, how: str) -> str:
+        if not self._told:
+            self._told = True
+            name = shorten(self._command, MAX_NAME_CHARS)
+            self._warn(f"{self._key} `{name}` {how} · this is told once")
+        return ""
+
+
+class NoticeCommand(_OwnCommand):
+    """The command of `ui.notify_command`."""
+
+    def __init__(self, command: str, start: Start, warn: Warn) -> None:
+        super().__init__(command, "ui.notify_command", NOTICE_TIMEOUT_S, start, warn)
+
+    def give(self, agent: "Agent", title: str, text: str) -> None:
+        """Run the command for a notice, unless it still runs for the one before."""
+        if self._command and not self._running:
+            self._running = True
+            self._start(self._give(agent, {NOTICE_TITLE: title, NOTICE_TEXT: text}))
+
+    async def _give(self, agent: "Agent", env: Mapping[str, str]) -> None:
+        try:
+            await self._run(agent, b"", env)
+        finally:
+            self._running = False
+
+
+class StatusCommand(_OwnCommand):
+    """The command of `statusline.command`. `changed` is called when its line may have changed."""
+
+    def __init__(self, command: str, start: Start, warn: Warn, changed: Callable[[], None]) -> None:
+        super().__init__(command, "statusline.command", STATUS_TIMEOUT_S, start, warn)
+        self._changed = changed
+        self._facts: Mapping[str, Any] | None = None  # of the newest run
+        self._began = -MIN_STATUS_INTERVAL_S
+        self._line = ""
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self._command)
+
+    def refresh(self, agent: "Agent", facts: Mapping[str, Any]) -> None:
+        """Run the command with these facts, unless it runs or has had them; `changed` is called
+        after each run, so that what changes meanwhile is not missed."""
+        if self._command and not self._running and facts != self._facts:
+            self._running, self._facts = True, facts
+            self._start(self._refresh(agent, facts))
+
+    async def _refresh(self, agent: "Agent", facts: Mapping[str, Any]) -> None:
+        try:
+            await asyncio.sleep(self._began + MIN_STATUS_INTERVAL_S - time.monotonic())
+            self._began = time.monotonic()
+            output = await self._run(agent, json.dumps(facts).encode() + b"\n", {})
+            self._line = output.strip("\r\n").split("\n")[0][:MAX_LINE_CHARS]
+        finally:
+            self._running = False
+        self._changed()
+
+    def line(self, width: int) -> list[Fragment]:
+        """Return the newest line in at most so many columns; nothing where there is none."""
+        return fit_coloured(self._line, width)
+
+
+def fit_coloured(line: str, width: int) -> list[Fragment]:
+    """Return a line in at most `width` columns, in its colours; nothing else in it acts."""
+    safe, at = "", 0
+    for found in _SEQUENCE.finditer(line):
+        safe += _printable(line[at : found.start()])
+        safe += found[0] if _COLOURS.fullmatch(found[0]) else ""
+        at = found.end()
+    safe += _printable(line[at:])
+    shown, room = list[Fragment](), width
+    for style, text, *_ in ANSI(safe).__pt_formatted_text__():
+        text = first_cells(text, room)
+        room -= get_cwidth(text)
+        if text:
+            shown.append((style, text))
+        else:
+            break
+    return shown
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text.replace("\t", " ") if c.isprintable())
