@@ -30,7 +30,7 @@ KEPT_DAYS = 30  # that a file made of the clipboard stays; what was sent is kept
 _HEAD_BYTES = 32  # that tell what image a file is
 _TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 PASTE_HINT = "Text is pasted with the terminal's own key, often Ctrl-Shift-V."
-_APPLE_SCRIPT = "get the clipboard as «class PNGf»"  # printed as «data PNGf8950…», in hex
+_APPLE_SCRIPT = b"get the clipboard as \xc2\xabclass PNGf\xc2\xbb".decode()  # printed in hex
 _APPLE_DATA = re.compile(rb"PNGf([0-9A-F]+)")
 
 
