@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...tools.system.files import private_opener
 from ...tools.system.shorten import shorten
 from ...tools.system.unicode import reveal_invisible
 from ..errors import CtxagentError, UsageError
@@ -83,8 +84,7 @@ def _run(env: Mapping[str, str]) -> int:
     _write_output(env, status=str(result["status"]), code=code)
     text = comment_of(result, _address_of_run(env))
     if path := env.get("GITHUB_STEP_SUMMARY"):
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{text}\n")
+        _append(path, text)
     if request.issue is not None:
         _call(env, f"issues/{request.issue}/comments", {"body": text})
     return code
@@ -272,8 +272,13 @@ def _variable(name: str) -> str:
 
 def _write_output(env: Mapping[str, str], *, status: str, code: int) -> None:
     if path := env.get("GITHUB_OUTPUT"):
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"status={status}\nexit-code={code}\n")
+        _append(path, f"status={status}\nexit-code={code}")
+
+
+def _append(path: str, text: str) -> None:
+    """Append a text to a file of the runner."""
+    with open(path, "a", encoding="utf-8", opener=private_opener) as file:
+        file.write(f"{text}\n")
 
 
 def _address_of_run(env: Mapping[str, str]) -> str:

@@ -414,7 +414,7 @@ def test_a_program_agrees_to_a_plan(place: Place) -> None:
     """It sees the plan, may change it, and says in which mode it is carried out."""
     changed = WHOLE.replace("37 metres", "50 metres")
     with Server([propose(), write(), Say("Built.")]) as server, talk(
-        place, server, "--permission-mode", "plan"
+        place, server.url, "--permission-mode", "plan"
     ) as driver:  # fmt: skip
         driver.say("Build a pool")
         asked = driver.next("question")
