@@ -114,7 +114,7 @@ def open_agent(
     cannot be kept, and what the model raises for a broken script.
     """
     tokens.use_vocabulary()
-    model = launch.model or make_model(launch.settings, launch.environ)
+    model = launch.model or make_model(launch.settings, launch.environ, launch.state)
     _check_price(launch, model)
     project = Project(launch.state, launch.cwd)
     log, state, resume_cache = _session(project, choice)
@@ -395,7 +395,7 @@ def _model_of(launch: LaunchOptions, parent: Agent, spec: SubagentSpec, before: 
     if wanted == parent.model.id:
         return parent.model
     chosen = replace(launch.settings.model, id=wanted, context_window=None)
-    model = make_model(replace(launch.settings, model=chosen), launch.environ)
+    model = make_model(replace(launch.settings, model=chosen), launch.environ, launch.state)
     _check_price(launch, model)
     return model
 
@@ -456,7 +456,7 @@ def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
     Raises UsageError for a script that cannot be read.
     """
     settings = replace(launch.settings, model=replace(launch.settings.model, id=id))
-    agent.model, agent.limits = make_model(settings, launch.environ), None
+    agent.model, agent.limits = make_model(settings, launch.environ, launch.state), None
     agent.learned_window = LearnedWindow()
     if agent.log.last_seq:
         agent.record(

@@ -84,7 +84,7 @@ class Columns:
         if self.ask_model:
             launch = launch_of(dict(self.options))
             check_key(launch)
-            writer = make_model(launch.settings, launch.environ)
+            writer = make_model(launch.settings, launch.environ, launch.state)
         return Terms(
             label=label,
             policy=policy_of(settings),

@@ -64,6 +64,7 @@ class Request:
     # of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep` and `span` say
     # which part of the view stands alone as a text.
     origin: Mapping[str, Any] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()  # what the server does not take, as `models.server_gaps` names it
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
 

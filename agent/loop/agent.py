@@ -27,6 +27,8 @@ from ..errors import RequestRejected, UsageError
 from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
+from ..models.request_body import body
+from ..models.server_gaps import GAPS, IMAGES
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch
@@ -41,7 +43,6 @@ from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
-from .image_support import ImageSupport
 from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
@@ -56,6 +57,7 @@ from .web_search import WebSearches
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
+MAX_WHY_CHARS = 200  # of a refusal, where it is told what was learned from it
 DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
 
 
@@ -112,7 +114,6 @@ class Agent:
         self.skills = SessionSkills(self, SkillSource())
         self.late_tools = LateTools(self)
         self.web_searches = WebSearches(self)
-        self.images = ImageSupport(self, self.images_setting)
         self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
@@ -209,20 +210,42 @@ class Agent:
         if purpose == "turn":
             self.last_calls[self.model.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
-        ratio = self.view.ratio
-        try:
-            return await stream_reply(
-                self.model,
-                request,
-                emit,
-                self._record_reply,
-                purpose,
-                ratio=ratio,
-                clean=self.clean_reply,
-            )
-        except RequestRejected as refusal:
-            self.images.learn(refusal)
-            raise
+        gaps = self.model.gaps
+        while True:
+            request = replace(request, gaps=gaps.names)
+            try:
+                reply = await stream_reply(
+                    self.model,
+                    request,
+                    emit,
+                    self._record_reply,
+                    purpose,
+                    ratio=self.view.ratio,
+                    clean=self.clean_reply,
+                )
+            except RequestRejected as refusal:
+                gap = gaps.learn(refusal, body(request))
+                if gap:
+                    self._tell_of(gap, refusal)
+                if not gap or gap == IMAGES:  # which the engine takes out, so that the log says so
+                    raise
+            else:
+                gaps.prove()
+                return reply
+
+    def _tell_of(self, gap: str, refusal: RequestRejected) -> None:
+        """Tell what the server does not take, as a warning where that keeps something from it."""
+        if gap == IMAGES and self.images_setting != "auto":
+            return
+        why = refusal.message[:MAX_WHY_CHARS]
+        told = f"{self.model.id} takes {GAPS[gap]}: requests go without from now on ({why})"
+        self.emit(Notice("warning" if gap == IMAGES else "info", told))
+
+    def takes_images(self) -> bool:
+        """Tell whether the model takes images, by the setting, else as far as is known."""
+        if self.images_setting != "auto":
+            return self.images_setting == "on"
+        return IMAGES not in self.model.gaps.names
 
     def allow_for_turn(self, rules: Sequence[str], of: str) -> None:
         """Let rules allow calls until the turn ends; `of` says in warnings whose they are."""

@@ -69,7 +69,7 @@ class CompactionHost:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
     def takes_images(self) -> bool:
-        return self._agent.images.is_there()
+        return self._agent.takes_images()
 
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own

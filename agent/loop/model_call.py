@@ -121,6 +121,8 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     if dollars is None:  # a server may answer under another name
         dollars = cost(request.model, reply.usage)
     asked = {**request.origin, "parameters": parameters(request), "sha256": reply.sent}
+    if request.gaps:
+        asked["gaps"] = [*request.gaps]
     return Assistant(
         content=reply.content,
         usage=reply.usage.to_json(),

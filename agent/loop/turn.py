@@ -241,7 +241,7 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
             return await _send_request(agent)
         except RequestRejected as error:
             if agent.engine.drop_refused_images(error):
-                if agent.images.is_there():
+                if agent.takes_images():
                     agent.emit(Notice("info", f"asking again without images: {error.message}"))
                 continue
             if agent.late_tools.take_out(error) or await agent.web_searches.take_out(error):

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ from .catalog import DEFAULT_LIMITS, Limits, known_model
 from .credentials import BASE_URL_VAR, KEY_VAR, LOOPBACK_HOSTS, TOKEN_VAR, find_credentials
 from .request_body import body, digest
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
+from .server_gaps import ServerGaps
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
 if TYPE_CHECKING:
@@ -109,12 +111,14 @@ class AnthropicModel:
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
         environ: Mapping[str, str] = os.environ,
+        learned: Path | None = None,
     ) -> None:
         """Set the model up without connecting. `base_url`, `context_window` and `max_output` come
         from the settings and win over what the environment and the server say. `environ` holds the
-        variables that the SDK would read."""
+        variables that the SDK would read, and the file `learned` what servers do not take."""
         self.id = id
         self.base_url = base_url or environ.get(BASE_URL_VAR) or None
+        self.gaps = ServerGaps(learned, self.base_url or "", id)
         self.context_window = context_window
         self.max_output = max_output
         self.timeouts = timeouts or Timeouts()

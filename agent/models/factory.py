@@ -7,11 +7,13 @@ from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from .base import Model
 from .catalog import DEFAULT_LIMITS
+from .server_gaps import FILE_NAME
 
 
-def make_model(settings: Settings, environ: Mapping[str, str]) -> Model:
-    """Return the model that the settings name. `scripted:FILE` plays the steps of that file. Raises
-    UsageError for a script that cannot be read."""
+def make_model(settings: Settings, environ: Mapping[str, str], state: Path) -> Model:
+    """Return the model that the settings name; what is learned of its server is kept in the
+    directory `state`. `scripted:FILE` plays the steps of that file. Raises UsageError for a script
+    that cannot be read."""
     chosen = settings.model
     if chosen.id.startswith(SCRIPTED):
         from .scripted import ScriptedModel
@@ -25,4 +27,5 @@ def make_model(settings: Settings, environ: Mapping[str, str]) -> Model:
         base_url=chosen.base_url,
         context_window=chosen.context_window,
         environ=environ,
+        learned=state / FILE_NAME,
     )

@@ -2,18 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..context.request import Request
 from .catalog import known_model
+from .server_gaps import fitted
 
 _WITHOUT_THINKING = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
 
 
 def body(request: Request) -> dict[str, Any]:
     """Return the body of POST /v1/messages, without `stream`. It shares the request's blocks."""
-    return body_with(request, parameters(request))
+    return body_with(request, parameters(request), request.gaps)
 
 
 def parameters(request: Request) -> dict[str, Any]:
@@ -27,14 +28,17 @@ def parameters(request: Request) -> dict[str, Any]:
     return out
 
 
-def body_with(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with these parameters in place of the request's own."""
+def body_with(
+    request: Request, parameters: Mapping[str, Any], gaps: Collection[str]
+) -> dict[str, Any]:
+    """Return the body with these parameters in place of the request's own, for a server with these
+    gaps."""
     out = {**parameters, "messages": request.messages}
     if request.system:
         out["system"] = request.system
     if request.tools:
         out["tools"] = request.tools
-    return out
+    return fitted(out, gaps) if gaps else out
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

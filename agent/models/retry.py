@@ -16,6 +16,7 @@ from time import monotonic, time
 
 from ..errors import ModelUnavailable, PromptTooLong, RequestRejected
 from ..events import Retrying
+from .server_gaps import says_no_images
 
 # Types of `error` that no retry mends. As an event in mid-stream they come with status 200.
 _STATUS = {
@@ -38,17 +39,6 @@ _TOO_LONG = (
     ),
     re.compile(r"(?:prompt|input) is too long|context (?:length|window) (?:is )?exceeded", re.I),
 )
-_IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
-_NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
-    re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
-               rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
-               r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
-               re.I),
-    re.compile(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
-               r"(?:supported|enabled|available|accepted|taken)", re.I),
-    re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
-               r"unknown variant `image", re.I),
-)  # fmt: skip
 _MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
 _DAY_S = 86_400.0
 
@@ -176,12 +166,6 @@ def classify_error(
             overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
         )
     return _rejection(status, words, model=model, request_id=request_id)
-
-
-def says_no_images(words: str) -> bool:
-    """Tell whether a server's error says that the model takes no images at all, in the words of
-    the servers that are known to say so; not that it refuses one for its type or size."""
-    return any(pattern.search(words) for pattern in _NO_IMAGES)
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:

@@ -23,6 +23,7 @@ from ..session.entries import Block, Usage
 from .base import Reply
 from .catalog import Limits
 from .request_body import body, digest, encode
+from .server_gaps import ServerGaps
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000
@@ -64,6 +65,7 @@ class ScriptedModel:
         `pace` is the seconds between two words, `window` the size of the context in tokens. `check`
         is called with the JSON body of each request, to raise when it is not a good one."""
         self.id = id
+        self.gaps = ServerGaps(None, "", id)
         self.pace = pace
         self.window = window
         self.check = check

@@ -57,6 +57,12 @@ _GROWTH = {
     "input_json_delta": ("input", "partial_json"),
 }
 _CITED = "citations_delta"
+# What servers say that speak another API inside, by what the Messages API says.
+_STOP_REASONS = {
+    "stop": "end_turn", "eos": "end_turn", "complete": "end_turn", "COMPLETE": "end_turn",
+    "length": "max_tokens", "max_length": "max_tokens", "tool_calls": "tool_use",
+    "function_call": "tool_use", "content_filter": "refusal",
+}  # fmt: skip
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
 MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
 MAX_BLOCKS = 10_000
@@ -173,7 +179,8 @@ class ReplyDraft:
             yield from self._search(self._content[index])
         elif kind == "message_delta":
             self._count(event.get("usage"))
-            self.stop_reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
+            reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
+            self.stop_reason = _STOP_REASONS.get(reason or "", reason)
         elif kind == "message_stop":
             self.stopped = True
 

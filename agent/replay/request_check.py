@@ -185,7 +185,8 @@ class _ViewAt:
 def _rebuilt_digest(view: View, recipe: Mapping[str, Any]) -> str:
     """Return the digest of the request rebuilt from a view; "" if the recipe makes no sense."""
     try:
-        return digest(encode(body_with(_request(view, recipe), recipe["parameters"])))
+        gaps = tuple(recipe.get("gaps", ()))
+        return digest(encode(body_with(_request(view, recipe), recipe["parameters"], gaps)))
     except (LookupError, RecursionError, TypeError, ValueError):  # anything may stand in a file
         return ""
 

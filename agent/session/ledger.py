@@ -59,7 +59,6 @@ FileAction = Literal["created", "modified", "deleted"]
 CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
     "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
 }  # fmt: skip
-NO_IMAGES_TOPIC = "no-images"  # of the note that a model takes none
 PLAN_TOPIC = "plan"  # of the note that a plan was dropped
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
@@ -173,7 +172,6 @@ class Ledger:
     agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
     skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, the one loaded last last
     plan: PlanFact | None = None  # that stands
-    models_without_images: set[str] = field(default_factory=set)  # ids
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. What is garbled counts as nothing."""
@@ -208,8 +206,6 @@ class Ledger:
                 self.phase = entry.text
             elif entry.topic == TITLE_TOPIC:
                 self.title = entry.text
-            elif entry.topic == NO_IMAGES_TOPIC:
-                self.models_without_images.add(entry.text)
             elif entry.topic == PLAN_TOPIC:
                 self.plan = None
             elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):

@@ -46,6 +46,7 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.request_body import body, digest, encode
+from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import (
@@ -223,6 +224,7 @@ class StrictModel:
 
     def __init__(self, script: Script, id: str, window: int) -> None:
         self.script, self.id, self.window = script, id, window
+        self.gaps = ServerGaps(None, "", id)
         self.rejected: list[str] = []
         self.requests = 0
         self._sizes: dict[str, int] = {}

@@ -181,7 +181,6 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     mask = next(e.seq for e in history.entries if isinstance(e, Mask))
     more: list[Entry] = [
         *extras(0),
-        Note(topic="no-images", text="m"),
         Note(topic="permission", text="rm", data={"answer": "no", "reason": "not that"}),
         SubagentRun(id="a-2", type="explore", prompt="x", log="agents/a-2/log.jsonl", cost_usd=0.5),
         Revert(target=mask),

@@ -122,7 +122,8 @@ class Server:
     """`bound` makes thinking bound to all that stands before it, as newer models have it. `window`
     answers "prompt is too long" above that many tokens; with `strict` the room that is asked for
     the reply counts too, and a request for more is `rejected`. `size_of` counts the tokens of a
-    block. `models` is what GET /v1/models knows: id to (window, output)."""
+    block. `models` is what GET /v1/models knows: id to (window, output).
+    With `lenient` contents may be strings."""
 
     def __init__(
         self,
@@ -133,7 +134,9 @@ class Server:
         strict: bool = False,
         size_of: Callable[[Body], int] = tokens.estimate_block,
         models: Mapping[str, tuple[int, int]] | None = None,
+        lenient: bool = False,
     ) -> None:
+        self.lenient = lenient
         self.bound = bound
         self.adds_tools = True  # whether it takes system messages that add tools
         self.searches = True  # whether it takes the tool that searches the web
@@ -194,7 +197,9 @@ class Server:
             self.digests.append(hashlib.sha256(raw).hexdigest())
             self.headers.append(headers)
             self.asked.set()
-            number = len(self.requests)
+            number, given = len(self.requests), body
+            if self.lenient:
+                body = in_blocks(body)
             try:
                 validate(body, allow_paused=self._paused)
                 if any(message["role"] == "system" for message in body["messages"]):
@@ -207,7 +212,7 @@ class Server:
                 self._check_searches(body)
                 if self.bound:
                     check_bound(body)
-                step = self._step(body, number)
+                step = self._step(given, number)
                 check_step(step)
             except Invalid as error:
                 self.rejected.append((str(error), body))
@@ -281,6 +286,16 @@ class Server:
             "cache_read_input_tokens": read,
             "cache_creation_input_tokens": rest if caches else 0,
         }
+
+
+def in_blocks(body: Body) -> Body:
+    """A request with blocks in place of strings."""
+
+    def blocks(content: Any) -> Any:
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+    messages = [{**message, "content": blocks(message["content"])} for message in body["messages"]]
+    return {**body, "messages": messages, "system": blocks(body.get("system", []))}
 
 
 def named(block: Body) -> str:

@@ -1,0 +1,209 @@
+"""What a server does not take of the Messages API, learned from its refusals.
+
+Ollama, LM Studio, llama.cpp, vLLM and gateways serve `/v1/messages`, each without a part of it. The
+first request that is refused for such a part is made again without it, and the same server gets no
+such request again: what was learned of a server and a model is kept in the state directory. Nothing
+is learned of the public API, whose refusals are defects of ours.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...tools.system.files import make_private_folder, read_below, replace_file
+from ..context.view import THINKING
+from ..errors import PromptTooLong, RequestRejected
+from ..session.entries import Block
+
+API_HOST = "api.anthropic.com"
+FILE_NAME = "servers.json"  # in the state directory
+MAX_FILE_BYTES = 1 << 20
+KEPT_SECONDS = 30 * 86_400  # after which a server is tried with all of it again
+
+IMAGES = "images"
+# What each gap is, for people; in the order in which they are tried where a server names none.
+GAPS = {
+    "cache": "no cache_control",
+    "effort": "no output_config",
+    "thinking": "no thinking",
+    "blocks": "text in strings only, not in blocks",
+    IMAGES: "no images",
+}
+_GUESSED = ("cache", "effort", "thinking", "blocks")
+_STATUSES = (400, 404, 422, 500, 501)
+_NAMED_BY = {
+    "cache": re.compile(r"cache_control|ephemeral|prompt caching", re.I),
+    "effort": re.compile(r"output_config|\beffort\b", re.I),
+    "thinking": re.compile(r"\bthinking\b|redacted_thinking|adaptive", re.I),
+    "blocks": re.compile(
+        r"(?:expected|must be|valid|should be|not) (?:an? )?(?:str(?:ing)?)\b|unexpected list|"
+        r"invalid type: sequence|cannot unmarshal array",
+        re.I,
+    ),
+}
+_IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
+_NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
+    re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
+               rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
+               r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
+               re.I),
+    re.compile(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
+               r"(?:supported|enabled|available|accepted|taken)", re.I),
+    re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
+               r"unknown variant `image", re.I),
+)  # fmt: skip
+
+
+def says_no_images(words: str) -> bool:
+    """Tell whether a server's error says that the model takes no images at all, in the words of
+    the servers that are known to say so; not that it refuses one for its type or size."""
+    return any(pattern.search(words) for pattern in _NO_IMAGES)
+
+
+class ServerGaps:
+    """The gaps of one model on one server, by the names in `GAPS`."""
+
+    def __init__(
+        self, path: Path | None, url: str, model: str, given: tuple[str, ...] = ()
+    ) -> None:
+        """`path` is the file where they are kept, None for nowhere; `given` are known beforehand.
+        Raises nothing: an unreadable file has nothing."""
+        self._path, self._key = path, f"{url.rstrip('/')} {model}"
+        self.is_public = not url or _host(url) == API_HOST
+        self.names = tuple(dict.fromkeys([*given, *self._kept()]))
+        self._guessed: list[str] = []  # that no request has proved yet
+        self._is_proved = False  # whether the server has taken a request of this process
+
+    def learn(self, refusal: RequestRejected, body: Mapping[str, Any]) -> str:
+        """Return the gap for which a request with this `body` was refused, known from now on; ""
+        for none, so that the refusal stands. Where the server names nothing, they are tried one
+        after another until it takes a first request."""
+        if refusal.status not in _STATUSES or isinstance(refusal, PromptTooLong):
+            return ""
+        if says_no_images(refusal.message):
+            return self._add(IMAGES)
+        if self.is_public:
+            return ""
+        here = [
+            gap for gap in _GUESSED
+            if gap not in self.names and not _lacks_nothing(body, gap)
+        ]  # fmt: skip
+        named = next((gap for gap in here if _NAMED_BY[gap].search(refusal.message)), "")
+        if named:
+            return self._add(named)
+        is_clear = refusal.status == 404 or self._is_proved or (self.names and not self._guessed)
+        if is_clear or not here:
+            self._forget_guesses()
+            return ""
+        self._guessed.append(here[0])
+        self.names = (*self.names, here[0])
+        return here[0]
+
+    def prove(self) -> None:
+        """Note that the server took a request: what was guessed holds."""
+        self._is_proved = True
+        if self._guessed:
+            self._guessed = []
+            self._keep()
+
+    def _forget_guesses(self) -> None:
+        self.names = tuple(name for name in self.names if name not in self._guessed)
+        self._guessed = []
+
+    def _add(self, name: str) -> str:
+        if name in self.names:
+            return ""
+        self.names = (*self.names, name)
+        self._keep()
+        return name
+
+    def _kept(self) -> list[str]:
+        row = _read(self._path).get(self._key)
+        if not isinstance(row, dict) or not isinstance(row.get("gaps"), list):
+            return []
+        at = row.get("at")
+        if not isinstance(at, int | float) or not 0 <= time.time() - at <= KEPT_SECONDS:
+            return []
+        return [name for name in row["gaps"] if name in GAPS]
+
+    def _keep(self) -> None:
+        """Write them down; what cannot be written is learned again next time."""
+        if self._path is None:
+            return
+        rows = _read(self._path)
+        known = [name for name in self.names if name not in self._guessed]
+        rows[self._key] = {"gaps": known, "at": int(time.time())}
+        try:
+            make_private_folder(self._path.parent)
+            replace_file(self._path, json.dumps(rows, indent=1).encode(), durable=False)
+        except OSError:
+            return
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        found = json.loads(read_below(path.parent, path.name, MAX_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def fitted(body: Mapping[str, Any], gaps: Collection[str]) -> dict[str, Any]:
+    """Return the body of a request without what a server does not take."""
+    out = dict(body)
+    if "effort" in gaps:
+        out.pop("output_config", None)
+    if "thinking" in gaps:
+        out.pop("thinking", None)
+        out["messages"] = [_with_blocks(m, _without_thinking) for m in out["messages"]]
+    if "cache" in gaps:
+        for name in {"system", "tools"} & out.keys():
+            out[name] = _unmarked(out[name])
+        out["messages"] = [_with_blocks(m, _unmarked) for m in out["messages"]]
+    if "blocks" in gaps:
+        out["messages"] = [_with_blocks(m, _as_text) for m in out["messages"]]
+        if "system" in out:
+            out["system"] = _as_text(out["system"])
+    return out
+
+
+def _lacks_nothing(body: Mapping[str, Any], gap: str) -> bool:
+    """Tell whether a request has nothing that a gap would leave out."""
+    return fitted(body, (gap,)) == body
+
+
+def _with_blocks(message: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    return {**message, "content": change(message["content"])}
+
+
+def _without_thinking(blocks: list[Block]) -> list[Block]:
+    return [block for block in blocks if block["type"] not in THINKING]
+
+
+def _unmarked(blocks: list[Block]) -> list[Block]:
+    return [{k: v for k, v in block.items() if k != "cache_control"} for block in blocks]
+
+
+def _as_text(blocks: list[Block]) -> str | list[Block]:
+    """Return blocks as one string where all are text; of results in them the same."""
+    if all(block.get("type") == "text" for block in blocks):
+        return "\n\n".join(block["text"] for block in blocks)
+    return [
+        {**block, "content": _as_text(block["content"])}
+        if block.get("type") == "tool_result" and isinstance(block["content"], list)
+        else block
+        for block in blocks
+    ]

@@ -1,0 +1,118 @@
+"""Servers that speak a part of the Messages API: the task is done, and a second run makes no
+request that was refused before."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.replay.request_check import check_log
+
+from ..support.command import Place
+from ..support.server.loopback import Body, Fail, Say, Server, Step
+from .test_images import png
+
+MODEL = ("--model", "claude-sonnet-5")  # whose requests ask for thinking
+
+
+def lists_of_text(body: Body) -> bool:
+    contents = [message["content"] for message in body["messages"]]
+    return isinstance(body.get("system"), list) or any(
+        isinstance(content, list) and all(block["type"] == "text" for block in content)
+        for content in contents
+    )
+
+
+Lacks = tuple[Callable[[Body], bool], int, str]
+LACKS: dict[str, Lacks] = {
+    "cache_control": (
+        lambda body: "cache_control" in json.dumps(body),
+        400, "system.0.cache_control: Extra inputs are not permitted",
+    ),
+    "thinking": (lambda body: "thinking" in body, 422, "unknown field `thinking`"),
+    "effort": (lambda body: "output_config" in body, 400, "output_config: unknown parameter"),
+    "blocks": (lists_of_text, 400, "messages.0.content: Input should be a valid string"),
+    "images": (
+        lambda body: '"type": "image"' in json.dumps(body),
+        500, "this model is missing data required for image input",
+    ),
+}  # fmt: skip
+
+
+class Partial:
+    """A server that refuses what it lacks, one after another; its model runs a command first."""
+
+    def __init__(self, lacks: list[Lacks]) -> None:
+        self.lacks, self.refused = lacks, 0
+
+    def __call__(self, body: Body) -> Step:
+        for has, status, words in self.lacks:
+            if has(body):
+                self.refused += 1
+                return Fail(status, words)
+        said = json.dumps(body["messages"][-1]["content"])
+        return Say("Done.") if "4711" in said else Say(tools=[("Bash", {"command": "echo 4711"})])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    (place.project / "shot.png").write_bytes(png(40, 30))
+    return place
+
+
+def ran(place: Place, server: Server, *more: str) -> None:
+    done = place.run(
+        "-p", "look at @shot.png", *MODEL, "--allow", "Bash", "-c", "model.effort=high", *more,
+        env=place.server(server.url),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", [*LACKS, "all"])
+def test_what_a_server_lacks_is_learned_once(place: Place, name: str) -> None:
+    script = Partial([*LACKS.values()] if name == "all" else [LACKS[name]])
+    with Server(script, lenient=True) as server:
+        ran(place, server)
+        assert script.refused == len(script.lacks)
+        ran(place, server)
+        ran(place, server, "--continue")
+    assert script.refused == len(script.lacks), "no request was refused a second time"
+    for log in place.logs():
+        check = check_log(log)
+        assert check.holds, check.first
+
+
+def test_a_server_that_only_says_no(place: Place) -> None:
+    """Each part is left out in turn, until it takes a first request."""
+    script = Partial([(has, 400, "Bad Request") for has, _, _ in (LACKS["thinking"],)])
+    with Server(script, lenient=True) as server:
+        ran(place, server, "-c", "model.images=off")
+        first = script.refused
+        ran(place, server, "-c", "model.images=off")
+    assert 0 < first <= 4
+    assert script.refused == first
+
+
+def test_a_refusal_for_another_reason_stands(place: Place) -> None:
+    with Server(lambda body: Fail(400, "the model is on holiday"), lenient=True) as server:
+        done = place.run("-p", "go", *MODEL, env=place.server(server.url))
+    assert done.returncode == 5
+    assert "on holiday" in done.stderr
+    sent = [json.dumps(body) for body in server.requests]
+    with Server([Say("Yes.")]) as server:
+        done = place.run("-p", "go", *MODEL, env=place.server(server.url))
+        assert done.returncode == 0
+        assert "cache_control" in json.dumps(server.requests[0]), "nothing was learned"
+    assert len(sent) <= 5
+
+
+def test_nothing_is_left_out_for_one_that_takes_all(place: Place) -> None:
+    with Server([Say("Yes.")]) as server:
+        done = place.run("-p", "go", *MODEL, env=place.server(server.url))
+        assert done.returncode == 0, done.stderr
+    body: dict[str, Any] = server.requests[0]
+    assert "thinking" in body
+    assert not (place.state / "servers.json").exists()
