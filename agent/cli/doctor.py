@@ -1,5 +1,6 @@
 """`ctxagent doctor`: check the set-up or one session, and repair a session."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 @click.argument("id", required=False)
 @click.option("--repair", "mend", is_flag=True, help="Repair session ID; the old log is kept.")
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
+@click.option("--server", "asks", is_flag=True, help="Ask the server what it takes: 10 requests.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
 @ends_process
 def doctor(
-    options: dict[str, Any], id: str | None, mend: bool, fetch_tokenizer: bool, as_json: bool
+    options: dict[str, Any],
+    id: str | None,
+    mend: bool,
+    fetch_tokenizer: bool,
+    asks: bool,
+    as_json: bool,
 ) -> int:
     """Check the set-up, or one session; say what is wrong and what a repair would do.
 
@@ -34,8 +41,8 @@ def doctor(
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
-    if fetch_tokenizer and (id or mend):
-        raise UsageError("--fetch-tokenizer takes no session")
+    if (fetch_tokenizer or asks) and (id or mend):
+        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} takes no session")
     if mend and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
     loaded = load(options)
@@ -48,6 +55,8 @@ def doctor(
         findings = check_session(log)
     elif fetch_tokenizer:
         findings = [download_vocabulary()]
+    elif asks:
+        findings = asyncio.run(_ask_server(loaded, project.state))
     else:
         findings = check_all(loaded, project.state)
     whole = all(finding.ok for finding in findings)
@@ -63,6 +72,21 @@ def doctor(
         if id is not None and not whole and not mend:
             say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1
+
+
+async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+    """Return what the server of the settings takes. Raises UsageError for a scripted model."""
+    from ..doctor.server import check_server
+    from ..models.anthropic import AnthropicModel
+    from ..models.factory import make_model
+
+    model = make_model(loaded.settings, os.environ, state)
+    if not isinstance(model, AnthropicModel):
+        raise UsageError(f"{model.id} is scripted and has no server")
+    try:
+        return [finding async for finding in check_server(model)]
+    finally:
+        await model.close()
 
 
 def row_of(finding: "Finding") -> tuple[str, str, str]:

@@ -67,14 +67,12 @@ def says_no_images(words: str) -> bool:
 class ServerGaps:
     """The gaps of one model on one server, by the names in `GAPS`."""
 
-    def __init__(
-        self, path: Path | None, url: str, model: str, given: tuple[str, ...] = ()
-    ) -> None:
-        """`path` is the file where they are kept, None for nowhere; `given` are known beforehand.
-        Raises nothing: an unreadable file has nothing."""
+    def __init__(self, path: Path | None, url: str, model: str) -> None:
+        """`path` is the file where they are kept, None for nowhere; one that cannot be read has
+        nothing."""
         self._path, self._key = path, f"{url.rstrip('/')} {model}"
         self.is_public = not url or _host(url) == API_HOST
-        self.names = tuple(dict.fromkeys([*given, *self._kept()]))
+        self.names = tuple(self._kept())
         self._guessed: list[str] = []  # that no request has proved yet
         self._is_proved = False  # whether the server has taken a request of this process
 
@@ -85,7 +83,7 @@ class ServerGaps:
         if refusal.status not in _STATUSES or isinstance(refusal, PromptTooLong):
             return ""
         if says_no_images(refusal.message):
-            return self._add(IMAGES)
+            return self.add(IMAGES)
         if self.is_public:
             return ""
         here = [
@@ -94,7 +92,7 @@ class ServerGaps:
         ]  # fmt: skip
         named = next((gap for gap in here if _NAMED_BY[gap].search(refusal.message)), "")
         if named:
-            return self._add(named)
+            return self.add(named)
         is_clear = refusal.status == 404 or self._is_proved or (self.names and not self._guessed)
         if is_clear or not here:
             self._forget_guesses()
@@ -114,12 +112,19 @@ class ServerGaps:
         self.names = tuple(name for name in self.names if name not in self._guessed)
         self._guessed = []
 
-    def _add(self, name: str) -> str:
+    def add(self, name: str) -> str:
+        """Keep a gap; return its name, "" for one that is known."""
         if name in self.names:
             return ""
         self.names = (*self.names, name)
         self._keep()
         return name
+
+    def drop(self, name: str) -> None:
+        """Forget a gap that the server does not have."""
+        if name in self.names:
+            self.names = tuple(each for each in self.names if each != name)
+            self._keep()
 
     def _kept(self) -> list[str]:
         row = _read(self._path).get(self._key)

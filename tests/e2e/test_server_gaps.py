@@ -116,3 +116,35 @@ def test_nothing_is_left_out_for_one_that_takes_all(place: Place) -> None:
     body: dict[str, Any] = server.requests[0]
     assert "thinking" in body
     assert not (place.state / "servers.json").exists()
+
+
+def test_the_doctor_asks_the_server(place: Place) -> None:
+    """What it found no session asks for again."""
+
+    def answer(body: Body) -> Step:
+        for has, status, words in (LACKS["cache_control"], LACKS["images"]):
+            if has(body):
+                return Fail(status, words)
+        if any(message["role"] == "system" for message in body["messages"]):
+            return Fail(400, "messages.1.role: Input should be 'user' or 'assistant'")
+        return Say(tools=[("ping", {"word": "walrus"})]) if body.get("tools") else Say("walrus")
+
+    with Server(answer, lenient=True) as server:
+        done = place.run(
+            "-c", f"model.id={MODEL[1]}", "doctor", "--server", env=place.server(server.url)
+        )
+        assert done.returncode == 0, done.stderr
+        told = dict(line[6:].split(": ", 1) for line in done.stdout.splitlines())
+        asked = len(server.requests)
+        script = Partial([LACKS["cache_control"], LACKS["images"]])
+    assert told["answers"] == "taken"
+    assert told["cache_control"].startswith("not taken: ")
+    assert told["images"].startswith("not taken: ")
+    assert told["thinking"] == "taken"
+    assert told["calls tools"] == "taken"
+    assert told["tools loaded late"].startswith("not taken: "), told
+    assert asked <= 10
+    with Server(script, lenient=True) as server:
+        kept = json.loads((place.state / "servers.json").read_text())
+        (key,) = kept
+        assert set(kept[key]["gaps"]) == {"cache", "images"}

@@ -1,0 +1,164 @@
+"""Ask a server of the Messages API what it takes, with ten small requests.
+
+Each asks for one thing and does without all else that servers are known to lack. What is found is
+kept, so that no session asks for it in vain.
+"""
+
+import base64
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from ..context.request import ADDITION, Request
+from ..errors import ModelError, RequestRejected
+from ..models.anthropic import AnthropicModel
+from ..models.base import Reply
+from ..models.request_body import body
+from ..models.server_gaps import GAPS, IMAGES
+from ..session.entries import Block
+from .finding import Finding
+
+MAX_REPLY_TOKENS = 512
+MAX_WHY_CHARS = 200
+
+_PARAMETERS = {"thinking": "thinking", "effort": "output_config"}  # that ask for it
+_TOOL = {
+    "name": "ping",
+    "description": "Answers with a word.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"word": {"type": "string"}},
+        "required": ["word"],
+    },
+}
+_CALL = {"type": "tool_use", "id": "call_1", "name": "ping", "input": {"word": "walrus"}}
+_RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "walrus"}
+_LATE = {
+    "type": ADDITION,
+    "tool": {"type": "tool_definition", "definition": {**_TOOL, "name": "pong"}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    what: str
+    content: Sequence[Block]
+    gap: str = ""  # that is known from a refusal
+    tools: Sequence[dict[str, Any]] = ()
+    before: Sequence[dict[str, Any]] = ()  # messages
+    behind: Sequence[dict[str, Any]] = ()
+
+
+async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
+    """Yield what the server takes, as it is found. Raises NoCredentials."""
+    first: Reply | None = None
+    for probe in _probes():
+        request = _request(model, probe)
+        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request):
+            yield Finding(probe.what, "not asked of this model")
+            continue
+        try:
+            reply = await _ask(model, request)
+        except RequestRejected as refusal:
+            why = refusal.message[:MAX_WHY_CHARS]
+            if first is None:
+                yield Finding("answers", why, ok=False)
+                return
+            if probe.gap:
+                model.gaps.add(probe.gap)
+            yield Finding(probe.what, f"not taken: {why}", note=True)
+            continue
+        except ModelError as error:
+            yield Finding(probe.what, error.message, ok=first is not None, note=True)
+            if first is None:
+                return
+            continue
+        if probe.gap:
+            model.gaps.drop(probe.gap)
+        yield Finding(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
+        if first is None:
+            first = reply
+            usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
+            counted = reply.usage.prompt > 0
+            yield Finding("usage", usage if counted else "not told: estimates", note=not counted)
+            reason = str(reply.stop_reason)
+            yield Finding("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
+    limits = await model.limits()
+    known = limits.source != "default"
+    window = f"{limits.window:,} tokens ({limits.source})"
+    yield Finding(
+        "window", window if known else f"{window}: set model.context_window", note=not known
+    )
+
+
+def _probes() -> list[_Probe]:
+    say = _text("Answer with the word walrus alone.")
+    image = {"type": "base64", "media_type": "image/png", "data": _png()}
+    call = [{"role": "assistant", "content": [_CALL]}]
+    asked = [{"role": "user", "content": [_text("Call ping.")]}]
+    late = [{"role": "system", "content": [_LATE]}]
+    return [
+        _Probe("answers", [say]),
+        _Probe("blocks of text", [say], "blocks"),
+        _Probe("cache_control", [say], "cache"),
+        _Probe("thinking", [say], "thinking"),
+        _Probe("output_config", [say], "effort"),
+        _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
+        _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
+        _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
+        _Probe("tools loaded late", [say], behind=late),
+    ]
+
+
+def _request(model: AnthropicModel, probe: _Probe) -> Request:
+    message: dict[str, Any] = {"role": "user", "content": [*probe.content]}
+    if probe.gap == "cache":
+        message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
+    # Marks of the cache stand in blocks.
+    wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
+    return Request(
+        model.id,
+        [],
+        [*probe.tools],
+        [*probe.before, message, *probe.behind],
+        MAX_REPLY_TOKENS,
+        effort="low" if probe.gap == "effort" else None,
+        thinking=probe.gap == "thinking",
+        gaps=tuple(name for name in GAPS if name not in wanted),
+    )
+
+
+async def _ask(model: AnthropicModel, request: Request) -> Reply:
+    async with aclosing(model.stream(request)) as stream:
+        async for delta in stream:
+            if isinstance(delta, Reply):
+                return delta
+    raise ModelError("the stream ended without a reply")
+
+
+def _is_met(probe: _Probe, reply: Reply) -> bool:
+    called = any(block.get("type") == "tool_use" for block in reply.content)
+    return called if probe.what == "calls tools" else True
+
+
+def _outcome(probe: _Probe, reply: Reply) -> str:
+    return "taken" if _is_met(probe, reply) else "taken, but this model did not call one"
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _png() -> str:
+    """Return a black image of 16 x 16 pixels in base64."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data).to_bytes(4, "big")
+        return len(data).to_bytes(4, "big") + kind + data + checksum
+
+    size = (16).to_bytes(4, "big")
+    header = chunk(b"IHDR", size + size + b"\1\0\0\0\0")
+    data = b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(3 * 16)))
+    return base64.b64encode(data + chunk(b"IEND", b"")).decode()
