@@ -56,8 +56,9 @@ from .loop.subagents import SubagentRunner, SubagentSpec
 from .loop.web_search import asks_for_searches
 from .models.base import Model
 from .models.catalog import known_model
-from .models.credentials import BASE_URL_VAR, UNENCRYPTED, unencrypted_host
+from .models.credentials import UNENCRYPTED, unencrypted_host
 from .models.factory import make_model
+from .models.servers import BASE_URL_VAR
 from .permissions.approval import Approval
 from .security.planted import PlantedWatch
 from .security.redaction import Redaction

@@ -79,8 +79,10 @@ async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
     from ..doctor.server import check_server
     from ..models.anthropic import AnthropicModel
     from ..models.factory import make_model
+    from ..models.servers import server_environment
 
-    model = make_model(loaded.settings, os.environ, state)
+    environ = server_environment(loaded.settings.model.server, os.environ)
+    model = make_model(loaded.settings, environ, state)
     if not isinstance(model, AnthropicModel):
         raise UsageError(f"{model.id} is scripted and has no server")
     try:

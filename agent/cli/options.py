@@ -325,6 +325,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
     from ..launch import Budget, LaunchOptions
+    from ..models.servers import server_environment
     from ..security.folders import distrust_writable_folders
     from .answers import read_answers
 
@@ -339,7 +340,7 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
         state=state_dir(settings, os.environ),
         config_home=own,
         cwd=cwd_of(options),
-        environ=os.environ,
+        environ=server_environment(settings.model.server, os.environ),
         own_prompt=read_prompt(options["system_prompt"]),
         append_prompt=options["append_system_prompt"],
         budget=Budget(options["max_turns"], options["max_budget_usd"]),

@@ -43,6 +43,7 @@ CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
+ServerName = Literal["ollama", "lmstudio", "llamacpp", "vllm", "litellm", "openrouter"]
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
@@ -126,6 +127,12 @@ class ModelSettings:
         None,
         or_none("auto", one_of(Effort)),
         'How hard the model thinks. "auto": the model\'s own default.',
+    )
+    server: ServerName | None = _setting(
+        None,
+        or_none("auto", one_of(ServerName)),
+        'A server by its name, for its address and its key. "auto": the one of model.base_url.',
+        loosens=loosens_if_different,
     )
     base_url: str | None = _setting(
         None,

@@ -12,19 +12,15 @@ from ...tools.system.plural import count_of
 from ...tools.system.programs import describe_program
 from ..config.keys import SCRIPTED
 from ..config.load import LoadedSettings, config_home
-from ..config.settings import HookSettings, SandboxSettings, Settings
+from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
 from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..extensions.skills import load_skills
-from ..models.credentials import (
-    BASE_URL_VAR,
-    UNENCRYPTED,
-    find_credentials,
-    unencrypted_host,
-)
+from ..models.credentials import UNENCRYPTED, find_credentials, unencrypted_host
+from ..models.servers import BASE_URL_VAR, server_environment
 from ..security import landlock
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
@@ -39,8 +35,8 @@ def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
-        _server(settings.model.base_url),
-        _credentials(settings.model.id),
+        _server(settings.model),
+        _credentials(settings.model),
         _writable(state),
         _sandbox(settings.sandbox),
         *_questions(settings),
@@ -75,20 +71,22 @@ def download_vocabulary() -> Finding:
     return Finding("tokenizer", f"{tokens.vocabulary_path()}")
 
 
-def _server(address: str | None) -> Finding:
-    url = address or os.environ.get(BASE_URL_VAR) or ""
+def _server(chosen: ModelSettings) -> Finding:
+    environ = server_environment(chosen.server, os.environ)
+    url = chosen.base_url or environ.get(BASE_URL_VAR) or ""
     if host := unencrypted_host(url):
         return Finding("server", f"{conceal(url)}: {UNENCRYPTED.format(host=host)}", note=True)
     return Finding("server", conceal(url or "the public API"))
 
 
-def _credentials(model_id: str) -> Finding:
+def _credentials(chosen: ModelSettings) -> Finding:
     """Return what the model is asked with, and the ways on if there is nothing."""
     try:
-        return Finding("credentials", find_credentials(os.environ))
+        environ = server_environment(chosen.server, os.environ)
+        return Finding("credentials", find_credentials(environ))
     except NoCredentials as error:
         found = " ".join(str(error).split())
-        return Finding("credentials", found, model_id.startswith(SCRIPTED))
+        return Finding("credentials", found, chosen.id.startswith(SCRIPTED))
 
 
 def _sandbox(chosen: SandboxSettings) -> Finding:

@@ -28,10 +28,11 @@ from . import lazy_sdk
 from .base import Reply
 from .bounded_body import bound_body
 from .catalog import DEFAULT_LIMITS, Limits, known_model
-from .credentials import BASE_URL_VAR, KEY_VAR, LOOPBACK_HOSTS, TOKEN_VAR, find_credentials
+from .credentials import LOOPBACK_HOSTS, find_credentials
 from .request_body import body, digest
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
 from .server_gaps import ServerGaps
+from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
 if TYPE_CHECKING:

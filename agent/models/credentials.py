@@ -6,9 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..errors import NoCredentials
+from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, key_variables_of
 
-KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
-BASE_URL_VAR = "ANTHROPIC_BASE_URL"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 UNENCRYPTED = "the key and all words go to {host} unencrypted, readable on the way; use https"
 _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
@@ -33,7 +32,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
         return found
     states = [
         f"{name} is {'set but empty' if name in environ else 'not set'}"
-        for name in (KEY_VAR, TOKEN_VAR)
+        for name in key_variables_of(environ)
     ]
     raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
 
