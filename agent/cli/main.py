@@ -363,9 +363,9 @@ def _opener(
 
 def _models() -> list[tuple[str, str, str]]:
     """Return the known models, each with its window and its prices."""
-    from ..models.catalog import KNOWN_MODELS
+    from ..models.catalog import known_models
 
     return [
         (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
-        for id, (limits, price) in KNOWN_MODELS.items()
+        for id, (limits, price, _) in known_models().items()
     ]

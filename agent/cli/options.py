@@ -250,7 +250,7 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings. Raises ConfigError."""
-    from ..config.load import load_settings
+    from ..config.load import config_home, load_settings
     from ..permissions.rules import parse_rule
 
     flags = list(options["settings"])
@@ -268,6 +268,10 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
         flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
     flags += [f"permissions.deny={rule}" for rule in options["deny"]]
+    if (models := config_home(os.environ) / "models.toml").exists():
+        from ..models.catalog import add_models
+
+        add_models(models)
     return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
 
 

@@ -68,7 +68,7 @@ class Columns:
         from ..app import every_tool
         from ..compaction.policy import policy_of
         from ..loop.prompt import system_prompt
-        from ..models.catalog import KNOWN_MODELS, known_model
+        from ..models.catalog import known_model, known_models
         from ..models.factory import make_model
         from ..replay.player import Terms
 
@@ -78,7 +78,7 @@ class Columns:
         if row is None:
             raise UsageError(
                 f"no price is known for the model {id}",
-                hint=f"Name one with a price by --model: {', '.join(KNOWN_MODELS)}.",
+                hint=f"Name one with a price by --model: {', '.join(known_models())}.",
             )
         writer = None
         if self.ask_model:

@@ -1,8 +1,13 @@
 """The windows and prices of known models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from ...tools.system.files import read_below
+from ..errors import ConfigError
 from ..session.entries import Usage
 
 CACHE_READ_FACTOR = 0.1  # of the input price, for most models
@@ -37,42 +42,96 @@ class KnownModel(NamedTuple):
 
     limits: Limits
     price: Price
+    thinking: bool = False  # whether it takes adaptive thinking and an effort
 
 
 DEFAULT_LIMITS = Limits(200_000, 32_000, "default")  # for a model of which nothing is known
-_M, _K200 = Limits(1_000_000, 128_000, "table"), Limits(200_000, 64_000, "table")
+FILE_NAME = "models.toml"
+MAX_FILE_BYTES = 1 << 20
 
-# Windows, outputs and prices as published in November 2026; a server that says otherwise wins.
-KNOWN_MODELS: dict[str, KnownModel] = {
-    "claude-fable-5-1": KnownModel(_M, Price(10, 50, 0.25)),
-    "claude-opus-5-5": KnownModel(_M, Price(4, 20, 0.20)),
-    "claude-sonnet-5-5": KnownModel(_M, Price(2, 10, 0.10)),
-    "claude-haiku-5-5": KnownModel(
-        _M, Price(0.10, 0.50, 0.01, surcharge_above=100_000, surcharge_factor=5)
-    ),
-    "claude-opus-5": KnownModel(_M, Price(5, 25, 0.50)),
-    "claude-opus-4-8": KnownModel(_M, Price(5, 25, 0.50)),
-    "claude-opus-4-7": KnownModel(_M, Price(5, 25, 0.50)),
-    "claude-opus-4-6": KnownModel(_M, Price(5, 25, 0.50)),
-    "claude-sonnet-5": KnownModel(_M, Price(2, 10, 0.20)),
-    "claude-sonnet-4-6": KnownModel(_M, Price(3, 15, 0.30)),
-    "claude-haiku-4-5": KnownModel(_K200, Price(1, 5, 0.10)),
-    "claude-sonnet-4-5": KnownModel(_K200, Price(3, 15, 0.30)),
-    "claude-opus-4-5": KnownModel(_K200, Price(5, 25, 0.50)),
-}
+_added: dict[str, KnownModel] = {}  # that the person's file has
+
+
+@cache
+def _built_in() -> dict[str, KnownModel]:
+    return _read(Path(__file__).with_name(FILE_NAME).read_bytes())
+
+
+def known_models() -> dict[str, KnownModel]:
+    """Return what is known of models, by their ids: the person's own first."""
+    return {**_added, **{id: row for id, row in _built_in().items() if id not in _added}}
+
+
+def add_models(path: Path) -> None:
+    """Know from now on what a person's file says of models, if there is one. Raises ConfigError."""
+    try:
+        data = read_below(path.parent, path.name, MAX_FILE_BYTES)
+    except OSError:
+        return
+    try:
+        found = _read(data)
+    except (ValueError, TypeError) as error:
+        hint = "Write window, output, input_price and output_price (0 for none) for each model."
+        raise ConfigError(f"{error}", where=str(path), hint=hint) from None
+    _added.clear()
+    _added.update(found)
+
+
+def _read(data: bytes) -> dict[str, KnownModel]:
+    """Raises ValueError and TypeError, saying which model is wrong."""
+    import tomllib
+
+    found = dict[str, KnownModel]()
+    for id, row in tomllib.loads(data.decode()).items():
+        try:
+            found[id] = _row(row)
+        except KeyError as missing:
+            raise ValueError(f"[{id}] has no {missing.args[0]}") from None
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"[{id}]: {error}") from None
+    return found
+
+
+def _row(row: Mapping[str, Any]) -> KnownModel:
+    given = dict(row)
+    limits = Limits(_tokens(given.pop("window")), _tokens(given.pop("output")), "table")
+    price = Price(
+        _dollars(first := given.pop("input_price")),
+        _dollars(given.pop("output_price")),
+        _dollars(given.pop("cache_read_price", CACHE_READ_FACTOR * first)),
+        given.pop("surcharge_above", None),
+        given.pop("surcharge_factor", 1.0),
+    )
+    thinking, _ = bool(given.pop("thinking", False)), given.pop("date", None)
+    if given:
+        raise ValueError(f"{', '.join(given)} is nothing that is known of models")
+    return KnownModel(limits, price, thinking)
+
+
+def _tokens(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{value!r} is no number of tokens")
+    return value
+
+
+def _dollars(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e6:
+        raise ValueError(f"{value!r} is no price in dollars")
+    return float(value)
 
 
 def known_model(model: str) -> KnownModel | None:
     """Return the table's row for a model id, also a dated one (`claude-haiku-4-5-20251001`)."""
-    if model in KNOWN_MODELS:
-        return KNOWN_MODELS[model]
+    known = known_models()
+    if model in known:
+        return known[model]
     base, _, date = model.rpartition("-")
-    return KNOWN_MODELS.get(base) if len(date) == 8 and date.isdigit() else None
+    return known.get(base) if len(date) == 8 and date.isdigit() else None
 
 
 def model_of_family(name: str) -> str:
     """Return the newest known model of a family (`haiku`), or the name as it is."""
-    return next((id for id in KNOWN_MODELS if f"-{name}-" in id), name)
+    return next((id for id in known_models() if f"-{name}-" in id), name)
 
 
 def scripted_id(priced_as: str) -> str:

@@ -9,8 +9,6 @@ from ..context.request import Request
 from .catalog import known_model
 from .server_gaps import fitted
 
-_WITHOUT_THINKING = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
-
 
 def body(request: Request) -> dict[str, Any]:
     """Return the body of POST /v1/messages, without `stream`. It shares the request's blocks."""
@@ -56,6 +54,5 @@ def digest(data: bytes) -> str:
 def takes_thinking(model: str, effort: str | None = None) -> bool:
     """Return whether a model takes adaptive thinking and an effort. A model that is not in the
     table may stand behind any server: then only if an effort was set."""
-    if known_model(model) is None:
-        return effort is not None
-    return not model.startswith(_WITHOUT_THINKING)
+    row = known_model(model)
+    return effort is not None if row is None else row.thinking

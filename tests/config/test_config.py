@@ -33,7 +33,7 @@ from ctxagent.agent.config.settings import (
 )
 from ctxagent.agent.config.trust import trust
 from ctxagent.agent.errors import ConfigError, UsageError
-from ctxagent.agent.models.catalog import KNOWN_MODELS
+from ctxagent.agent.models.catalog import known_models
 from ctxagent.tools.system.process import TREE_VARIABLE
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,7 @@ def test_without_any_file_all_is_default(place: Place) -> None:
 
 
 def test_the_default_model_is_in_the_price_table() -> None:
-    assert KEYS["model.id"].default in KNOWN_MODELS
+    assert KEYS["model.id"].default in known_models()
 
 
 def test_each_layer_wins_over_the_one_before_and_is_named(place: Place) -> None:

@@ -168,3 +168,23 @@ def test_a_server_without_its_key(place: Place) -> None:
     assert done.returncode == 5
     assert "OPENROUTER_API_KEY is not set" in done.stderr
     assert place.logs() == []
+
+
+def test_a_model_of_ones_own(place: Place) -> None:
+    """Its window and its prices count; a wrong row is told with its name."""
+    own = place.root / "home" / ".config" / "ctxagent" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[walrus]\nwindow = 32_000\noutput = 4_000\ninput_price = 1\noutput_price = 2\n")
+    usage = {"input_tokens": 1_000_000, "output_tokens": 0}
+    with Server([Say("Yes.", usage=usage)]) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "go", "--model", "walrus", "--output-format", "json", env=env)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["cost_usd"] == pytest.approx(1.0)
+    assert result["context"]["window"] == 32_000
+    assert "thinking" not in server.requests[0]
+    own.write_text("[walrus]\nwindow = 32_000\n")
+    done = place.run("-p", "go", "--model", "walrus", env=env)
+    assert done.returncode == 2
+    assert "models.toml: [walrus] has no output" in done.stderr
