@@ -40,11 +40,17 @@ _NAMED_BY = {
     "effort": re.compile(r"output_config|\beffort\b", re.I),
     "thinking": re.compile(r"\bthinking\b|redacted_thinking|adaptive", re.I),
     "blocks": re.compile(
-        r"(?:expected|must be|valid|should be|not) (?:an? )?(?:str(?:ing)?)\b|unexpected list|"
-        r"invalid type: sequence|cannot unmarshal array",
+        r"(?:content|system|messages).*(?:expected|must be|valid|should be) (?:an? )?str(?:ing)?\b|"
+        r"unexpected list|invalid type: sequence|cannot unmarshal array",
         re.I,
     ),
 }
+_OF_ITS_USE = re.compile(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
+_SAYS_NOTHING = re.compile(
+    r"(?:(?:error|bad request|malformed request|invalid[ _]request(?:[ _]error| body| data)?|"
+    r"unprocessable (?:entity|content)|internal (?:server )?error)\W*)*",
+    re.I,
+)
 _IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
 _NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
     re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
@@ -90,11 +96,13 @@ class ServerGaps:
             gap for gap in _GUESSED
             if gap not in self.names and not _lacks_nothing(body, gap)
         ]  # fmt: skip
-        named = next((gap for gap in here if _NAMED_BY[gap].search(refusal.message)), "")
+        words = refusal.message.rpartition("): ")[2]
+        if _OF_ITS_USE.search(words):  # which it takes, and this request has it wrong
+            return ""
+        named = next((gap for gap in here if _NAMED_BY[gap].search(words)), "")
         if named:
             return self.add(named)
-        is_clear = refusal.status == 404 or self._is_proved or (self.names and not self._guessed)
-        if is_clear or not here:
+        if self._is_proved or not here or not _SAYS_NOTHING.fullmatch(words):
             self._forget_guesses()
             return ""
         self._guessed.append(here[0])

@@ -15,6 +15,7 @@ from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
 from ctxagent.tools.base import Context, Output, Params, Tool
@@ -44,6 +45,7 @@ class Charging:
     """A scripted model behind a caching server's bill. Checks every request, keeps none."""
 
     id = "scripted"
+    gaps = ServerGaps(None, "", id)
 
     def __init__(self, window: int) -> None:
         self.window, self.cache, self.dollars, self.done, self.peak = (

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.replay.request_check import check_log
 
 from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step
+from .test_compact import KEEP_LITTLE
 from .test_images import png
+from .test_mcp import SUMMARY
 
 MODEL = ("--model", "claude-sonnet-5")  # whose requests ask for thinking
 
@@ -188,3 +191,63 @@ def test_a_model_of_ones_own(place: Place) -> None:
     done = place.run("-p", "go", "--model", "walrus", env=env)
     assert done.returncode == 2
     assert "models.toml: [walrus] has no output" in done.stderr
+
+
+def in_another_way(events: list[Body]) -> list[Body]:
+    """A call's arguments in its first event, no usage, and the words of another API at the end."""
+    told, calls = list[Body](), dict[int, Body]()
+    for event in json.loads(json.dumps(events)):
+        event.pop("usage", None)
+        event.get("message", {}).pop("usage", None)
+        delta = event.get("delta", {})
+        if delta.get("type") == "input_json_delta":
+            calls[event["index"]]["input"] = json.loads(delta["partial_json"] or "{}")
+            continue
+        if event.get("content_block", {}).get("type") == "tool_use":
+            calls[event["index"]] = event["content_block"]
+        if reason := delta.get("stop_reason"):
+            delta["stop_reason"] = {"tool_use": "tool_calls", "end_turn": "stop"}[reason]
+        told.append(event)
+    return told
+
+
+def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
+    """No usage, arguments in one piece, stop reasons of another API, no list of models; also the
+    summary that such a server writes counts."""
+
+    def answer(body: Body) -> Step:
+        last = body["messages"][-1]["content"]
+        if is_summary_question(str(last[-1].get("text", ""))):
+            return Say(SUMMARY, edit=in_another_way, deltas=1)
+        if '"tool_result"' in json.dumps(last):
+            return Say("Done.", edit=in_another_way, deltas=1)
+        return Say(tools=[("Bash", {"command": "seq 3000"})], edit=in_another_way, deltas=1)
+
+    with Server(answer) as server:
+        env = place.server(server.url)
+        for n in range(2):
+            more = ("--continue",) if n else ()
+            done = place.run("-p", "go", *more, "--model", "walrus", "--allow", "Bash", env=env)
+            assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+        done = place.run(*KEEP_LITTLE, "-c", "model.id=walrus", "compact", "--apply", env=env)
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    (summary,) = (entry for entry in place.entries() if entry["kind"] == "summary")
+    assert "Call it again and again." in summary["text"], "that of the model, not of records"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.1.content.0: `thinking` blocks in the latest message cannot be modified",
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        "tools.0.name: Input should be a valid string",
+        "bad",
+    ],
+)
+def test_what_a_server_takes_is_not_left_out_for_a_wrong_use(place: Place, words: str) -> None:
+    with Server(lambda body: Fail(400, words), lenient=True) as server:
+        done = place.run("-p", "go", *MODEL, env=place.server(server.url))
+    assert (done.returncode, len(server.requests)) == (5, 1)
+    assert not (place.state / "servers.json").exists()

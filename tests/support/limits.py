@@ -26,6 +26,7 @@ from ctxagent.agent.loop.prompt import first_entries
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.ui.input.pasted import PastedTexts
@@ -96,6 +97,7 @@ class Reader:
     its process's memory (MB) and the time at each tenth of the way."""
 
     id = "scripted"
+    gaps = ServerGaps(None, "", id)
 
     def __init__(self, calls: int, window: int) -> None:
         self.calls, self.window, self.done, self.peak = calls, window, 0, 0
