@@ -143,7 +143,8 @@ def test_what_was_folded_is_unfolded_while_the_agent_works_and_at_rest(place: Pl
         shown = terminal.see(lambda text: "▾ Bash  seq 501 530" in text and "\n  515\n" in text)
         assert shown.count("\n  39999\n") == 2, "folded, and in full"
         terminal.press("esc")
-        terminal.see("interrupted")
+        terminal.see(" · 3 tool calls · ")  # the turn has ended
+        terminal.rest()
         terminal.type("\x0f\x0f\x0f")
         shown = terminal.see("nothing else to show in full")
         assert shown.count("▾ Bash  seq 501 530") == 2
