@@ -66,9 +66,10 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
         {"name": "Task", "input": {"description": "look", "prompt": "Look.", "type": "general"}},
     ]
     inside = [{"name": "Bash", "input": {"command": "seq 5000; touch inside"}}]
-    model = steps(
-        tmp_path, {"tools": calls}, {"tools": inside}, {"text": "Looked."}, {"text": "All is done."}
-    )
+    # long thoughts, so that a summary pays wherever this folder lies
+    thoughts = " ".join(f"First look at part {number}." for number in range(600))
+    first = {"text": thoughts, "tools": calls}
+    model = steps(tmp_path, first, {"tools": inside}, {"text": "Looked."}, {"text": "All is done."})
     secret = "a-token-of-the-person-42"
     env = place.environ({"TMPDIR": str(temporary), "DEPLOY_TOKEN": secret})
     options = ("--model", model, "--permission-mode", "bypass", "-c", "demote.above=500")
