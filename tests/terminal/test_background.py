@@ -41,6 +41,7 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         seat.say("go")
         await seat.until(lambda: seat.repl.runs_command)
+        await seat.until("\n  under way\n")  # what it said, below its title
         seat.press(CTRL_B)
         await seat.until("It runs on.")
         await seat.until("1 job")
