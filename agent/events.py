@@ -264,6 +264,7 @@ class Question:
     reason: str  # why it is asked
     diff: str | None = None  # what an edit would change
     agent: str = ""  # id of the subagent that makes the call
+    call: str = ""  # the id of the call; "" where what is asked about is none
     # rules that may be kept, narrowest first; none where no rule would help
     offers: Sequence[str] = ()
     may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask

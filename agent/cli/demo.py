@@ -51,7 +51,7 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
     The project is laid out in `folder`/cart, the session is recorded below `folder`/state. `fast`
     leaves out the pauses for the eye; `kept` says that the folder stays.
     """
-    from ..ui.conversation.services import ReplServices
+    from ..ui.conversation.services import ConversationServices
     from ..ui.repl.repl import Repl
 
     script = tomllib.loads(resources.files(__package__).joinpath("demo.toml").read_text("utf-8"))
@@ -65,7 +65,7 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
         return await asyncio.to_thread(_open, project, model, emit, ask)
 
     print(BANNER)
-    repl = Repl(ReplServices(open_session, project, __version__), UiSettings())
+    repl = Repl(ConversationServices(open_session, project, __version__), UiSettings())
     code = asyncio.run(repl.run(script["words"], pace=pace))
     if code == 0:
         [log] = (folder / "state").rglob(LOG_NAME)

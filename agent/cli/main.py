@@ -5,7 +5,6 @@ nothing and the REPL paints its prompt first.
 """
 
 import gc
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import __version__
-from ...tools.system.hardening import close_memory
 from ..errors import UsageError
+from .acp import acp
 from .compact import compact
-from .doctor import check_all, doctor, row_of
+from .doctor import doctor
 from .log import log
 from .mcp import mcp
 from .options import (
@@ -26,18 +25,15 @@ from .options import (
     check_choice,
     check_command,
     check_finite,
-    check_key,
     choice_of,
     ends_process,
     guarded,
     is_headless,
-    launch_of,
     load,
     project_of,
     say,
     say_notices,
     steady_streams,
-    warm,
     words_of,
 )
 from .plugin import plugin
@@ -47,15 +43,8 @@ from .replay import replay
 from .sessions import sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
-    from ..events import Ask, Emit
-    from ..extensions.skills import Skill
-    from ..launch import LaunchOptions
-    from ..loop.agent import Agent
-    from ..permissions.rule_files import RuleFiles
-    from ..ui.conversation.services import Opener
-    from .mcp_servers import RunServers
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
 
@@ -236,7 +225,19 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     return play(keep.resolve(), fast=fast, kept=True)
 
 
-for _command in (sessions, compact, rules, preserve, log, recover, doctor, replay, mcp, plugin):
+for _command in (
+    acp,
+    sessions,
+    compact,
+    rules,
+    preserve,
+    log,
+    recover,
+    doctor,
+    replay,
+    mcp,
+    plugin,
+):
     main.add_command(_command)
 
 
@@ -264,108 +265,18 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
 def _repl(options: dict[str, Any], words: str | None) -> int:
     import asyncio
 
-    from ..config.load import explain_settings
-    from ..permissions.rule_files import RuleFiles
-    from ..session.store import all_logs
-    from ..ui.conversation.services import ReplServices
     from ..ui.repl.repl import Repl
-    from .command_files import command_files_of
-    from .mcp_servers import RunServers
+    from .conversation import conversation_place
     from .worktree import ending, enter_worktree
 
     loaded = load(options)
     worktree = enter_worktree(options, loaded)
-    project = project_of(options, loaded)
-    launch = launch_of(options, loaded)
-    choice = choice_of(options)
-    check_choice(choice, project)  # before the prompt is there
+    check_choice(choice_of(options), project_of(options, loaded))  # before the prompt is there
+    place = conversation_place(options, loaded)
     say_notices(loaded, safe=options["safe"])
-
-    rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
-
-    def set_model(agent: "Agent", id: str) -> None:
-        from ..app import change_model
-
-        change_model(agent, launch, id)
-
-    def skills() -> "tuple[Mapping[str, Skill], Sequence[str]]":
-        from ..loop.skills import skills_of
-
-        return skills_of(launch)
-
-    servers = RunServers(launch)
-    services = ReplServices(
-        open=_opener(options, launch, rules, servers),
-        cwd=project.cwd,
-        version=__version__,
-        history=project.folder / "history",
-        check_key=lambda: check_key(launch),
-        warm=lambda: warm(launch),
-        sessions=project.logs,
-        everywhere=lambda: all_logs(project.state),
-        copy=project.fork,
-        command_files=lambda: command_files_of(launch),
-        skills=skills,
-        settings=lambda: [row[:3] for row in explain_settings(loaded)],
-        checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
-        models=_models,
-        set_model=set_model,
-        rules=rules,
-        wait=options["wait"],
-        choice=choice,
-        status_command=launch.settings.statusline.command,
-    )
     try:
-        return asyncio.run(Repl(services, launch.settings.ui).run(first=words))
+        return asyncio.run(Repl(place.services, place.launch.settings.ui).run(first=words))
     finally:
-        servers.end()
+        place.end()
         if worktree is not None:
             say(ending(worktree), err=True)
-
-
-def _opener(
-    options: dict[str, Any], launch: "LaunchOptions", rules: "RuleFiles", servers: "RunServers"
-) -> "Opener":
-    """Return the function that opens the sessions of the REPL."""
-    import asyncio
-    from dataclasses import replace
-
-    from ..launch import SessionChoice
-
-    async def open_session(
-        emit: "Emit",
-        ask: "Ask",
-        *,
-        resume: str | None = None,
-        fork: bool = False,
-        prior: str | None = None,
-        read_only: bool = False,
-    ) -> "Agent":
-        def build() -> "Agent":
-            from ..app import open_agent
-            from ..events import Notice
-
-            close_memory()
-            permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
-            now = replace(launch, settings=replace(launch.settings, permissions=permissions))
-            now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
-            if prior is not None:
-                return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
-            choice = choice_of(options)
-            if resume:
-                choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
-            return open_agent(now, choice, emit=emit, ask=ask)
-
-        return await asyncio.to_thread(build)
-
-    return open_session
-
-
-def _models() -> list[tuple[str, str, str]]:
-    """Return the known models, each with its window and its prices."""
-    from ..models.catalog import known_models
-
-    return [
-        (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
-        for id, (limits, price, _) in known_models().items()
-    ]

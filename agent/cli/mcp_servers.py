@@ -1,6 +1,6 @@
 """The MCP servers of a run: read from their files and begun to be started."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,10 +29,11 @@ def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
 
 
 class RunServers:
-    """The servers of a run, which are started once, for whatever sessions it opens."""
+    """The servers of a run, which are started once, for whatever sessions it opens: those that
+    files name, and `more`, which count where both name one."""
 
-    def __init__(self, launch: LaunchOptions) -> None:
-        self._launch = launch
+    def __init__(self, launch: LaunchOptions, more: Sequence[ServerConfig] = ()) -> None:
+        self._launch, self._more = launch, more
         self._has_begun = False
 
     def begin(self, warn: Callable[[str], None]) -> "McpServers | None":
@@ -40,6 +41,7 @@ class RunServers:
         if not self._has_begun:
             self._has_begun = True
             configs, warnings = configured(self._launch)
+            configs = [*{each.name: each for each in [*configs, *self._more]}.values()]
             for warning in warnings:
                 warn(warning)
             if configs:

@@ -128,7 +128,7 @@ class ToolRunner:
         try:
             tool, params, given = self._checked(call, raw, cut)
             name, title = tool.name, tool.title(params)
-            verdict = await self._allowed(tool, params, title, given)
+            verdict = await self._allowed(tool, params, title, given, call["id"])
             started = time.monotonic()
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.emit(ToolStarted(call["id"], tool.name, title, given))
@@ -154,7 +154,7 @@ class ToolRunner:
         as `watched` does."""
         try:
             given = params.model_dump()
-            verdict = await self._allowed(tool, params, tool.title(params), given)
+            verdict = await self._allowed(tool, params, tool.title(params), given, id)
             return await self.watched(tool, params, id, verdict)
         except _Refused as refused:
             return refused.output
@@ -267,9 +267,9 @@ class ToolRunner:
         return asked, params, call["input"] if asked is tool else params.model_dump()
 
     async def _allowed(
-        self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any]
+        self, tool: Tool[Any], params: Params, title: str, given: dict[str, Any], id: str = ""
     ) -> Verdict:
-        """Return the verdict by which the call may run. Raises _Refused when it may not run."""
+        """Return the verdict by which the call `id` may run. Raises _Refused when it may not."""
         verdict = await self._judged_in_time(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
@@ -279,7 +279,7 @@ class ToolRunner:
             return verdict
         answer = None
         if self.ask is not None:
-            question = await self._question(tool, params, title, given, verdict)
+            question = await self._question(tool, params, title, given, verdict, id)
             self.approval.asked.append((tool, params))
             answer = await self.ask(question)
         if answer is None:
@@ -381,6 +381,7 @@ class ToolRunner:
         title: str,
         given: dict[str, Any],
         verdict: Verdict,
+        id: str,
     ) -> Question:
         def settled() -> Answer | None:
             now = self._judged(tool, params)
@@ -402,6 +403,7 @@ class ToolRunner:
             verdict.rule,
             verdict.reason,
             await self._diff(tool, params, verdict),
+            call=id,
             may_be_sandboxed=not anyway and await _beside(confines, tool, params),
             offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(

@@ -100,7 +100,7 @@ class StreamInput:
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError):  # the loop has ended
-            for number, line in _lines(self._number):
+            for number, line in bounded_lines(self._number):
                 found: InputMessage | BadLine
                 try:
                     if line is None:
@@ -219,7 +219,7 @@ def _question_line(id: str, question: Question) -> dict[str, Any]:
     }
 
 
-def _lines(number: int) -> Iterator[tuple[int, bytes | None]]:
+def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:
     """Yield the lines that are not blank, each with its number from 1; None for one that is too
     long. Blocking."""
     buffer, count, too_long = bytearray(), 1, False

@@ -36,6 +36,7 @@ LIBRARY_USERS = {
         "agent.extensions.mcp",
     ),
     "mcp": ("agent.extensions.mcp",),
+    "acp": ("agent.ui.acp",),
     "mcp_types": ("agent.extensions.mcp",),
     "anyio": ("agent.extensions.mcp",),
     "git": ("agent.worktree",),
@@ -174,8 +175,8 @@ def loaded_by(*command: str) -> set[str]:
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_nothing_heavy(option: str) -> None:
     heavy = {
-        "anthropic", "git", "jinja2", "mcp", "prompt_toolkit", "pydantic", "rich", "tiktoken",
-        "tree_sitter",
+        "acp", "anthropic", "git", "jinja2", "mcp", "prompt_toolkit", "pydantic", "rich",
+        "tiktoken", "tree_sitter",
     }  # fmt: skip
     loaded = loaded_by(option)
     assert "click" in loaded
@@ -191,4 +192,7 @@ def test_importing_the_repl_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "prompt_toolkit" in loaded
-    assert loaded & {"anthropic", "git", "jinja2", "mcp", "pydantic", "tiktoken", "rich"} == set()
+    assert (
+        loaded & {"acp", "anthropic", "git", "jinja2", "mcp", "pydantic", "tiktoken", "rich"}
+        == set()
+    )

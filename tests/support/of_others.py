@@ -13,8 +13,10 @@ NPM = (
     "@modelcontextprotocol/server-filesystem",
     "@modelcontextprotocol/server-memory",
     "@copilotkit/aimock",
+    "acpx",
 )
 AIMOCK = Path("node_modules/@copilotkit/aimock")  # in the folder of what is installed
+ACPX = Path("node_modules/.bin/acpx")
 INSTALL_TIMEOUT_S = 180
 
 

@@ -17,7 +17,7 @@ from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.rule_files import RuleFiles
 from ctxagent.agent.session.entries import Note
 from ctxagent.agent.session.log import read_log
-from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.conversation.services import ConversationServices
 from ctxagent.agent.ui.repl.repl import Repl
 
 from ..support.command import Place
@@ -42,7 +42,7 @@ class Desk(seats.Desk):
             load_settings(self.cwd, environ=environ), cwd=self.cwd, environ=environ
         )
 
-    def services(self) -> ReplServices:
+    def services(self) -> ConversationServices:
         return replace(super().services(), rules=self.rules)
 
     @property

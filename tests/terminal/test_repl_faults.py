@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.conversation.services import ConversationServices
 from ctxagent.agent.ui.input.editor import CtxagentError, edit
 
 from ..support.terminal.seat import CTRL_C, ENTER, ESC, UP, Desk, Seat, drive
@@ -18,7 +18,7 @@ from ..support.terminal.seat import CTRL_C, ENTER, ESC, UP, Desk, Seat, drive
 class Faulty(Desk):
     """One whose checks have a fault of their own."""
 
-    def services(self) -> ReplServices:
+    def services(self) -> ConversationServices:
         def checks() -> Sequence[Sequence[str]]:
             raise ZeroDivisionError("by nothing")
 

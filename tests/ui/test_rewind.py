@@ -25,7 +25,7 @@ from ctxagent.agent.session.entries import Checkpoint, Entry, Note, Summary, Use
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
-from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.conversation.services import ConversationServices
 
 from ..support.server.validator import validate
 from ..support.terminal.command_line import CommandLine
@@ -60,9 +60,11 @@ class Opener:
         choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
         return await asyncio.to_thread(open_agent, self._launch, choice, emit=emit, ask=ask)
 
-    def services(self) -> ReplServices:
+    def services(self) -> ConversationServices:
         project = self.project
-        return ReplServices(self, self.cwd, "1.2.3", sessions=project.logs, copy=project.fork)
+        return ConversationServices(
+            self, self.cwd, "1.2.3", sessions=project.logs, copy=project.fork
+        )
 
 
 class Desk:

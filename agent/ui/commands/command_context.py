@@ -8,7 +8,7 @@ from ...errors import SessionBusy
 from ..conversation.open_session import Conversation
 from ..conversation.questions import Questions
 from ..conversation.running import RunningTask
-from ..conversation.services import ReplServices
+from ..conversation.services import ConversationServices
 from ..screen import Screen
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ READ_ONLY = (
 class CommandContext:
     """The parts of the REPL that commands work with, and what they do with several of them."""
 
-    services: ReplServices
+    services: ConversationServices
     conversation: Conversation
     screen: Screen
     questions: Questions

@@ -14,7 +14,7 @@ from ...loop import permission_mode
 from ...session.listing import last_answer
 from ...worktree.git import current_branch
 from .. import status
-from .services import ReplServices
+from .services import ConversationServices
 
 if TYPE_CHECKING:
     from ....tools.job import BackgroundJob
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "sandboxed", "plan", "bypass")
 RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
+FINISH_TIMEOUT_S = 60.0  # for the summary at the end of a session
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ T = TypeVar("T")
 class Conversation:
     """The conversation of the REPL, in one session at a time; each gets `emit` and `ask`."""
 
-    def __init__(self, services: ReplServices, emit: Emit, ask: Ask) -> None:
+    def __init__(self, services: ConversationServices, emit: Emit, ask: Ask) -> None:
         self._services = services
         self._emit = emit
         self._ask = ask
@@ -124,19 +125,24 @@ class Conversation:
         self._model_after = self._model_after or self.agent.model.id
         self._services.set_model(self.agent, id)
 
-    def next_mode(self, after: "PermissionMode | None" = None) -> "PermissionMode | None":
-        """Return the permission mode that comes after one, or after that of now; None while no
-        session is open. `bypass` is among them only if the session began with it, `sandboxed` only
-        where commands can be confined."""
-        if self._agent is None:
-            return None
-        approval = self._agent.approval
-        now = after or approval.mode
+    @property
+    def modes(self) -> "list[PermissionMode]":
+        """The permission modes that can be chosen. `bypass` is among them only if the session began
+        with it, `sandboxed` only where commands can be confined. Raises CtxagentError when no
+        session is open."""
+        approval = self.agent.approval
         left_out = set() if approval.first_mode == "bypass" else {"bypass"}
         if approval.unconfined:
             left_out.add("sandboxed")
-        modes = [mode for mode in MODES if mode == now or mode not in left_out]
-        return modes[(modes.index(now) + 1) % len(modes)]
+        return [mode for mode in MODES if mode == approval.mode or mode not in left_out]
+
+    def next_mode(self, after: "PermissionMode | None" = None) -> "PermissionMode | None":
+        """Return the permission mode that comes after one, or after that of now; None while no
+        session is open."""
+        if self._agent is None:
+            return None
+        modes = self.modes
+        return modes[(modes.index(after or self._agent.approval.mode) + 1) % len(modes)]
 
     def set_mode(self, mode: "PermissionMode") -> None:
         """Go over to a mode, and to nothing more than it says."""
@@ -255,6 +261,12 @@ class Conversation:
         return CtxagentError(
             text, hint="The session is still open; /log shows where this came from."
         )
+
+    async def finish(self) -> None:
+        """Do what the policy says at the end of a session, in limited time. Raises CtxagentError
+        and TimeoutError."""
+        if self._agent is not None and self._agent.totals.turns:
+            await asyncio.wait_for(self._agent.finish(), FINISH_TIMEOUT_S)
 
     async def close(self) -> None:
         if self._closing_unwanted is not None:

@@ -52,7 +52,7 @@ def _no_copy(log: Path, last_seq: int) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplServices:
+class ConversationServices:
     """The services of the REPL; each has a default, for when it is not given."""
 
     open: Opener

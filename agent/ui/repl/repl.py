@@ -29,7 +29,7 @@ from ..commands import (
 from ..conversation.open_session import Conversation
 from ..conversation.questions import Questions
 from ..conversation.running import REDRAW_INTERVAL_S, BackgroundTasks, RunningTask
-from ..conversation.services import ReplServices
+from ..conversation.services import ConversationServices
 from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput
@@ -49,7 +49,6 @@ SPOKEN_TIMES = {
     AFTER_CALL: "goes to the agent after the running call",
     AFTER_TURN: "waits for the end of the turn",
 }
-FINISH_TIMEOUT_S = 60.0  # for the summary at the end of a session
 INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the person leaves
 
 EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
@@ -64,7 +63,7 @@ class Repl:
 
     def __init__(
         self,
-        services: ReplServices,
+        services: ConversationServices,
         ui: "UiSettings",
         *,
         input: Input | TextIO | None = None,
@@ -493,7 +492,7 @@ class Repl:
         if not agent.totals.turns:
             return
         try:
-            await asyncio.wait_for(agent.finish(), FINISH_TIMEOUT_S)
+            await self.conversation.finish()
         except (CtxagentError, TimeoutError) as error:
             self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
         self.screen.greet(f"Resume with: ctxagent --resume {self.conversation.session}")

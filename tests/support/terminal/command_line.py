@@ -13,7 +13,7 @@ from ctxagent.agent.ui.commands import CommandContext, parse
 from ctxagent.agent.ui.conversation.open_session import Conversation
 from ctxagent.agent.ui.conversation.questions import Questions
 from ctxagent.agent.ui.conversation.running import RunningTask
-from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.conversation.services import ConversationServices
 from ctxagent.agent.ui.menu import Menu, Option
 from ctxagent.agent.ui.render import render
 from ctxagent.agent.ui.transcript import Transcript
@@ -110,7 +110,7 @@ class CommandLine:
     """Runs commands in a real context."""
 
     def __init__(
-        self, services: ReplServices, *, emit: Emit = lambda event: None, width: int = 100
+        self, services: ConversationServices, *, emit: Emit = lambda event: None, width: int = 100
     ) -> None:
         self.screen = ScriptedScreen(width)
         transcript = _Transcript(self.screen)
@@ -152,7 +152,7 @@ class CommandDesk:
         self.opened: list[dict[str, object]] = []
         self.logs: list[Path] = [talk.agent.log.path]
         self.model = ""
-        services = ReplServices(
+        services = ConversationServices(
             open=self._open,
             cwd=talk.cwd,
             version="0",

@@ -30,7 +30,7 @@ from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.recall import text_of_ref
 from ctxagent.agent.session.store import Project, all_logs
-from ctxagent.agent.ui.conversation.services import ReplServices
+from ctxagent.agent.ui.conversation.services import ConversationServices
 from ctxagent.agent.ui.repl.repl import Repl
 from ctxagent.agent.ui.terminal.output import BatchedOutput, output_for
 from ctxagent.tools.base import Context
@@ -148,8 +148,8 @@ class Desk:
         emit(SessionOpened(path.parent.name, str(path), "scripted", standing.entries))
         return loop
 
-    def services(self) -> ReplServices:
-        return ReplServices(
+    def services(self) -> ConversationServices:
+        return ConversationServices(
             open=self,
             cwd=self.cwd,
             version="1.2.3",

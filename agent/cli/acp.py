@@ -1,0 +1,56 @@
+"""`ctxagent acp`: the agent for editors, which speak the Agent Client Protocol with it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ... import __version__
+from ..errors import UsageError
+from .options import check_key, ends_process, launch_of, load, project_of, say_notices
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.config import ServerConfig
+    from .conversation import ConversationPlace
+
+
+@click.command()
+@click.pass_obj
+@ends_process
+def acp(options: dict[str, Any]) -> int:
+    """Serve an editor on stdin and stdout, by the Agent Client Protocol."""
+    import asyncio
+
+    if sys.stdin is None or sys.stdin.isatty():
+        hint = "Name `ctxagent acp` as an agent in the editor's settings; docs/guide/editors.md."
+        raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
+    sink = os.dup(1)
+    os.dup2(2, 1)  # what else prints must not stand among the messages
+    from ..session.store import all_logs
+    from ..ui.acp.server import EditorServices, serve_editor
+
+    def within(cwd: Path) -> dict[str, Any]:
+        return {**options, "cwd": cwd}
+
+    def place_of(cwd: Path, servers: "Sequence[ServerConfig]") -> "ConversationPlace":
+        from .conversation import conversation_place
+
+        loaded = load(within(cwd))
+        say_notices(loaded, safe=options["safe"])
+        return conversation_place(within(cwd), loaded, servers)
+
+    def logs(cwd: Path | None) -> Sequence[Path]:
+        project = project_of(within(cwd) if cwd else options)
+        return project.logs() if cwd else all_logs(project.state)
+
+    services = EditorServices(
+        version=__version__,
+        place_of=place_of,
+        check_key=lambda: check_key(launch_of(options)),
+        logs=logs,
+    )
+    asyncio.run(serve_editor(services, 0, sink))
+    return 0

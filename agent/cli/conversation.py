@@ -1,0 +1,128 @@
+"""The services of a conversation in a directory, for the REPL and for editors."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ... import __version__
+from ...tools.system.hardening import close_memory
+from ..config.load import LoadedSettings, explain_settings
+from ..events import Ask, Emit, Notice
+from ..launch import LaunchOptions, SessionChoice
+from ..permissions.rule_files import RuleFiles
+from ..session.store import all_logs
+from ..ui.conversation.services import ConversationServices, Opener
+from .command_files import command_files_of
+from .doctor import check_all, row_of
+from .mcp_servers import RunServers
+from .options import check_key, choice_of, launch_of, project_of, warm
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.config import ServerConfig
+    from ..extensions.skills import Skill
+    from ..loop.agent import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPlace:
+    """A directory to talk in."""
+
+    launch: LaunchOptions
+    services: ConversationServices
+    _servers: RunServers
+
+    def end(self) -> None:
+        """End the MCP servers; blocking."""
+        self._servers.end()
+
+
+def conversation_place(
+    options: dict[str, Any], loaded: LoadedSettings, more_servers: "Sequence[ServerConfig]" = ()
+) -> ConversationPlace:
+    """Return what a conversation needs by these options, with more MCP servers than those that
+    files name. Raises CtxagentError."""
+    project, launch = project_of(options, loaded), launch_of(options, loaded)
+    rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
+    servers = RunServers(launch, more_servers)
+
+    def set_model(agent: "Agent", id: str) -> None:
+        from ..app import change_model
+
+        change_model(agent, launch, id)
+
+    def skills() -> "tuple[Mapping[str, Skill], Sequence[str]]":
+        from ..loop.skills import skills_of
+
+        return skills_of(launch)
+
+    services = ConversationServices(
+        open=_opener(options, launch, rules, servers),
+        cwd=project.cwd,
+        version=__version__,
+        history=project.folder / "history",
+        check_key=lambda: check_key(launch),
+        warm=lambda: warm(launch),
+        sessions=project.logs,
+        everywhere=lambda: all_logs(project.state),
+        copy=project.fork,
+        command_files=lambda: command_files_of(launch),
+        skills=skills,
+        settings=lambda: [row[:3] for row in explain_settings(loaded)],
+        checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
+        models=_models,
+        set_model=set_model,
+        rules=rules,
+        wait=options["wait"],
+        choice=choice_of(options),
+        status_command=launch.settings.statusline.command,
+    )
+    return ConversationPlace(launch, services, servers)
+
+
+def _opener(
+    options: dict[str, Any], launch: LaunchOptions, rules: RuleFiles, servers: RunServers
+) -> Opener:
+    """Return the function that opens the sessions of a conversation."""
+
+    async def open_session(
+        emit: Emit,
+        ask: Ask,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+        prior: str | None = None,
+        read_only: bool = False,
+    ) -> "Agent":
+        def build() -> "Agent":
+            from ..app import open_agent
+
+            close_memory()
+            permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
+            now = replace(launch, settings=replace(launch.settings, permissions=permissions))
+            now = replace(now, mcp=servers.begin(_warning(emit)))
+            if prior is not None:
+                return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
+            choice = choice_of(options)
+            if resume:
+                choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
+            return open_agent(now, choice, emit=emit, ask=ask)
+
+        return await asyncio.to_thread(build)
+
+    return open_session
+
+
+def _warning(emit: Emit) -> Callable[[str], None]:
+    return lambda text: emit(Notice("warning", text))
+
+
+def _models() -> list[tuple[str, str, str]]:
+    """Return the known models, each with its window and its prices."""
+    from ..models.catalog import known_models
+
+    return [
+        (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
+        for id, (limits, price, _) in known_models().items()
+    ]

@@ -1,0 +1,93 @@
+"""The screen of slash commands that are called in an editor: what they print becomes text."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ....tools.system.unicode import clean
+from ...errors import CtxagentError
+from ..question import Choices
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..menu import Menu, Option
+
+WIDTH = 100  # columns of what commands print
+NOBODY_ANSWERS = "n"
+
+_CHOICE = re.compile(r"\[(\w)\](\w*[^·\n]*)")
+
+# Puts a text with choices, each an id and a name, and returns the id that is chosen, "" for none.
+Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
+
+
+class CommandScreen:
+    """A `Screen` for commands alone: nothing is typed there, and nothing is painted."""
+
+    echoes = paints = speaks = unfinished = False
+    palette = ""
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+        self._printed: list[RenderableType] = []
+        self.printed = 0
+
+    def take(self) -> str:
+        """Return what was printed since the last call, as text."""
+        from ..render.render import render_text
+
+        shown, self._printed = self._printed, []
+        return clean(render_text(shown, width=WIDTH, depth="plain")).strip("\n") if shown else ""
+
+    def put(self, renderable: "RenderableType") -> None:
+        self._printed.append(renderable)
+        self.printed += 1
+
+    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+        asked = choices("")
+        options = [(key, f"{key}{rest}".strip()) for key, rest in _CHOICE.findall(asked)]
+        text = "\n\n".join(filter(None, [self.take(), _CHOICE.sub("", asked).strip(" ·\n")]))
+        offered = [(key, name) for key, name in options if key in keys]
+        return await self._choose(text, offered) or NOBODY_ANSWERS
+
+    async def pick(self, menu: "Menu") -> "Option | None":
+        options = [option for page in menu.load(0) for option in page]
+        names = [(o.key, " · ".join(filter(None, (o.title, *map(str, o.facts))))) for o in options]
+        chosen = await self._choose(menu.title, names)
+        return next((option for option in options if option.key == chosen), None)
+
+    async def edit(self, text: str, name: str) -> str:
+        raise CtxagentError(
+            f"{name} cannot be edited from here", hint="Say no, and what should be other."
+        )
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        ready()
+
+    async def type(self, words: str, pace: float) -> None:
+        pass
+
+    def greet(self, line: str) -> None:
+        self.put(line)
+
+    def hint(self, text: str) -> None:
+        self.put(text)
+
+    def restore(self, words: str) -> None:
+        pass
+
+    def touch(self) -> None:
+        pass
+
+    def title(self, text: str) -> None:
+        pass
+
+    def turn_ended(self, seconds: float) -> None:
+        pass
+
+    def rest(self) -> None:
+        pass
+
+    def exit(self, error: BaseException | None = None) -> None:
+        pass

@@ -1,0 +1,111 @@
+"""From the content blocks of a prompt to words and to what is attached beside them."""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from acp.schema import (
+    AudioContentBlock,
+    BlobResourceContents,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+)
+
+from ...errors import UsageError
+from ...launch import AttachedData
+
+PromptBlock = (
+    TextContentBlock
+    | ImageContentBlock
+    | AudioContentBlock
+    | ResourceContentBlock
+    | EmbeddedResourceContentBlock
+)
+
+_LINES = re.compile(r"L?(\d{1,9})(?:[-:]L?(\d{1,9}))?")
+_BARE = re.compile(r"""[^\s"]+""")
+
+
+@dataclass(frozen=True, slots=True)
+class EditorPrompt:
+    """What a person says in an editor, with what they bring in beside their words."""
+
+    words: str
+    attached: Sequence[AttachedData] = ()
+
+
+def read_prompt_blocks(blocks: Sequence[PromptBlock], cwd: Path) -> EditorPrompt:
+    """Return the words of a prompt. A link to a file becomes a mention (`@path`), which is brought
+    in as one that is typed; a resource with its text, and an image, are attached. Raises UsageError
+    for a block that cannot be taken, and for an empty prompt."""
+    words, attached, images = list[str](), list[AttachedData](), 0
+    for place, block in enumerate(blocks):
+        if isinstance(block, TextContentBlock):
+            words.append(block.text)
+        elif isinstance(block, ImageContentBlock):
+            images += 1
+            data = _decoded(block.data, f"prompt[{place}].data")
+            attached.append(AttachedData(data, title="an image", name="Image"))
+        elif isinstance(block, ResourceContentBlock):
+            words.append(_mention(block.uri, block.name, cwd))
+        elif isinstance(block, EmbeddedResourceContentBlock):
+            resource = block.resource
+            name = _path_of(resource.uri) or resource.uri
+            if isinstance(resource, BlobResourceContents):
+                data = _decoded(resource.blob, f"prompt[{place}].resource.blob")
+            else:
+                data = resource.text.encode("utf-8", "replace")
+            words.append(f"[{_shown(name, cwd)}]")
+            attached.append(AttachedData(data, title=name, name="Resource"))
+        else:
+            raise UsageError(
+                f"prompt[{place}]: the agent takes no audio", hint="Send it as text, or as a file."
+            )
+    text = "".join(words)
+    if not text.strip() and not attached:
+        raise UsageError("the prompt is empty", hint="Send a text block, or an image.")
+    if not text.strip():
+        text = "[an image]" if images == 1 else f"[{images} images]"
+    return EditorPrompt(text, attached)
+
+
+def _mention(uri: str, name: str, cwd: Path) -> str:
+    """Return a link as words: a mention of the file that it leads to, else the link."""
+    path = _path_of(uri)
+    if not path:
+        return f"[{name}]({uri})"
+    shown = _shown(path, cwd)
+    if lines := _LINES.fullmatch(urlsplit(uri).fragment):
+        shown += f":{lines[1]}" + (f"-{lines[2]}" if lines[2] else "")
+    if _BARE.fullmatch(shown):
+        return f"@{shown}"
+    quoted = shown.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@"{quoted}"'
+
+
+def _path_of(uri: str) -> str:
+    """Return the path that a file: URI or a plain path names, "" for another URI."""
+    if uri.startswith("/"):
+        return uri
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" else ""
+
+
+def _shown(path: str, cwd: Path) -> str:
+    try:
+        return str(Path(path).relative_to(cwd))
+    except ValueError:
+        return path
+
+
+def _decoded(data: str, where: str) -> bytes:
+    try:
+        return b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UsageError(f"{where} is not base64: {error}") from None

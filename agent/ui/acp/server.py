@@ -1,0 +1,374 @@
+"""The agent's side of the protocol: the methods that an editor calls, for all its sessions."""
+
+import asyncio
+import signal
+import warnings
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acp import PROTOCOL_VERSION
+from acp.agent.connection import AgentSideConnection
+from acp.exceptions import RequestError
+from acp.schema import (
+    AcpMcpServer,
+    AgentCapabilities,
+    AuthenticateResponse,
+    AuthEnvVar,
+    ClientCapabilities,
+    CloseSessionResponse,
+    EnvVarAuthMethod,
+    ForkSessionResponse,
+    HttpMcpServer,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    McpCapabilities,
+    McpServerStdio,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionForkCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+    SseMcpServer,
+)
+
+from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
+from ...events import TurnFinished
+from .. import signals
+from .prompt import PromptBlock
+from .session import EditorSession, SessionPlace
+from .transport import LineTransport, Message
+from .updates import Update
+
+if TYPE_CHECKING:
+    from acp.interfaces import Client
+    from acp.schema import StopReason
+
+    from ...extensions.mcp.config import ServerConfig
+
+EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+
+SESSIONS_PER_PAGE = 50
+STOP_REASONS: "dict[str, StopReason]" = {
+    "ok": "end_turn",
+    "denied": "end_turn",
+    "limit": "max_turn_requests",
+    "interrupted": "cancelled",
+}
+AUTH_REQUIRED, NOT_FOUND, INVALID, FAILED = -32000, -32002, -32602, -32603
+
+
+@dataclass(frozen=True, slots=True)
+class EditorServices:
+    """What the command line gives the server. All of it blocks, and raises CtxagentError."""
+
+    version: str
+    place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with an editor's servers
+    check_key: Callable[[], None]
+    logs: Callable[[Path | None], Sequence[Path]]  # of sessions in a directory; None for all
+
+
+class EditorServer:
+    """Serves one editor, over as many sessions as it opens."""
+
+    def __init__(self, services: EditorServices, transport: LineTransport) -> None:
+        self._services, self._transport = services, transport
+        self._sessions: dict[str, EditorSession] = {}
+        self._client: Client
+        self._shows_terminals = self._shows_forms = False
+        transport.sent = self._after_answer
+
+    def on_connect(self, conn: "Client") -> None:
+        self._client = conn
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **more: Any,
+    ) -> InitializeResponse:
+        """Say what the agent can do; an editor that shows terminals of the agent's says so."""
+        if client_capabilities is not None:
+            extensions = client_capabilities.field_meta or {}
+            self._shows_terminals = extensions.get("terminal_output") is True
+            forms = client_capabilities.elicitation
+            self._shows_forms = forms is not None and forms.form is not None
+        return InitializeResponse(
+            protocol_version=min(protocol_version, PROTOCOL_VERSION) or PROTOCOL_VERSION,
+            agent_info=Implementation(
+                name="ctxagent", title="ctxagent", version=self._services.version
+            ),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=False),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    fork=SessionForkCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[
+                EnvVarAuthMethod(
+                    type="env_var",
+                    id="key",
+                    name="Key for the Messages API",
+                    description="Set it in the environment that the editor starts ctxagent with.",
+                    vars=[AuthEnvVar(name="ANTHROPIC_API_KEY", secret=True)],
+                )
+            ],
+        )
+
+    async def authenticate(self, method_id: str, **more: Any) -> AuthenticateResponse:
+        """Look whether there is a key. Raises RequestError where there is none."""
+        async with _told_errors():
+            await asyncio.to_thread(self._services.check_key)
+        return AuthenticateResponse()
+
+    async def new_session(
+        self, cwd: str, mcp_servers: Sequence[EditorMcpServer] | None = None, **more: Any
+    ) -> NewSessionResponse:
+        session = await self._open(cwd, mcp_servers)
+        return NewSessionResponse(
+            session_id=session.id, modes=session.modes, config_options=[*session.options]
+        )
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[EditorMcpServer] | None = None,
+        **more: Any,
+    ) -> LoadSessionResponse:
+        session = await self._open(cwd, mcp_servers, resume=session_id)
+        await session.replay()
+        await session.tell_state()
+        return LoadSessionResponse(modes=session.modes, config_options=[*session.options])
+
+    async def resume_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[EditorMcpServer] | None = None,
+        **more: Any,
+    ) -> ResumeSessionResponse:
+        session = await self._open(cwd, mcp_servers, resume=session_id)
+        await session.tell_state()
+        return ResumeSessionResponse(modes=session.modes, config_options=[*session.options])
+
+    async def fork_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[EditorMcpServer] | None = None,
+        **more: Any,
+    ) -> ForkSessionResponse:
+        session = await self._open(cwd, mcp_servers, resume=session_id, fork=True)
+        return ForkSessionResponse(
+            session_id=session.id, modes=session.modes, config_options=[*session.options]
+        )
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **more: Any
+    ) -> ListSessionsResponse:
+        """Return sessions, the newest first; `cursor` is how many of them were returned before."""
+        from ...session.listing import session_rows
+
+        if cursor is not None and not cursor.isdecimal():
+            raise RequestError(INVALID, f"{cursor!r} is no cursor of this agent")
+        start = int(cursor or 0)
+
+        def rows() -> tuple[list[SessionInfo], bool]:
+            logs = self._services.logs(_directory(cwd) if cwd else None)
+            page = islice(logs, start, start + SESSIONS_PER_PAGE)
+            found = [
+                SessionInfo(
+                    session_id=row.id,
+                    cwd=row.cwd or cwd or "/",
+                    title=row.title or None,
+                    updated_at=datetime.fromtimestamp(row.changed, UTC).isoformat(),
+                )
+                for row in session_rows(page)
+                if row.title
+            ]
+            return found, len(logs) > start + SESSIONS_PER_PAGE
+
+        async with _told_errors():
+            sessions, has_more = await asyncio.to_thread(rows)
+        more_at = str(start + SESSIONS_PER_PAGE) if has_more else None
+        return ListSessionsResponse(sessions=sessions, next_cursor=more_at)
+
+    async def close_session(self, session_id: str, **more: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.close()
+        return CloseSessionResponse()
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **more: Any
+    ) -> SetSessionModeResponse:
+        async with _told_errors():
+            self._session(session_id).set_mode(mode_id)
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, session_id: str, config_id: str, value: str | bool, **more: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        async with _told_errors():
+            session.set_option(config_id, value)
+        return SetSessionConfigOptionResponse(config_options=[*session.options])
+
+    async def prompt(
+        self, session_id: str, prompt: Sequence[PromptBlock], **more: Any
+    ) -> PromptResponse:
+        session = self._session(session_id)
+        async with _told_errors():
+            finished = await session.prompt(prompt)
+        if finished.status == "error":
+            raise _failure(finished)
+        return PromptResponse(stop_reason=STOP_REASONS[finished.status])
+
+    async def cancel(self, session_id: str, **more: Any) -> None:
+        if session := self._sessions.get(session_id):
+            session.cancel()
+
+    async def close(self) -> None:
+        """Close all sessions."""
+        sessions, self._sessions = [*self._sessions.values()], {}
+        await asyncio.gather(*(each.close() for each in sessions), return_exceptions=True)
+
+    async def _open(
+        self,
+        cwd: str,
+        mcp_servers: Sequence[EditorMcpServer] | None,
+        *,
+        resume: str | None = None,
+        fork: bool = False,
+    ) -> EditorSession:
+        async with _told_errors():
+            directory, servers = _directory(cwd), _servers(mcp_servers or ())
+            await asyncio.to_thread(self._services.check_key)
+            place = await asyncio.to_thread(self._services.place_of, directory, servers)
+            if resume and not fork and resume in self._sessions:
+                await self._sessions.pop(resume).close()
+            session = EditorSession(
+                place,
+                self._client,
+                self._send,
+                shows_terminals=self._shows_terminals,
+                shows_forms=self._shows_forms,
+            )
+            try:
+                await session.open(resume=resume, fork=fork)
+            finally:
+                if not session.id:
+                    await asyncio.to_thread(place.end)
+        self._sessions[session.id] = session
+        return session
+
+    def _session(self, id: str) -> EditorSession:
+        if id not in self._sessions:
+            hint = "Open it with session/new, session/load or session/resume."
+            raise RequestError(NOT_FOUND, f"no session {id!r} is open. {hint}", {"sessionId": id})
+        return self._sessions[id]
+
+    def _send(self, session: str, update: Update) -> None:
+        told = update.model_dump(mode="json", by_alias=True, exclude_none=True)
+        params = {"sessionId": session, "update": told}
+        self._transport.put({"jsonrpc": "2.0", "method": "session/update", "params": params})
+
+    def _after_answer(self, sent: Message) -> None:
+        """Tell the state of a session behind the answer that says its id."""
+        result = sent.get("result")
+        id = result.get("sessionId") if isinstance(result, dict) else None
+        if isinstance(id, str) and id in self._sessions:
+            self._telling = asyncio.ensure_future(self._sessions[id].tell_state())
+
+
+async def serve_editor(services: EditorServices, source: int, sink: int) -> None:
+    """Serve the editor that writes to the descriptor `source` and reads from `sink`, until either
+    has ended or a signal comes that ends the process."""
+    transport = LineTransport(source, sink)
+    server = EditorServer(services, transport)
+    with warnings.catch_warnings():  # the package warns of what the protocol may still change
+        warnings.simplefilter("ignore")
+        connection = AgentSideConnection(
+            server,  # type: ignore[arg-type]
+            transport,
+            listening=False,
+            use_unstable_protocol=True,
+        )
+        with signals.call_on_signals(transport.end, signal.SIGINT, *signals.END_SIGNALS):
+            try:
+                await connection.listen()
+            finally:
+                await server.close()
+                await connection.close()
+
+
+@asynccontextmanager
+async def _told_errors() -> AsyncIterator[None]:
+    """Turn the errors of the program into those of the protocol."""
+    try:
+        yield
+    except NoCredentials as error:
+        raise RequestError(AUTH_REQUIRED, str(error)) from error
+    except SessionError as error:
+        raise RequestError(NOT_FOUND, str(error)) from error
+    except UsageError as error:
+        raise RequestError(INVALID, str(error)) from error
+    except CtxagentError as error:
+        raise RequestError(FAILED, str(error), {"type": type(error).__name__}) from error
+
+
+def _failure(finished: TurnFinished) -> RequestError:
+    error = finished.error or {}
+    return RequestError(FAILED, error.get("message", "the turn failed"), dict(error))
+
+
+def _directory(cwd: str) -> Path:
+    """Return a working directory. Raises UsageError for one that there is not."""
+    path = Path(cwd)
+    if not path.is_absolute() or not path.is_dir():
+        raise UsageError(f"cwd {cwd!r} is no directory", hint="Give an absolute path of one.")
+    return path
+
+
+def _servers(given: Sequence[EditorMcpServer]) -> "list[ServerConfig]":
+    """Return the MCP servers that an editor names. Raises UsageError for a kind that is not known
+    here."""
+    from ...extensions.mcp.config import ServerConfig, plain_name
+
+    found = dict[str, ServerConfig]()
+    for server in given:
+        name = plain_name(server.name, found.__contains__)
+        source = Path("the editor")
+        if isinstance(server, McpServerStdio):
+            command = (server.command, *server.args)
+            env = {each.name: each.value for each in server.env}
+            found[name] = ServerConfig(name, source, command=command, env=env)
+        elif isinstance(server, HttpMcpServer):
+            headers = {each.name: each.value for each in server.headers}
+            found[name] = ServerConfig(name, source, url=server.url, headers=headers)
+        else:
+            raise UsageError(
+                f"the MCP server {server.name} is of a kind that is not known here",
+                hint="A command, or an address of the kind http.",
+            )
+    return [*found.values()]

@@ -1,0 +1,397 @@
+"""One session of an editor: its conversation, the turn that runs, and what the editor is told."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
+    CurrentModeUpdate,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionInfoUpdate,
+    SessionMode,
+    SessionModeState,
+    UnstructuredCommandInput,
+)
+
+from ....tools.system.shorten import one_line
+from ...errors import CtxagentError, UsageError
+from ...events import Event, TurnFinished
+from ..commands import COMMANDS, Command, CommandContext, added_commands, parse, read_command_files
+from ..commands.settings import EFFORTS
+from ..conversation.open_session import Conversation
+from ..conversation.questions import Questions
+from ..conversation.running import RunningTask
+from ..conversation.services import ConversationServices
+from .command_screen import CommandScreen
+from .prompt import EditorPrompt, PromptBlock, read_prompt_blocks
+from .questions import EditorQuestions
+from .updates import Update, UpdateStream, message, replayed, usage_update
+
+if TYPE_CHECKING:
+    from acp.interfaces import Client
+
+    from ...loop.attachments import Attached
+    from ...session.entries import Content
+    from ..transcript import Transcript
+
+MAX_TITLE_CHARS = 80
+INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the session is closed
+# Commands that leave the session, or are for a terminal.
+LEFT_OUT = frozenset(
+    {"new", "clear", "resume", "fork", "rewind", "uncompact", "exit", "quit", "unfold"}
+    | {"background", "help", "model", "effort", "sessions"}
+)
+MODE_NAMES = {
+    "ask": ("Ask", "Asks before commands and edits."),
+    "accept-edits": ("Accept edits", "Edits files of the project unasked, asks before commands."),
+    "sandboxed": ("Sandboxed", "Runs unasked what the sandbox confines."),
+    "plan": ("Plan", "Reads and thinks, and proposes a plan."),
+    "bypass": ("Bypass", "Asks nothing."),
+}
+MODEL, EFFORT = "model", "effort"  # ids of options
+MODEL_EFFORT = "default"  # that the model has by itself
+
+
+class SessionPlace(Protocol):
+    """The services of a directory, and what was started there."""
+
+    @property
+    def services(self) -> ConversationServices: ...
+
+    def end(self) -> None:
+        """End what was started; blocking."""
+
+
+@dataclass(eq=False, slots=True)
+class WaitingPrompt:
+    """A prompt that waits for the end of the turn that runs, or is taken into it."""
+
+    prompt: EditorPrompt
+    is_taken: bool = False
+
+    @property
+    def steers(self) -> bool:
+        """Whether it may go to the model while a turn runs."""
+        return not self.prompt.attached and not self.prompt.words.startswith("/")
+
+
+class EditorSession:
+    """A session that the editor has open; `id` is what the editor knows it by."""
+
+    def __init__(
+        self,
+        place: SessionPlace,
+        client: "Client",
+        send: Callable[[str, Update], None],
+        *,
+        shows_terminals: bool = False,
+        shows_forms: bool = False,
+    ) -> None:
+        self._place, self._services = place, place.services
+        self._send_to = send
+        self.id = ""
+        self._early: list[Update] = []  # that came before the editor knows the session
+        self.updates = UpdateStream(self._send, self._services.cwd, shows_terminals)
+        self._questions = EditorQuestions(
+            client, lambda: self.id, self.updates, shows_forms=shows_forms
+        )
+        self.conversation = Conversation(self._services, self._emit, self._questions.ask)
+        self._task = RunningTask(lambda: None)
+        self._screen = CommandScreen(self._questions.choose)
+        self._context = self._command_context()
+        self._turn = asyncio.Lock()
+        self._waiting: deque[WaitingPrompt] = deque()
+        self._words_of_command = ""
+        self._shown_mode = ""
+        self._shown_commands: list[AvailableCommand] = []
+        self._shown_transcript: Transcript | None = None
+        self._is_known = False  # to the editor, by its id
+        self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def _command_context(self) -> CommandContext:
+        asked = Questions(
+            self._screen, self._transcript, lambda mode: None, lambda words: False, lambda w: None
+        )
+        return CommandContext(
+            self._services,
+            self.conversation,
+            self._screen,
+            asked,
+            self._transcript,
+            self._task,
+            self._say_next,
+        )
+
+    # Opening and closing.
+
+    async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
+        """Open a fresh session, or one by its id. Raises CtxagentError."""
+        await self.conversation.reopen(resume=resume, fork=fork)
+        self.id = self.conversation.session
+        self._shown_mode = self.conversation.agent.approval.mode
+
+    async def replay(self) -> None:
+        """Show what was said and done so far, in a session that the editor knows."""
+        self._is_known = True
+        entries = self.conversation.agent.log.entries()
+        shown = await asyncio.to_thread(lambda: [*replayed(entries, self._services.cwd)])
+        for update in shown:
+            self._send(update)
+
+    async def tell_state(self) -> None:
+        """Tell what came up at the opening, which commands there are, and how full the context
+        is."""
+        while self._early:
+            self._send_to(self.id, self._early.pop(0))
+        self._is_known = True
+        await self._tell_commands()
+        await self._tell_usage()
+
+    async def close(self) -> None:
+        """Interrupt what runs, and close the session."""
+        self._drop_waiting()
+        await self._task.end(INTERRUPT_TIMEOUT_S)
+        try:
+            with suppress(CtxagentError, TimeoutError):
+                await self.conversation.finish()
+        finally:
+            await self.conversation.close()
+            await asyncio.to_thread(self._place.end)
+
+    # Modes and options.
+
+    @property
+    def modes(self) -> SessionModeState:
+        return SessionModeState(
+            current_mode_id=self.conversation.agent.approval.mode,
+            available_modes=[
+                SessionMode(id=mode, name=name, description=about)
+                for mode in self.conversation.modes
+                for name, about in [MODE_NAMES[mode]]
+            ],
+        )
+
+    def set_mode(self, id: str) -> None:
+        """Go over to a mode. Raises UsageError for one that there is not."""
+        modes = self.conversation.modes
+        mode = next((each for each in modes if each == id), None)
+        if mode is None:
+            raise UsageError(f"there is no mode {id!r} here", hint=f"One of {', '.join(modes)}.")
+        self.conversation.set_mode(mode)
+        self._shown_mode = id
+        self._questions.settle()
+
+    @property
+    def options(self) -> list[SessionConfigOptionSelect]:
+        """The model and its effort, as the editor may change them."""
+        agent = self.conversation.agent
+        models = list(dict.fromkeys([*(row[0] for row in self._services.models()), agent.model.id]))
+        return [
+            _select(MODEL, "Model", "model", agent.model.id, models),
+            _select(
+                EFFORT, "Effort", "thought_level", agent.effort or MODEL_EFFORT,
+                list(dict.fromkeys([*EFFORTS, agent.effort or MODEL_EFFORT])),
+            ),
+        ]  # fmt: skip
+
+    def set_option(self, id: str, value: str | bool) -> None:
+        """Change an option. Raises UsageError for one, or a value, that there is not."""
+        found = next((option for option in self.options if option.id == id), None)
+        if found is None:
+            raise UsageError(f"there is no option {id!r}", hint=f"One of {MODEL}, {EFFORT}.")
+        values = [option.value for option in cast("list[SessionConfigSelectOption]", found.options)]
+        if value not in values:
+            hint = f"One of {', '.join(values)}."
+            raise UsageError(f"the option {id} has no value {value!r}", hint=hint)
+        if id == MODEL:
+            self.conversation.set_model(str(value))
+        elif value != MODEL_EFFORT:
+            self.conversation.agent.effort = str(value)
+
+    # Prompts.
+
+    async def prompt(self, blocks: Sequence[PromptBlock]) -> TurnFinished:
+        """Run a turn or a command for what the person says, and return how it ended. While another
+        one runs, its turn takes the words before its next call, or they wait for its end. Raises
+        CtxagentError."""
+        waiting = WaitingPrompt(read_prompt_blocks(blocks, self._services.cwd))
+        self._waiting.append(waiting)
+        async with self._turn:
+            if waiting.is_taken or waiting not in self._waiting:  # by a turn, or cancelled
+                return TurnFinished("ok" if waiting.is_taken else "interrupted", "")
+            self._waiting.remove(waiting)
+            finished = await self._serve(waiting.prompt)
+            await self._tell_after_turn()
+            return finished
+
+    def cancel(self) -> None:
+        """End the turn that runs, and drop what waits for its end."""
+        self._drop_waiting()
+        self._task.cancel()
+
+    def _drop_waiting(self) -> None:
+        self._waiting.clear()
+
+    async def _serve(self, prompt: EditorPrompt) -> TurnFinished:
+        words = prompt.words
+        if words.startswith("/") and not prompt.attached:
+            await read_command_files(self._context)
+            found = self._parse(words)
+            if found and found[0].run is not None:
+                words = await self._run_command(*found)
+                if not words:
+                    return TurnFinished("ok", "")
+        return await self._run_turn(words, prompt.attached)
+
+    def _parse(self, words: str) -> tuple[Command, str] | None:
+        """Return the command that words call. Raises UsageError for one that there is not."""
+        name = words[1:].partition(" ")[0]
+        if name in LEFT_OUT:
+            raise UsageError(
+                f"/{name} is for the terminal",
+                hint=f"ctxagent --resume {self.id} goes on with this session there.",
+            )
+        return parse(words, added_commands(self._context))
+
+    async def _run_command(self, command: Command, argument: str) -> str:
+        """Run a command, and return the words that it has said next, "" for none."""
+        assert command.run is not None
+        self._words_of_command = ""
+        error = await self._task.run(_error_of(command.run(self._context, argument)))
+        if shown := self._screen.take():
+            self._send(message(f"```\n{shown}\n```\n"))
+        if isinstance(error, CtxagentError):
+            raise error
+        if isinstance(error, Exception):  # a fault of our own leaves the session usable
+            raise self.conversation.record_fault(error)
+        return self._words_of_command
+
+    def _say_next(self, words: str) -> None:
+        self._words_of_command = words
+
+    async def _run_turn(self, words: str, attached: "Sequence[Attached]") -> TurnFinished:
+        from ...loop.attachments import find_mentions, find_skill
+        from ...loop.command_words import is_of_command
+        from ...loop.turn import run_turn
+
+        agent, cwd = self.conversation.agent, self._services.cwd
+        beside = [*attached]
+
+        def attached_to(said: "Content") -> "Sequence[Attached]":
+            own = [*beside]
+            beside.clear()  # they belong to the first words, not to those in mid-turn
+            servers = agent.mcp.names if agent.mcp else ()
+            named = find_mentions(said, cwd, typed=not is_of_command(said), servers=servers)
+            return [*own, *find_skill(agent, said), *named]
+
+        self.conversation.begin_turn()
+        try:
+            turn = run_turn(agent, words, self._next_mid_turn, attached_to)
+            finished = await self._task.run(turn)
+        finally:
+            self.conversation.end_turn()
+        return finished or TurnFinished("interrupted", "")
+
+    def _next_mid_turn(self) -> str | None:
+        found = next((each for each in self._waiting if each.steers), None)
+        if found is None:
+            return None
+        self._waiting.remove(found)
+        found.is_taken = True
+        return found.prompt.words
+
+    # What the editor is told.
+
+    def _send(self, update: Update) -> None:
+        if self._is_known:
+            self._send_to(self.id, update)
+        else:
+            self._early.append(update)
+
+    def _emit(self, event: Event) -> None:
+        """Take an event, from any thread."""
+        if threading.get_ident() == self._thread:
+            self._show(event)
+        else:
+            self._events.call_soon_threadsafe(self._show, event)
+
+    def _show(self, event: Event) -> None:
+        self.updates.show(event)
+        if self.conversation.is_open and self.id:
+            mode = self.conversation.agent.approval.mode
+            if mode != self._shown_mode:
+                self._shown_mode = mode
+                told = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
+                self._send(told)
+
+    async def _tell_after_turn(self) -> None:
+        await self._tell_usage()
+        await self._tell_commands()
+        ledger = self.conversation.agent.ledger
+        words = ledger.words[0][1] if ledger.words else ""
+        if title := ledger.title or one_line(words, MAX_TITLE_CHARS):
+            now = datetime.now(UTC).isoformat()
+            self._send(
+                SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now)
+            )
+
+    async def _tell_usage(self) -> None:
+        agent = self.conversation.agent
+        window = agent.current_window()
+        self._send(usage_update(window.tokens, window.size, agent.totals.all.cost_usd))
+
+    async def _tell_commands(self) -> None:
+        await read_command_files(self._context)
+        self._screen.take()  # what is wrong with files is told when one is called
+        shown = [
+            AvailableCommand(
+                name=command.name,
+                description=command.help,
+                input=AvailableCommandInput(root=UnstructuredCommandInput(hint=command.argument))
+                if command.argument
+                else None,
+            )
+            for command in {**added_commands(self._context), **COMMANDS}.values()
+            if command.name not in LEFT_OUT
+        ]
+        if shown != self._shown_commands:
+            self._shown_commands = shown
+            self._send(
+                AvailableCommandsUpdate(
+                    session_update="available_commands_update", available_commands=shown
+                )
+            )
+
+    def _transcript(self) -> "Transcript":
+        if self._shown_transcript is None:
+            from ..transcript import Transcript
+
+            self._shown_transcript = Transcript(self._screen.put, echo=False, paints=False)
+        return self._shown_transcript
+
+
+async def _error_of(work: Coroutine[Any, Any, None]) -> BaseException | None:
+    """Do work to its end, and return the error that it ended with."""
+    return (await asyncio.gather(work, return_exceptions=True))[0]
+
+
+def _select(
+    id: str, name: str, category: str, now: str, values: Sequence[str]
+) -> SessionConfigOptionSelect:
+    return SessionConfigOptionSelect(
+        type="select",
+        id=id,
+        name=name,
+        category=category,  # type: ignore[arg-type]
+        current_value=now,
+        options=[SessionConfigSelectOption(value=value, name=value) for value in values],
+    )

@@ -1,0 +1,330 @@
+"""From events to the session updates of the protocol, and from the log to those that replay it."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acp.helpers import (
+    image_block,
+    plan_entry,
+    start_tool_call,
+    tool_terminal_ref,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_plan,
+    update_tool_call,
+    update_user_message,
+    update_user_message_text,
+)
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    Cost,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+
+from ....tools.plan import steps_of
+from ... import events
+from ...session.entries import Assistant, Entry, ToolResult, User
+from ...session.searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
+from ...session.store import content_text
+from ..compaction_report import receipt
+from ..subagent_progress import SubagentEvent, Subagents
+from .tool_updates import (
+    TERMINAL_TOOLS,
+    diff_contents,
+    kind_of,
+    locations_of,
+    text_contents,
+    title_of_call,
+)
+
+OUTPUT_INTERVAL_S = 0.25  # between two updates with the output of a running call
+MAX_RUNNING_CHARS = 4_000  # of the output of a running call, from its end
+BROKEN_OFF = "\n\n[The connection broke off here; the answer begins anew.]\n\n"
+
+Update = (
+    AgentMessageChunk
+    | AgentThoughtChunk
+    | UserMessageChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+)
+Send = Callable[[Update], None]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call that has been told of and has not ended."""
+
+    name: str
+    input: Mapping[str, Any]
+    output: str = ""  # the end of it
+    told_at: float = 0.0  # when an update had it last
+
+
+@dataclass(slots=True)
+class UpdateStream:
+    """Sends what happens in a session. With `terminals` the output of commands goes to terminals
+    that the editor only shows (an extension: `_meta` with terminal_info, terminal_output and
+    terminal_exit); else it is text."""
+
+    send: Send
+    cwd: Path
+    terminals: bool = False
+    _calls: dict[str, _Call] = field(default_factory=dict)
+    _started: set[str] = field(default_factory=set)  # those of them that run
+    _subagents: Subagents = field(default_factory=Subagents)
+    _has_text: bool = False  # of the attempt that runs
+
+    def show(self, event: events.Event) -> None:
+        """Send the updates for an event."""
+        match event:
+            case events.CallStarted():
+                self._has_text = False
+            case events.TextDelta():
+                self._has_text = True
+                self.send(update_agent_message_text(event.text))
+            case events.ThinkingDelta():
+                self.send(update_agent_thought_text(event.text))
+            case events.Retrying():
+                if self._has_text:
+                    self.send(update_agent_message_text(BROKEN_OFF))
+                self._has_text = False
+                self.send(update_agent_thought_text(f"\n{event}\n"))
+            case events.ToolStarted():
+                self._begin(event.id, event.name, event.title, event.input)
+            case events.ToolOutput():
+                self._output(event)
+            case events.ToolFinished():
+                self._finish(event)
+            case events.AgentStarted() | events.AgentProgress() | events.AgentFinished():
+                self._follow(event)
+            case events.Notice() if event.level != "info":
+                prefix = f"{self._subagents.name(event.agent)}: " if event.agent else ""
+                self.send(update_agent_thought_text(f"\n{event.level}: {prefix}{event.text}\n"))
+            case events.Compacted():
+                self._compacted(event)
+
+    def ask(self, question: events.Question) -> str:
+        """Tell of the call that a question is about, and return its id."""
+        running = (id for id, call in self._calls.items() if call.name == question.tool)
+        id = question.call or next(running, "") or f"question-{time.monotonic_ns()}"
+        if id not in self._calls:
+            self._calls[id] = _Call(question.tool, question.input)
+            start = self._start(id, question.tool, question.title, question.input, {})
+            start.status = "pending"
+            if diffs := diff_contents(question.diff, question.input.get("path"), self.cwd):
+                start.content = [*diffs]
+            self.send(start)
+        return id
+
+    def end_question(self, question: events.Question, id: str, *, allowed: bool) -> None:
+        """End the call that a question was about, unless events follow that do: calls within a
+        subagent have none, and a connection out of the sandbox is no call."""
+        if question.agent or id not in (question.call, *self._started):
+            self._calls.pop(id, None)
+            self.send(update_tool_call(id, status="completed" if allowed else "failed"))
+
+    def _begin(self, id: str, name: str, title: str, given: Mapping[str, Any]) -> None:
+        self._started.add(id)
+        if id in self._calls:  # it was asked about
+            update = update_tool_call(id, status="in_progress")
+            self.send(self._with_terminal(update, id, name))
+            return
+        self._calls[id] = _Call(name, given)
+        self.send(self._with_terminal(self._start(id, name, title, given, {}), id, name))
+
+    def _start(
+        self, id: str, name: str, title: str, given: Mapping[str, Any], details: Mapping[str, Any]
+    ) -> ToolCallStart:
+        return start_tool_call(
+            id,
+            title_of_call(name, title),
+            kind=kind_of(name),
+            status="in_progress",
+            locations=locations_of(name, given, details, self.cwd),
+            raw_input=dict(given),
+        )
+
+    def _with_terminal(self, update: Any, id: str, name: str) -> Any:
+        if self.terminals and name in TERMINAL_TOOLS:
+            update.content = [tool_terminal_ref(id)]
+            update.field_meta = {"terminal_info": {"terminal_id": id, "cwd": str(self.cwd)}}
+        return update
+
+    def _output(self, event: events.ToolOutput) -> None:
+        call = self._calls.get(event.id)
+        if call is None:
+            return
+        if self.terminals and call.name in TERMINAL_TOOLS:
+            told = {"terminal_id": event.id, "data": event.text.replace("\n", "\r\n")}
+            update = update_tool_call(event.id)
+            update.field_meta = {"terminal_output": told}
+            self.send(update)
+            return
+        call.output = (call.output + event.text)[-MAX_RUNNING_CHARS:]
+        if (now := time.monotonic()) - call.told_at >= OUTPUT_INTERVAL_S:
+            call.told_at = now
+            self._say_running(event.id, call.output)
+
+    def _say_running(self, id: str, text: str) -> None:
+        fenced = self._calls[id].name in TERMINAL_TOOLS
+        self.send(update_tool_call(id, content=text_contents(text, fenced=fenced)))
+
+    def _finish(self, event: events.ToolFinished) -> None:
+        call = self._calls.pop(event.id, None)
+        self._started.discard(event.id)
+        if call is None:  # it was refused before it began
+            self.send(self._start(event.id, event.name, event.title, {}, event.details))
+        given = call.input if call else {}
+        for update in finished_call(event, given, self.cwd):
+            if isinstance(update, ToolCallProgress) and call and self.terminals:
+                self._end_terminal(update, event)
+            self.send(update)
+
+    def _end_terminal(self, update: ToolCallProgress, event: events.ToolFinished) -> None:
+        if event.name in TERMINAL_TOOLS and not event.details.get("denied"):
+            code = event.details.get("exit_code")
+            ended = {"terminal_id": event.id, "exit_code": code, "signal": None}
+            update.content, update.field_meta = None, {"terminal_exit": ended}
+
+    def _follow(self, event: SubagentEvent) -> None:
+        """Say in the call of Task how far its subagent is."""
+        subagent = self._subagents.follow(event)
+        for id, call in self._calls.items():
+            if call.name == "Task" and call.input.get("description") == subagent.description:
+                doing = event.doing if isinstance(event, events.AgentProgress) else ""
+                line = doing or subagent.ending or "started"
+                self._say_running(id, f"{subagent.name}: {line}")
+                return
+
+    def _compacted(self, event: events.Compacted) -> None:
+        id = f"compaction-{time.monotonic_ns()}"
+        title = receipt(event)
+        self.send(start_tool_call(id, title, kind="think", status="completed"))
+
+
+def finished_call(
+    event: events.ToolFinished, given: Mapping[str, Any], cwd: Path
+) -> Iterator[Update]:
+    """Yield the updates for a call that has ended: its result, and the plan where it made one."""
+    fenced = event.name in TERMINAL_TOOLS
+    diffs = diff_contents(event.details.get("diff"), event.details.get("path"), cwd)
+    yield update_tool_call(
+        event.id,
+        title=title_of_call(event.name, event.title),
+        status="failed" if event.is_error else "completed",
+        locations=locations_of(event.name, given, event.details, cwd) or None,
+        content=diffs or text_contents(event.text, fenced=fenced),
+    )
+    if (plan := plan_update(event.details)) is not None:
+        yield plan
+
+
+def plan_update(details: Mapping[str, Any]) -> AgentPlanUpdate | None:
+    """Return the plan that the result of Todo or Plan, or a recorded plan, holds; None for none."""
+    todos, plan = details.get("todos"), details.get("plan")
+    if not isinstance(todos, list):
+        text = plan.get("text") if isinstance(plan, dict) else None
+        if not isinstance(text, str):
+            return None
+        todos = [{"content": step, "status": "pending"} for step in steps_of(text)]
+    return update_plan([plan_entry(t["content"], status=t["status"]) for t in todos])
+
+
+def message(text: str) -> AgentMessageChunk:
+    """Return a text that the editor shows as the agent's."""
+    return update_agent_message_text(text)
+
+
+def usage_update(used: int, size: int, cost: float | None) -> UsageUpdate:
+    """Return how full the context is, in tokens, and what the session has cost, in dollars."""
+    update = UsageUpdate(session_update="usage_update", used=max(0, used), size=max(0, size))
+    if cost is not None:
+        update.cost = Cost(amount=round(cost, 6), currency="USD")
+    return update
+
+
+def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
+    """Yield the updates that show a recorded conversation again; blocking."""
+    calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for entry in entries:
+        if isinstance(entry, User):
+            yield from _said(entry)
+        elif isinstance(entry, Assistant) and entry.purpose == "turn":
+            yield from _answered(entry.content, calls, cwd)
+        elif isinstance(entry, ToolResult) and entry.tool_use_id in calls:
+            name, given = calls.pop(entry.tool_use_id)
+            text, details = content_text(entry.content), entry.details
+            ended = events.ToolFinished(
+                entry.tool_use_id, name, _title_of(given), entry.is_error, text, 0.0, details
+            )
+            yield from finished_call(ended, given, cwd)
+    for id in calls:  # a kill left them without a result
+        yield update_tool_call(id, status="failed")
+
+
+def _said(entry: User) -> Iterator[Update]:
+    """Yield what a person said or brought in as an image, and the plan that stands."""
+    if entry.source == "person":
+        if text := content_text(entry.content):
+            yield update_user_message_text(text)
+    elif (plan := plan_update(entry.details)) is not None:
+        yield plan
+    for block in entry.content if isinstance(entry.content, list) else ():
+        source = block.get("source")
+        if block.get("type") == "image" and isinstance(source, dict) and source.get("data"):
+            kind = str(source.get("media_type", "image/png"))
+            yield update_user_message(image_block(str(source["data"]), kind))
+
+
+def _answered(
+    blocks: Sequence[Mapping[str, Any]],
+    calls: dict[str, tuple[str, Mapping[str, Any]]],
+    cwd: Path,
+) -> Iterator[Update]:
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "text" and block.get("text"):
+            yield update_agent_message_text(str(block["text"]))
+        elif kind == "thinking" and block.get("thinking"):
+            yield update_agent_thought_text(str(block["thinking"]))
+        elif kind == "tool_use":
+            id, name, given = str(block["id"]), str(block["name"]), block.get("input")
+            given = given if isinstance(given, dict) else {}
+            calls[id] = (name, given)
+            yield start_tool_call(
+                id,
+                title_of_call(name, _title_of(given)),
+                kind=kind_of(name),
+                status="in_progress",
+                locations=locations_of(name, given, {}, cwd),
+                raw_input=given,
+            )
+        elif is_search(dict(block)):
+            title = f"{SEARCH_TOOL} {query_of(dict(block))}"
+            id = str(block.get("id"))
+            yield start_tool_call(id, title, kind="fetch", status="completed")
+        elif kind == FOUND:
+            found = text_contents(listing(dict(block)))
+            yield update_tool_call(str(block.get("tool_use_id")), content=found)
+
+
+def _title_of(given: Mapping[str, Any]) -> str:
+    """Return the first text among the arguments of a recorded call."""
+    return next((value for value in given.values() if isinstance(value, str)), "")

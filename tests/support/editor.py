@@ -1,0 +1,178 @@
+"""An editor: the client of the Agent Client Protocol's own package, which starts `ctxagent acp` in
+another process and checks each message of it."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp import PROTOCOL_VERSION
+from acp.client.connection import ClientSideConnection
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ClientCapabilities,
+    DeniedOutcome,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    InitializeResponse,
+    PermissionOption,
+    RequestPermissionResponse,
+    ToolCallUpdate,
+)
+
+from .command import COMMAND, PATIENCE, Place
+
+LINE_LIMIT = 64 << 20  # bytes
+Choose = Callable[[ToolCallUpdate, Sequence[PermissionOption]], str | None]
+T = TypeVar("T")
+
+
+def allow_once(call: ToolCallUpdate, options: Sequence[PermissionOption]) -> str | None:
+    return next(option.option_id for option in options if option.kind == "allow_once")
+
+
+class Editor:
+    """What the editor has heard, and what it answers: `choose` gets each question, and returns the
+    id of an option; None for a question that is closed without one."""
+
+    agent: ClientSideConnection
+    process: asyncio.subprocess.Process
+    initialized: InitializeResponse
+
+    def __init__(self, choose: Choose = allow_once) -> None:
+        self.choose = choose
+        self.updates: list[Any] = []
+        self.sessions: list[str] = []  # of each update
+        self.asked: list[tuple[ToolCallUpdate, Sequence[PermissionOption]]] = []
+        self.forms: list[Any] = []
+        self.filled_in: dict[str, Any] = {}
+        self.thinks = False  # a question that is asked stays open
+        self.faults: list[str] = []  # messages that break the protocol, and the like
+        self._heard = asyncio.Event()
+
+    def on_connect(self, conn: Any) -> None:
+        pass
+
+    async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
+        self.updates.append(update)
+        self.sessions.append(session_id)
+        self._heard.set()
+
+    async def request_permission(
+        self,
+        session_id: str,
+        tool_call: ToolCallUpdate,
+        options: list[PermissionOption],
+        **more: Any,
+    ) -> RequestPermissionResponse:
+        self.asked.append((tool_call, options))
+        self._heard.set()
+        if self.thinks:
+            await asyncio.Event().wait()
+        chosen = self.choose(tool_call, options)
+        if chosen is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        outcome = AllowedOutcome(outcome="selected", option_id=chosen)
+        return RequestPermissionResponse(outcome=outcome)
+
+    async def create_elicitation(self, message: str, mode: Any, **more: Any) -> Any:
+        self.forms.append((message, mode))
+        return AcceptElicitationResponse(action="accept", content=self.filled_in)
+
+    async def until(self, there: Callable[[], bool]) -> None:
+        """Wait until what was heard is as `there` says."""
+        async with asyncio.timeout(PATIENCE):
+            while not there():
+                self._heard.clear()
+                await self._heard.wait()
+
+    def of(self, kind: str) -> list[Any]:
+        """The updates of a kind, by its name in the protocol."""
+        return [update for update in self.updates if update.session_update == kind]
+
+    @property
+    def text(self) -> str:
+        """What the agent has said."""
+        return "".join(update.content.text for update in self.of("agent_message_chunk"))
+
+    @property
+    def thoughts(self) -> str:
+        return "".join(update.content.text for update in self.of("agent_thought_chunk"))
+
+    def call(self, id: str) -> dict[str, Any]:
+        """A tool call as its updates leave it."""
+        found = dict[str, Any]()
+        for update in self.updates:
+            if getattr(update, "tool_call_id", None) == id:
+                found |= update.model_dump(exclude_none=True)
+        return found
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+
+
+class _Faults(logging.Handler):
+    """Takes what the package logs: a message that it could not read."""
+
+    def __init__(self, editor: Editor) -> None:
+        super().__init__()
+        self._editor = editor
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._editor.faults.append(record.getMessage())
+
+
+def edit(
+    place: Place,
+    env: dict[str, str],
+    act: Callable[[Editor], Awaitable[T]],
+    *options: str,
+    choose: Choose = allow_once,
+    cwd: Path | None = None,
+    meta: dict[str, Any] | None = None,
+    forms: bool = False,
+) -> Editor:
+    """Start the agent, initialize it, do what `act` does, and end it by closing its input."""
+
+    async def run() -> Editor:
+        editor = Editor(choose)
+        handler = _Faults(editor)
+        logging.getLogger().addHandler(handler)
+        errors = place.root / "stderr"
+        with errors.open("ab") as stderr:
+            editor.process = process = await asyncio.create_subprocess_exec(
+                COMMAND, *options, "acp", cwd=cwd or place.project, env=env, limit=LINE_LIMIT,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        editor.agent = ClientSideConnection(
+            editor,  # type: ignore[arg-type]
+            process.stdin,
+            process.stdout,
+            use_unstable_protocol=True,
+        )
+        form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                editor.initialized = await editor.agent.initialize(
+                    PROTOCOL_VERSION, ClientCapabilities(elicitation=form, field_meta=meta)
+                )
+                await act(editor)
+                process.stdin.close()
+                code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            await editor.agent.close()
+            logging.getLogger().removeHandler(handler)
+        assert code in (0, -signal.SIGKILL), errors.read_text()
+        assert editor.faults == []
+        return editor
+
+    return asyncio.run(run())
