@@ -1,4 +1,4 @@
-"""Put a conversation together: settings, log, model and tools become an `Agent`."""
+"""Put a conversation together: settings, log, model and tools become an `AgentState`."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
 from .launch import LaunchOptions, SessionChoice
 from .loop import prompt
-from .loop.agent import Agent
+from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
 from .loop.crash_recovery import unknown_outcomes
@@ -86,12 +86,14 @@ OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 def every_tool(
     types: Sequence[AgentType] = (),
     mcp: "McpServers | None" = None,
+    own: Sequence[Tool[Any]] = (),
     *,
     skills: bool = False,
     searches: bool = False,
 ) -> list[Tool[Any]]:
     """Return all tools; Task is among them where there are `types` of subagents, Mcp where there
-    are servers, Skill where there are `skills`, WebSearch where the server `searches`."""
+    are servers, Skill where there are `skills`, WebSearch where the server `searches`; last those
+    of the program's own."""
     tools: list[Tool[Any]] = [
         BashTool(), job.JobTool(), ReadTool(), GrepTool(), GlobTool(),
         EditTool(), WriteTool(), TodoTool(), RecallTool(), WebFetchTool(),
@@ -103,12 +105,12 @@ def every_tool(
         tools.append(SkillTool())
     if searches:
         tools.append(WebSearchTool())
-    return [*tools, mcp.tool()] if mcp else tools
+    return [*tools, *([mcp.tool()] if mcp else []), *own]
 
 
 def open_agent(
     launch: LaunchOptions, choice: SessionChoice, *, emit: Emit, ask: Ask | None
-) -> Agent:
+) -> AgentState:
     """Open a session and everything around it.
 
     Raises SessionError when the session does not exist or is in use, UsageError for a budget that
@@ -137,6 +139,7 @@ def open_agent(
             tools=every_tool(
                 types,
                 launch.mcp,
+                launch.tools,
                 skills=_uses_skills(skills, state),
                 searches=asks_for_searches(launch, state.view.tools),
             ),
@@ -185,11 +188,12 @@ def _approval(
             *(plugin.folder for plugin in launch.plugins),
         ),
         own=agent_paths(launch),
+        given=[tool.name for tool in launch.tools],
         path=launch.environ.get("PATH"),
     )
 
 
-def _confine(agent: Agent, launch: LaunchOptions) -> None:
+def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     """Give a session's commands their sandbox, if they are to have one."""
     if sandbox := make_sandbox(launch, agent.folder):
         sandbox.decide = lambda host: agent.tool_runner().why_not_reached(host)
@@ -256,7 +260,7 @@ class _Parts:
     skills: SkillSource = field(default_factory=SkillSource)
 
 
-def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> Agent:
+def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | None) -> AgentState:
     settings, log, state = launch.settings, parts.log, parts.state
     model, folder = settings.model, log.path.parent
     redaction = secrets_of(launch.environ, settings.model.base_url, shapes=settings.state.redact)
@@ -276,7 +280,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         redact=context.redact,
         of_plugins=launch.installed.hooks if launch.installed else (),
     )
-    agent = Agent(
+    agent = AgentState(
         log=log,
         view=state.view,
         ledger=state.ledger,
@@ -340,7 +344,7 @@ def _overload_wait(setting: int | None, *, is_watched: bool) -> float:
     return WATCHED_OVERLOAD_WAIT_S if is_watched else OVERLOAD_WAIT_S
 
 
-def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> Agent:
+def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec) -> AgentState:
     """Open a subagent.
 
     Raises SessionError when it cannot be resumed, UsageError for a budget that cannot be kept with
@@ -387,7 +391,7 @@ def _open_subagent(launch: LaunchOptions, parent: Agent, spec: SubagentSpec) -> 
     return agent
 
 
-def _model_of(launch: LaunchOptions, parent: Agent, spec: SubagentSpec, before: str) -> Model:
+def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, before: str) -> Model:
     """Return the parent's model, or another one that the subagent is to have or had before.
 
     Another model has the window that is its own, not the one of the settings.
@@ -423,7 +427,10 @@ def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
-        tools=[tool.name for tool in every_tool(mcp=launch.mcp, skills=True, searches=True)],
+        tools=[
+            tool.name
+            for tool in every_tool(mcp=launch.mcp, own=launch.tools, skills=True, searches=True)
+        ],
         plugins=launch.plugins,
     )
 
@@ -451,7 +458,7 @@ def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree
     return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
 
 
-def change_model(agent: Agent, launch: LaunchOptions, id: str) -> None:
+def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
     """Go on with another model; recorded, because thinking is bound to the model that thought.
 
     Raises UsageError for a script that cannot be read.

@@ -4,12 +4,13 @@ anything heavy is imported."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .config.keys import SCRIPTED
 from .config.settings import Settings
 
 if TYPE_CHECKING:
+    from ..tools.base import Tool
     from .events import GivenAnswers
     from .extensions.mcp.servers import McpServers
     from .extensions.plugins import InstalledPlugins, Plugin
@@ -63,6 +64,7 @@ class LaunchOptions:
     trust: Path | None = None
     answers: "GivenAnswers | None" = None  # to questions that the agent puts to the person
     mcp: "McpServers | None" = None  # None where none is configured
+    tools: "Sequence[Tool[Any]]" = ()  # beside ours, of the program that starts the conversation
     installed: "InstalledPlugins | None" = None  # None for no plugins
     # without MCP servers, plugins, hooks, and commands, skills and subagents from files
     safe: bool = False

@@ -19,7 +19,7 @@ from serving import answering, environ
 from ctxagent.agent.app import open_agent
 from ctxagent.agent.config.settings import ModelSettings, Settings
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.session.entries import Assistant, Note, User
 
@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
 WORDS = "the quick brown fox jumps over the lazy dog and runs away again\n"
 
 
-def opened(folder: str, url: str) -> Agent:
+def opened(folder: str, url: str) -> AgentState:
     launch = LaunchOptions(
         settings=Settings(model=ModelSettings(base_url=url)),
         state=Path(folder) / "state",
@@ -42,7 +42,7 @@ def opened(folder: str, url: str) -> Agent:
     return open_agent(launch, SessionChoice(), emit=lambda event: None, ask=None)
 
 
-def fill(loop: Agent, tokens: int) -> None:
+def fill(loop: AgentState, tokens: int) -> None:
     """Record exchanges of about 700 tokens each, no two alike, until the context holds `tokens`."""
     while loop.view.size < tokens:
         text = f"{loop.log.last_seq}: {WORDS * 25}"
@@ -55,7 +55,7 @@ def fill(loop: Agent, tokens: int) -> None:
         )  # fmt: skip
 
 
-async def per_call(loop: Agent, calls: int) -> dict[str, float]:
+async def per_call(loop: AgentState, calls: int) -> dict[str, float]:
     """Milliseconds of CPU and wall for a turn of one call."""
     await run_turn(loop, "hello")
     used, wall = [], []

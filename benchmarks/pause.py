@@ -31,7 +31,7 @@ from ctxagent.agent.config.settings import (
 )
 from ctxagent.agent.events import Compacted, Event, ToolFinished
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 
@@ -54,7 +54,7 @@ class Clock(Server):
         self.pauses: list[float] = []
         self.usual: list[float] = []
         self.applied: list[float] = []  # CPU seconds
-        self.agent: Agent | None = None
+        self.agent: AgentState | None = None
         self._summaries, self._seconds = summaries, seconds
         self._ended: tuple[float, float] | None = None
         self._due = False
@@ -92,7 +92,7 @@ def _is_summary(body: Body) -> bool:
     return is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
 
 
-def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Agent:
+def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> AgentState:
     settings = Settings(
         model=ModelSettings(base_url=clock.url, context_window=window),
         permissions=PermissionSettings(mode="bypass"),
@@ -108,7 +108,7 @@ def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Age
     return open_agent(launch, SessionChoice(), emit=clock.emit, ask=None)
 
 
-async def worked(loop: Agent) -> None:
+async def worked(loop: AgentState) -> None:
     finished = await run_turn(loop, "Look at all of it.")
     await loop.close()
     assert finished.status == "ok", finished

@@ -10,7 +10,8 @@ import click
 
 from ... import __version__
 from ..errors import UsageError
-from .options import check_key, ends_process, launch_of, load, project_of, say_notices
+from ..library.launching import check_key
+from .options import ends_process, launch_of, load, project_of, say_notices
 
 if TYPE_CHECKING:
     from ..extensions.mcp.config import ServerConfig

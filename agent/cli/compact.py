@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CompactionFailed, UsageError
+from ..library.launching import check_key
 from .options import (
-    check_key,
     ends_process,
     launch_of,
     load,
@@ -22,7 +22,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..events import Event
     from ..launch import LaunchOptions, SessionChoice
-    from ..loop.agent import Agent
+    from ..loop.agent import AgentState
 
 
 @click.command()
@@ -117,7 +117,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
     return 0
 
 
-def _take_back(agent: "Agent") -> None:
+def _take_back(agent: "AgentState") -> None:
     from ..compaction.history import describe
 
     last = agent.engine.uncompact(agent.log.entries())
@@ -126,7 +126,7 @@ def _take_back(agent: "Agent") -> None:
     say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
-async def _learn_window(agent: "Agent", launch: "LaunchOptions") -> None:
+async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
     """Learn how large the window is, if that is known without asking a server."""
     from ..models.catalog import known_model
 
@@ -135,7 +135,7 @@ async def _learn_window(agent: "Agent", launch: "LaunchOptions") -> None:
 
 
 @asynccontextmanager
-async def _opened(launch: "LaunchOptions", choice: "SessionChoice") -> AsyncIterator["Agent"]:
+async def _opened(launch: "LaunchOptions", choice: "SessionChoice") -> AsyncIterator["AgentState"]:
     from ..app import open_agent
 
     agent = open_agent(launch, choice, emit=_print_event, ask=None)

@@ -11,18 +11,19 @@ from ...tools.system.hardening import close_memory
 from ..config.load import LoadedSettings, explain_settings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
+from ..library.command_files import command_files_of
+from ..library.launching import check_key, warm
+from ..library.mcp_servers import RunServers
 from ..permissions.rule_files import RuleFiles
 from ..session.store import all_logs
 from ..ui.conversation.services import ConversationServices, Opener
-from .command_files import command_files_of
 from .doctor import check_all, row_of
-from .mcp_servers import RunServers
-from .options import check_key, choice_of, launch_of, project_of, warm
+from .options import choice_of, launch_of, project_of
 
 if TYPE_CHECKING:
     from ..extensions.mcp.config import ServerConfig
     from ..extensions.skills import Skill
-    from ..loop.agent import Agent
+    from ..loop.agent import AgentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def conversation_place(
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
     servers = RunServers(launch, more_servers)
 
-    def set_model(agent: "Agent", id: str) -> None:
+    def set_model(agent: "AgentState", id: str) -> None:
         from ..app import change_model
 
         change_model(agent, launch, id)
@@ -94,8 +95,8 @@ def _opener(
         fork: bool = False,
         prior: str | None = None,
         read_only: bool = False,
-    ) -> "Agent":
-        def build() -> "Agent":
+    ) -> "AgentState":
+        def build() -> "AgentState":
             from ..app import open_agent
 
             close_memory()

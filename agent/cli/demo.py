@@ -20,7 +20,7 @@ from ..compaction.summary.request import is_summary_question
 from ..config.settings import PermissionSettings, Settings, UiSettings
 from ..context.request import Request
 from ..events import Ask, Emit
-from ..loop.agent import Agent
+from ..loop.agent import AgentState
 from ..models.catalog import scripted_id
 from ..models.scripted import ScriptedModel, Step
 from ..session.entries import Assistant, Entry, Usage
@@ -61,7 +61,7 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
         _model_steps(script), id=scripted_id(PRICED_AS), pace=pace, window=CONTEXT_WINDOW
     )
 
-    async def open_session(emit: Emit, ask: Ask, **choice: Any) -> Agent:
+    async def open_session(emit: Emit, ask: Ask, **choice: Any) -> AgentState:
         return await asyncio.to_thread(_open, project, model, emit, ask)
 
     print(BANNER)
@@ -119,7 +119,7 @@ def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
     return "\n".join(lines)
 
 
-def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> Agent:
+def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentState:
     from ..app import open_agent
     from ..launch import LaunchOptions, SessionChoice
     from ..security.folders import distrust_writable_folders

@@ -206,7 +206,7 @@ def _tried(
     import asyncio
 
     from ..extensions.mcp.config import plain_name
-    from .mcp_servers import configured, start_servers
+    from ..library.mcp_servers import configured, start_servers
 
     configs, warnings = configured(launch)
     for warning in warnings:

@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
@@ -20,6 +19,9 @@ import click
 
 from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, SessionError, UsageError
+from ..launch import Budget
+from ..library.launching import launch_options
+from ..library.launching import load as load_settings
 from .stdin import read_task
 
 if TYPE_CHECKING:
@@ -250,9 +252,6 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings. Raises ConfigError."""
-    from ..config.load import config_home, load_settings
-    from ..permissions.rules import parse_rule
-
     flags = list(options["settings"])
     for name, key in (
         ("model", "model.id"),
@@ -268,11 +267,7 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
         flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
     flags += [f"permissions.deny={rule}" for rule in options["deny"]]
-    if (models := config_home(os.environ) / "models.toml").exists():
-        from ..models.catalog import add_models
-
-        add_models(models)
-    return load_settings(cwd_of(options), environ=os.environ, flags=flags, check_rule=parse_rule)
+    return load_settings(cwd_of(options), os.environ, flags)
 
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
@@ -325,36 +320,20 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return all that a session needs to start."""
-    from ..config.load import config_home, state_dir
-    from ..config.settings import HookSettings, StatuslineSettings
-    from ..extensions.plugins import InstalledPlugins
-    from ..launch import Budget, LaunchOptions
-    from ..models.servers import server_environment
-    from ..security.folders import distrust_writable_folders
     from .answers import read_answers
 
     loaded = loaded or load(options)
-    settings, own, safe = loaded.settings, config_home(os.environ), options["safe"]
-    if safe:
-        ui, hooks = replace(settings.ui, notify_command=""), HookSettings()
-        settings = replace(settings, hooks=hooks, ui=ui, statusline=StatuslineSettings())
-    launch = LaunchOptions(
-        prior=prior_of(options, project_of(options, loaded)),
-        settings=settings,
-        state=state_dir(settings, os.environ),
-        config_home=own,
-        cwd=cwd_of(options),
-        environ=server_environment(settings.model.server, os.environ),
+    return launch_options(
+        loaded,
+        cwd_of(options),
+        os.environ,
         own_prompt=read_prompt(options["system_prompt"]),
         append_prompt=options["append_system_prompt"],
+        prior=prior_of(options, project_of(options, loaded)),
         budget=Budget(options["max_turns"], options["max_budget_usd"]),
-        trust=loaded.trust_dir,
         answers=read_answers(options["answers"]) if options["answers"] else None,
-        installed=None if safe else InstalledPlugins(own, loaded.trust_dir),
-        safe=safe,
+        safe=options["safe"],
     )
-    distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
-    return launch
 
 
 def read_prompt(path: Path | None) -> str:
@@ -376,22 +355,6 @@ def read_prompt(path: Path | None) -> str:
         hint = f"Give a text file in UTF-8 of at most {MAX_PROMPT_BYTES:,} bytes."
         raise UsageError(f"--system-prompt {path}: the file is {why}", hint=hint)
     return text
-
-
-def check_key(launch: "LaunchOptions") -> None:
-    """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
-    from ..models.credentials import find_credentials
-
-    if not launch.is_scripted:
-        find_credentials(launch.environ)
-
-
-def warm(launch: "LaunchOptions") -> None:
-    """Start to import what the first request needs, unless the model is scripted."""
-    from ..models.anthropic import start_import
-
-    if not launch.is_scripted:
-        start_import()
 
 
 def cwd_of(options: dict[str, Any]) -> Path:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .options import check_key, launch_of, load
+from ..library.launching import check_key
+from .options import launch_of, load
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -1,7 +1,7 @@
 """One conversation: its log, what is folded from it, its model and its tools.
 
-Everything that happens in a conversation goes through `Agent.record` (durable, in the log) and
-`Agent.emit` (for a front end to show). `loop.turn` runs the turns of an agent, and
+Everything that happens in a conversation goes through `AgentState.record` (durable, in the log) and
+`AgentState.emit` (for a front end to show). `loop.turn` runs the turns of an agent, and
 `loop.compaction_host` is the agent as the compaction engine sees it.
 """
 
@@ -62,7 +62,7 @@ DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
 
 
 @dataclass
-class Agent:
+class AgentState:
     """The state of one conversation.
 
     `engine` is given by whoever puts the conversation together (`compaction_host.attach_engine`),

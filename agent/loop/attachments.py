@@ -30,7 +30,7 @@ from ..launch import AttachedData
 from ..session.entries import ATTACHMENT, Content, User
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from .agent import AgentState
 
 MAX_MENTIONS = 20  # of one turn that are brought in
 MAX_PATH_CHARS = 1_000  # of a mention
@@ -132,13 +132,13 @@ def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
     return "\n\n".join(texts_only) or f"[{count_of(len(images), 'image')}]", images
 
 
-def find_skill(agent: "Agent", words: Content) -> list[SkillMention]:
+def find_skill(agent: "AgentState", words: Content) -> list[SkillMention]:
     """Return the skill that a person's words call, if they call one; blocking."""
     name = agent.skills.called_by(words)
     return [SkillMention(name)] if name else []
 
 
-async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
+async def attach(agent: "AgentState", attached: Sequence[Attached]) -> None:
     """Record what the person brings in, and tell them what came of it. Raises RecordError."""
     mentions = [each for each in attached if isinstance(each, Mention)]
     for each in attached:
@@ -156,7 +156,7 @@ async def attach(agent: "Agent", attached: Sequence[Attached]) -> None:
         _warn(agent, f"{named}: not attached; one message takes {MAX_MENTIONS}")
 
 
-async def _attach_mention(agent: "Agent", mention: Mention) -> None:
+async def _attach_mention(agent: "AgentState", mention: Mention) -> None:
     tool, params = _call(agent.context.cwd, mention)
     verdict = agent.approval.judge(tool, params)
     if not mention.typed and verdict.action != "allow":
@@ -191,7 +191,7 @@ async def _attach_mention(agent: "Agent", mention: Mention) -> None:
         agent.emit(Notice("info", told))
 
 
-async def _attach_resource(agent: "Agent", mention: ResourceMention) -> None:
+async def _attach_resource(agent: "AgentState", mention: ResourceMention) -> None:
     """Record what a resource holds: large text as a reference, what is no text as files."""
     given = f"{mention.server}:{mention.uri}"
     if agent.mcp is None:
@@ -249,7 +249,7 @@ def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, l
     return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
 
 
-async def _attach_piped(agent: "Agent", piped: AttachedData) -> None:
+async def _attach_piped(agent: "AgentState", piped: AttachedData) -> None:
     """Record what was piped in: as text, large text as a reference to a file of the session."""
     call = {"name": piped.name, "input": {}}
     details: dict[str, Any] = {"call": call, "bytes": len(piped.data)}
@@ -278,7 +278,7 @@ async def _attach_piped(agent: "Agent", piped: AttachedData) -> None:
     agent.record(User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded))
 
 
-def _demoted(agent: "Agent", text: str, name: str) -> tuple[str, str | None]:
+def _demoted(agent: "AgentState", text: str, name: str) -> tuple[str, str | None]:
     """Return the text without secrets, or a reference to the file of the session that now holds
     it, and that file. Blocking. Raises RecordError."""
     text = agent.context.redact(Output(text)).text
@@ -292,7 +292,7 @@ def _demoted(agent: "Agent", text: str, name: str) -> tuple[str, str | None]:
     return (text, None) if found is None else (found[0].reference, found[1])
 
 
-def _most(agent: "Agent") -> int:
+def _most(agent: "AgentState") -> int:
     """Return how many tokens of one text are given whole."""
     share = int(demote.MAX_WORDS_SHARE * agent.current_window().size)
     return min(share, agent.policy.demote_above or share)
@@ -302,5 +302,5 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _warn(agent: "Agent", text: str) -> None:
+def _warn(agent: "AgentState", text: str) -> None:
     agent.emit(Notice("warning", text))

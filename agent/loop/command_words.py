@@ -10,7 +10,7 @@ from ..events import Notice
 from ..extensions.command_files import CommandFile, split_arguments
 from ..models.catalog import model_of_family
 from ..session.entries import Content
-from .agent import Agent
+from .agent import AgentState
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -23,7 +23,7 @@ _NOT_TRUSTED = (
 )
 
 
-async def command_words(agent: Agent, command: CommandFile, arguments: str) -> str:
+async def command_words(agent: AgentState, command: CommandFile, arguments: str) -> str:
     """Return the words of a command, with the output of its shell commands in them, and let its
     rules hold for the turn that follows.
 
@@ -55,7 +55,7 @@ async def command_words(agent: Agent, command: CommandFile, arguments: str) -> s
     return _HEAD.format(call=call, path=command.shown_path, text="".join(texts))
 
 
-async def prompt_words(agent: Agent, servers: "McpServers", name: str, arguments: str) -> str:
+async def prompt_words(agent: AgentState, servers: "McpServers", name: str, arguments: str) -> str:
     """Return the words of a server's prompt `SERVER:NAME`. Raises ToolError."""
     text = await servers.prompt(name, split_arguments(arguments))
     call = f"{name} {arguments}".rstrip()
@@ -76,7 +76,7 @@ def is_of_command(words: Content) -> bool:
     return isinstance(words, str) and _IS_HEAD.match(words) is not None
 
 
-async def _output(agent: Agent, command: str) -> str:
+async def _output(agent: AgentState, command: str) -> str:
     runner, id = agent.tool_runner(), f"command-{agent.log.last_seq + 1}"
     try:
         output = await runner.permitted(

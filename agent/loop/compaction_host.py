@@ -17,11 +17,11 @@ from ..models.catalog import CACHE_LIFE_S, cache_prices, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
-from .agent import Agent
+from .agent import AgentState
 from .model_call import text_of
 
 
-def attach_engine(agent: Agent) -> Agent:
+def attach_engine(agent: AgentState) -> AgentState:
     """Give an agent its compaction engine, and return the agent."""
     agent.engine = CompactionEngine(CompactionHost(agent), agent.policy)
     return agent
@@ -30,7 +30,7 @@ def attach_engine(agent: Agent) -> Agent:
 class CompactionHost:
     """An agent as `compaction.host.EngineHost`, which documents each member."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: AgentState) -> None:
         self._agent = agent
         self.record, self.rebuild_view = agent.record, agent.rebuild_view
         self.current_window, self.sync = agent.current_window, agent.log.sync_all

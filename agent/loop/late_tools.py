@@ -32,7 +32,7 @@ _AS_TEXT = (
 
 
 class LateHost(Protocol):
-    """A conversation as its late tools need it; `Agent` has these members."""
+    """A conversation as its late tools need it; `AgentState` has these members."""
 
     view: View
     loads_late: bool

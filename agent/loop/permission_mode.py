@@ -26,7 +26,7 @@ _MODE_NOTICE = re.compile(
 
 
 class Announcer(Protocol):
-    """A conversation as its mode is announced in; `Agent` has these members."""
+    """A conversation as its mode is announced in; `AgentState` has these members."""
 
     approval: "Approval"
     view: "View"

@@ -15,7 +15,7 @@ _HEADING = "[The user's answers to your questions:]"
 
 
 class Asker(Protocol):
-    """A conversation as its questions need it; `Agent` has these members."""
+    """A conversation as its questions need it; `AgentState` has these members."""
 
     denials: list[Denial]
     unrecorded_answers: list[str]

@@ -52,7 +52,7 @@ _CUT = "\n[{left:,} more characters: Recall #{ref} has all of it.]"
 
 
 class PlanHost(Protocol):
-    """A conversation as its plan needs it; `Agent` has these members."""
+    """A conversation as its plan needs it; `AgentState` has these members."""
 
     log: Log
     view: View

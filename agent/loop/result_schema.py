@@ -9,7 +9,7 @@ nothing that a schema refers to is ever fetched.
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -133,13 +133,27 @@ class AnswerCheck:
         self.tries += 1
         if self.tries >= MAX_TRIES:
             raise ResultError(
-                f"the final answer does not fit --json-schema, after {MAX_TRIES} tries: "
+                f"the final answer does not fit the schema, after {MAX_TRIES} tries: "
                 + "; ".join(problems),
                 hint="The answers are in the log. Say in the task what the fields mean, or ask for "
                 "less.",
             )
         listed = "\n".join(f"- {problem}" for problem in problems)
         return _AGAIN.format(problems=listed) + self.schema.text
+
+
+def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema | None:
+    """Return what a program gave as a schema. Raises UsageError for what is none, or not one that
+    can be checked without a network."""
+    if given is None or isinstance(given, ResultSchema):
+        return given
+    try:
+        schema = ResultSchema(json.dumps(given, indent=1, allow_nan=False), given)
+        schema.check()
+    except (TypeError, ValueError) as error:
+        hint = "Give a JSON Schema, which says all that it refers to itself."
+        raise UsageError(f"this is no schema: {error}", hint=hint) from None
+    return schema
 
 
 def read_schema(path: Path) -> ResultSchema:

@@ -85,7 +85,7 @@ def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
 
 
 class SkillHost(Protocol):
-    """A conversation as its skills need it; `Agent` has these members."""
+    """A conversation as its skills need it; `AgentState` has these members."""
 
     log: Log
     view: View

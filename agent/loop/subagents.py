@@ -1,10 +1,10 @@
 """Run subagents: conversations that a conversation starts, each with its own log, view, window and
 full compaction.
 
-A call of Task opens an `Agent` in `agents/<id>/` of the session's folder and gives it one turn. It
-may do what its parent may at that moment, and what it spends counts there. The parent gets its
-answer, or what it had when it failed, was interrupted or reached a limit. Two entries are recorded,
-at the start and at the end, so that a killed process loses neither the work nor the sums.
+A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and gives it one
+turn. It may do what its parent may at that moment, and what it spends counts there. The parent gets
+its answer, or what it had when it failed, was interrupted or reached a limit. Two entries are
+recorded, at the start and at the end, so that a killed process loses neither the work nor the sums.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from ..session.subagent_logs import (
     subagent_log,
 )
 from ..session.totals import Counts
-from .agent import Agent
+from .agent import AgentState
 from .budget import BudgetMeter
 from .file_changes import MAX_CHANGES_IN_RESULT
 from .subagent_types import AgentType
@@ -91,7 +91,7 @@ class SubagentSpec:
 class SubagentRunner:
     """Runs the subagents of one conversation; `opener` opens one and raises CtxagentError."""
 
-    def __init__(self, parent: Agent, opener: Callable[[SubagentSpec], Agent]) -> None:
+    def __init__(self, parent: AgentState, opener: Callable[[SubagentSpec], AgentState]) -> None:
         self._parent = parent
         self._types = {each.name: each for each in parent.subagent_types}
         self._opener = opener
@@ -195,7 +195,7 @@ class SubagentRunner:
 
     def _output(
         self,
-        child: Agent,
+        child: AgentState,
         agent: SubagentRun,
         finished: TurnFinished,
         used: Counts,
@@ -230,7 +230,7 @@ class SubagentRunner:
             is_error=agent.status != "done",
         )
 
-    async def _worked(self, id: str, child: Agent, prompt: str) -> TurnFinished:
+    async def _worked(self, id: str, child: AgentState, prompt: str) -> TurnFinished:
         """Run one turn of a subagent and leave it, whatever happens."""
         work = asyncio.ensure_future(run_turn(child, prompt))
         self._parent.context.agents[id] = work.cancel
@@ -247,7 +247,9 @@ class SubagentRunner:
         self._summarize(child, finished)
         return finished
 
-    def _open(self, id: str, kind: AgentType, task: SubagentTask, progress: "_Progress") -> Agent:
+    def _open(
+        self, id: str, kind: AgentType, task: SubagentTask, progress: "_Progress"
+    ) -> AgentState:
         parent = self._parent
         spec = SubagentSpec(
             id=id,
@@ -313,7 +315,7 @@ class SubagentRunner:
         tools = kind.of(self._parent.tools)
         return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
 
-    def _summarize(self, child: Agent, finished: TurnFinished) -> None:
+    def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
         """Write the record that a later subagent for the same work is given; no model is asked."""
         if not child.view.items:
             return
@@ -334,7 +336,7 @@ class _Progress:
     report now and then."""
 
     def __init__(self, id: str, emit: Emit) -> None:
-        self.child: Agent | None = None
+        self.child: AgentState | None = None
         self._id, self._emit = id, emit
         self._calls = self._tools = 0
         self._doing = ""
@@ -378,7 +380,11 @@ class _Progress:
 
 
 def _answer_text(
-    child: Agent, agent: SubagentRun, finished: TurnFinished, used: Counts, denied: Sequence[str]
+    child: AgentState,
+    agent: SubagentRun,
+    finished: TurnFinished,
+    used: Counts,
+    denied: Sequence[str],
 ) -> str:
     """Return the answer as the parent reads it: how it ended, what was said, how to go on."""
     why = (finished.error or {}).get("message", "").split("\n")[0]

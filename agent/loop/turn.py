@@ -32,7 +32,7 @@ from ..events import CallStarted, Notice, TurnFinished, UserSaid
 from ..models.base import Reply
 from ..session.entries import Content, End, Note, User
 from ..session.store import content_text
-from .agent import Agent
+from .agent import AgentState
 from .attachments import AttachedTo, attach, split_images
 from .model_call import last_text, text_of
 from .person_questions import record_answers
@@ -54,7 +54,7 @@ NextWords = Callable[[], Content | None]  # takes the person's next words, None 
 
 
 async def run_turn(
-    agent: Agent,
+    agent: AgentState,
     words: Content,
     next_words: NextWords = lambda: None,
     attached_to: AttachedTo = lambda words: (),
@@ -102,7 +102,7 @@ async def run_turn(
     return finished
 
 
-def _failed(agent: Agent, error: Exception) -> TurnFinished:
+def _failed(agent: AgentState, error: Exception) -> TurnFinished:
     """Record the error that ended a turn, a fault of our own with its traceback."""
     status: Literal["limit", "error"] = "limit" if isinstance(error, LimitReached) else "error"
     shown = {"type": type(error).__name__, "message": str(error)}
@@ -117,7 +117,7 @@ def _failed(agent: Agent, error: Exception) -> TurnFinished:
 
 
 async def _hear(
-    agent: Agent, words: Content, attached_to: AttachedTo, *, mid_turn: bool = False
+    agent: AgentState, words: Content, attached_to: AttachedTo, *, mid_turn: bool = False
 ) -> None:
     """Record the person's words, with what they bring in beside them, and tell of them."""
     words, pictures = split_images(words)
@@ -128,7 +128,7 @@ async def _hear(
     agent.drift_monitor.hear(content_text(words))
 
 
-async def _shortened_words(agent: Agent, words: Content) -> Content:
+async def _shortened_words(agent: AgentState, words: Content) -> Content:
     """Return the words, or a reference to a file with them when they would fill the window."""
     if not isinstance(words, str) or len(words) < LONG_WORDS_CHARS:
         return words
@@ -142,7 +142,7 @@ async def _shortened_words(agent: Agent, words: Content) -> Content:
 
 
 async def _until_answered(
-    agent: Agent, next_words: NextWords, attached_to: AttachedTo, answers: AnswerCheck
+    agent: AgentState, next_words: NextWords, attached_to: AttachedTo, answers: AnswerCheck
 ) -> str:
     """Call the model and run its tool calls until it answers; return the answer."""
     odd_replies, turn_start, paused = 0, True, False
@@ -186,14 +186,14 @@ async def _until_answered(
             agent.record(User(content=notice, source=NOTICE))
 
 
-def _answer_check(agent: Agent, schema: ResultSchema | None) -> AnswerCheck:
+def _answer_check(agent: AgentState, schema: ResultSchema | None) -> AnswerCheck:
     """Return what holds the answers of a turn against a schema."""
     told = agent.log.redact(User(content=schema.told)).content if schema else ""
     return AnswerCheck(schema, content_text(told))
 
 
 async def _after_answer(
-    agent: Agent, run: RunContinuation, text: str, answers: AnswerCheck
+    agent: AgentState, run: RunContinuation, text: str, answers: AnswerCheck
 ) -> str | None:
     """Return what is said to a final text so that the turn goes on, None where that was the answer.
     Raises ResultError for an answer that does not fit, unless a denial already says why."""
@@ -211,19 +211,19 @@ async def _after_answer(
     return go_on
 
 
-def _unasked_denials(agent: Agent) -> list[Denial]:
+def _unasked_denials(agent: AgentState) -> list[Denial]:
     """Return the denials of this turn about which nobody could be asked."""
     return [denial for denial in agent.denials[agent.denials_told :] if not denial.asked]
 
 
-async def _go_on_with_run(agent: Agent, run: RunContinuation, text: str) -> str | None:
+async def _go_on_with_run(agent: AgentState, run: RunContinuation, text: str) -> str | None:
     """Return what answers a final text after a summary that only asks whether a run goes on."""
     if agent.view.summary is None or agent.approval.mode == "plan":
         return None
     return await run.answer(text, [words for _, words in agent.ledger.words])
 
 
-async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
+async def _call_model(agent: AgentState, *, turn_start: bool) -> Reply:
     """Make the context small enough and ask the model for one reply.
 
     When the server refuses images, the engine takes them out; when it finds the prompt too long,
@@ -254,7 +254,7 @@ async def _call_model(agent: Agent, *, turn_start: bool) -> Reply:
             await _make_smaller(agent, error)
 
 
-async def _send_request(agent: Agent) -> Reply:
+async def _send_request(agent: AgentState) -> Reply:
     window = await agent.window()
     request = build_request(
         agent.view,
@@ -274,7 +274,7 @@ async def _send_request(agent: Agent) -> Reply:
     return reply
 
 
-async def _make_smaller(agent: Agent, refusal: PromptTooLong) -> None:
+async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
     """Make the context smaller than one that the server refused; believe the window that the
     server names where it can be true, until nothing fits in it. Raises LimitReached when nothing
     could be made smaller."""
@@ -297,7 +297,7 @@ async def _make_smaller(agent: Agent, refusal: PromptTooLong) -> None:
         agent.learned_window.forget()
 
 
-def _too_long_again(agent: Agent, refusal: PromptTooLong, first_size: int) -> LimitReached:
+def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
     """Return the error for a prompt that is refused as too long as small as it can be. What the
     server said of its window is forgotten, so that the next turn begins afresh."""
     agent.learned_window.forget()

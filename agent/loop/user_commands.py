@@ -13,7 +13,7 @@ from ...tools.bash import BashParams, BashTool
 from ..events import ToolFinished, ToolStarted
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
 from ..session.titles import keep_title, title_note
-from .agent import Agent
+from .agent import AgentState
 
 SHELL = "Shell"  # what a command by hand is called where tool calls are shown
 MAX_CHANGES_NAMED = 10  # changed files that the model is told of
@@ -27,7 +27,7 @@ class _ByHand(BashParams):
     timeout: float = math.inf  # the person who waits for it ends it
 
 
-async def run_shell_command(agent: Agent, command: str) -> None:
+async def run_shell_command(agent: AgentState, command: str) -> None:
     """Run a person's command in the project and record it with its output and what it changed.
 
     Nobody is asked. When cancelled, the command is ended and what there was is recorded. Raises
@@ -66,7 +66,7 @@ async def run_shell_command(agent: Agent, command: str) -> None:
     )
 
 
-def rename(agent: Agent, words: str) -> str:
+def rename(agent: AgentState, words: str) -> str:
     """Give the session a title, and return it. Raises UsageError and RecordError."""
     note = agent.log.redact(title_note(words))
     agent.log.check_writable()
@@ -76,7 +76,7 @@ def rename(agent: Agent, words: str) -> str:
     return note.text
 
 
-async def pin_note(agent: Agent, words: str) -> int:
+async def pin_note(agent: AgentState, words: str) -> int:
     """Pin a person's own words and return the ref that takes them back.
 
     The model sees them with the next request, and verbatim in every summary. Raises RecordError.
@@ -87,7 +87,7 @@ async def pin_note(agent: Agent, words: str) -> int:
     return ref
 
 
-def unpin(agent: Agent, ref: int) -> None:
+def unpin(agent: AgentState, ref: int) -> None:
     """Remove a pin; the model is told where it sees the note or the pin in a summary.
 
     Raises RecordError.
@@ -99,14 +99,16 @@ def unpin(agent: Agent, ref: int) -> None:
         agent.record(User(content=_TAKEN_BACK.format(ref=ref), source="notice"))
 
 
-def _shown_to_model(agent: Agent, command: str, text: str, details: dict[str, Any]) -> list[Block]:
+def _shown_to_model(
+    agent: AgentState, command: str, text: str, details: dict[str, Any]
+) -> list[Block]:
     ran = _RAN.format(cwd=agent.context.cwd, command=command)
     if changes := details.get("changes"):
         ran += f"\n[It changed: {_named(agent, changes)}]"
     return [{"type": "text", "text": part} for part in (ran, SHELL_OUTPUT_HEADING + text)]
 
 
-def _named(agent: Agent, changes: Sequence[dict[str, Any]]) -> str:
+def _named(agent: AgentState, changes: Sequence[dict[str, Any]]) -> str:
     named = [
         f"{agent.ledger.display_path(c['path'])} ({c['action']})"
         for c in changes[:MAX_CHANGES_NAMED]

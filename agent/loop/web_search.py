@@ -65,7 +65,7 @@ def _host(url: str) -> str:
 
 
 class SearchHost(Protocol):
-    """A conversation as its searches need it; `Agent` has these members."""
+    """A conversation as its searches need it; `AgentState` has these members."""
 
     view: View
     model: Model

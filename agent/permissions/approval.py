@@ -65,9 +65,10 @@ MAX_ASKED = 50  # calls that are kept to suggest rules by
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
     outside the project that are read without a question; `own` are the agent's own files and
-    folders, which no mode allows to edit. With `sandboxed`, commands that the sandbox confines need
-    no question in the modes that ask. `path` is the PATH of commands, None for that of this
-    process."""
+    folders, which no mode allows to edit. `given` are the names of tools that whoever starts the
+    session gave it to be used: none but plan mode denies them. With `sandboxed`, commands that the
+    sandbox confines need no question in the modes that ask. `path` is the PATH of commands, None
+    for that of this process."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Approval:
         cwd: Path,
         readable: Sequence[Path] = (),
         own: Sequence[Path] = (),
+        given: Sequence[str] = (),
         path: str | None = None,
     ) -> None:
         self.first_mode = mode  # that the program was started with
@@ -93,6 +95,7 @@ class Approval:
         self._project = (self._cwd, os.path.realpath(cwd))
         self._readable = (*self._project, *all_path_forms(readable))
         self._own = all_path_forms(own)
+        self._given = frozenset(given)
         search = os.environ.get("PATH", os.defpath) if path is None else path
         self._programs = Programs(search, (*self._project, "/tmp", "/var/tmp"))
         self._rules = RuleSet(self._cwd, {"deny": deny, "ask": ask, "allow": allow})
@@ -199,6 +202,8 @@ class Approval:
             return verdict_by_rule("allow", shown, rule)
         if harmless:
             return Verdict("allow", f"{tool} changes nothing")
+        if tool in self._given:
+            return Verdict("allow", f"{tool} was given to the session")
         if tool == "WebFetch":
             return Verdict("ask", f"it reaches {subject}", f"WebFetch({subject})")
         return Verdict("ask", f"{tool} may change something", tool)

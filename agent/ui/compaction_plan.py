@@ -8,7 +8,7 @@ from ..errors import CompactionFailed
 if TYPE_CHECKING:
     from ..compaction.engine import SummaryPreview
     from ..context.window import Window
-    from ..loop.agent import Agent
+    from ..loop.agent import AgentState
 
 
 def usage_line(window: "Window") -> str:
@@ -19,7 +19,7 @@ def usage_line(window: "Window") -> str:
     )
 
 
-def next_lines(agent: "Agent", planned: "SummaryPreview | None" = None) -> list[str]:
+def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> list[str]:
     """Return lines on what the next compaction would do, and when it comes by itself. `planned` is
     the engine's preview of a summary, if the caller has it."""
     try:
@@ -35,7 +35,7 @@ def next_lines(agent: "Agent", planned: "SummaryPreview | None" = None) -> list[
     return [first, when, f"/compact: {would}"]
 
 
-def dry_run(agent: "Agent", *, limit: int | None = None) -> str:
+def dry_run(agent: "AgentState", *, limit: int | None = None) -> str:
     """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
     Raises CompactionFailed when it would do nothing."""
     planned = agent.engine.preview()
@@ -82,7 +82,7 @@ def _call(planned: "SummaryPreview") -> str:
     return f"a call of {planned.call_tokens:,} tokens, {money}"
 
 
-def _when(agent: "Agent", window: "Window", *, is_clearing: bool) -> str:
+def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
     """Return at which size the next compaction, or a reminder of it, comes. If `is_clearing`, old
     results are cleared then and no summary is begun."""
     from ..compaction.policy import summary_due_at, threshold_tokens

@@ -10,28 +10,24 @@ import json
 import re
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from ...tools.system.unicode import clean, clean_for
-from .. import errors, events
+from .. import events
 from ..errors import CtxagentError, SessionBusy
-from ..session.totals import Totals
+from ..library.result import INTERRUPTED, Result, result_of
 from . import signals
 from .subagent_progress import SubagentEvent, Subagents
 
 if TYPE_CHECKING:
-    from ..loop.agent import Agent
-    from ..loop.attachments import AttachedTo
-    from ..loop.result_schema import ReadAnswer, ResultSchema
-
-    TaskOf = Callable[["Agent"], Awaitable[str]]  # what an agent is told
+    from ..library.agent import Agent, AgentRun
+    from ..loop.agent import AgentState
+    from ..loop.result_schema import ResultSchema
 
 OutputFormat = Literal["text", "json", "stream-json"]
-
-INTERRUPTED = 130
-STATUS_CODES = {"ok": 0, "denied": 3, "limit": 4, "interrupted": INTERRUPTED}
+STATUSES: "dict[int, Literal['interrupted', 'limit']]" = {INTERRUPTED: "interrupted", 4: "limit"}
 
 
 class Headless:
@@ -55,7 +51,8 @@ class Headless:
         self.started = time.monotonic()
         self.schema: ResultSchema | None = None  # that results have to fit
         self.worktree: Mapping[str, str] | None = None  # path and branch, of a run in one
-        self._agent: Agent | None = None
+        self._agent: AgentState | None = None
+        self._run: AgentRun | None = None  # the newest
         self._running: asyncio.Task[int] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._out_is_read = True
@@ -107,12 +104,11 @@ class Headless:
 
             self._say(self._prefix(event.agent) + compaction_report.receipt(event))
 
-    async def run(
-        self, opener: Callable[[], "Agent"], task: "TaskOf", attached_to: "AttachedTo"
-    ) -> int:
-        """Run one task, with what is attached to it, to its end, or to a SIGINT, SIGTERM or SIGHUP;
-        return the exit code. Raises BrokenPipeError when nobody is there to read the result."""
-        return await self._run_interruptibly(self._run(opener, task, attached_to))
+    async def run(self, agent: "Agent", run: "AgentRun") -> int:
+        """Make a run of an agent that is not open yet, to its end, or to a SIGINT, SIGTERM or
+        SIGHUP; return the exit code. Raises BrokenPipeError when nobody is there to read the
+        result."""
+        return await self._run_interruptibly(self._run_once(agent, run))
 
     async def _run_interruptibly(self, run: Coroutine[Any, Any, int]) -> int:
         self._running = asyncio.ensure_future(run)
@@ -125,31 +121,32 @@ class Headless:
 
     def _interrupt(self) -> None:
         """Stop the turn; once its result is written, the closing of the session, jobs and hooks."""
-        if self._running is not None and not self._has_result:
-            self._running.cancel()
-        elif self._closing is not None:
+        if self._has_result and self._closing is not None:
             self._closing.cancel()
+        elif self._run is not None and self._run.is_on:
+            self._run.interrupt()
+        elif self._running is not None and not self._has_result:
+            self._running.cancel()
 
-    async def _run(
-        self, opener: Callable[[], "Agent"], task: "TaskOf", attached_to: "AttachedTo"
-    ) -> int:
-        self._agent = await self._opened(opener)
-        from ..loop.turn import run_turn  # loaded with the session
-
+    async def _run_once(self, agent: "Agent", run: "AgentRun") -> int:
+        await self._open(agent)
         try:
-            words = await task(self._agent)
-            finished = await run_turn(
-                self._agent, words, attached_to=attached_to, schema=self.schema
-            )
-            await self._finish_session(self._agent, is_ok=finished.status == "ok")
-            return self._finish(finished)
+            self._run = run
+            result = await run
+            await self._finish_session(agent, is_ok=result.status == "ok")
+            return self._write_result(self._renewed(result))
         finally:
-            await self._close(self._agent)
+            await self._close(agent)
 
     async def _finish_session(self, agent: "Agent", *, is_ok: bool) -> None:
         if is_ok:
             await agent.finish()
-        await agent.engine.close()  # what a summary in preparation cost counts too
+        await agent.state.engine.close()  # what a summary in preparation cost counts too
+
+    def _renewed(self, result: Result) -> Result:
+        """Return a result with what the session has used by now, and the time of all of it."""
+        ended = events.TurnFinished(result.status, result.text, result.error)
+        return result_of(self._agent, ended, time.monotonic() - self.started, result.output)
 
     async def _close(self, agent: "Agent") -> None:
         self._closing = asyncio.ensure_future(agent.close())
@@ -157,90 +154,51 @@ class Headless:
         if not self._closing.cancelled():
             self._closing.result()
 
-    async def _opened(self, opener: Callable[[], "Agent"]) -> "Agent":
+    async def _open(self, agent: "Agent") -> None:
         try:
-            return opener()
+            await agent.open()
         except SessionBusy as busy:
             if not self.wait:
                 raise
             self._say(f"{busy.message}; waiting for it")
+            from .conversation.open_session import when_free  # which imports what a screen needs
 
-        from .conversation.open_session import when_free  # which imports what a screen needs
+            await when_free(agent.open)
+        self._agent = agent.state
 
-        async def again() -> "Agent":
-            return opener()
-
-        return await when_free(again)
-
-    def _finish(self, finished: events.TurnFinished) -> int:
-        self.ended = code = exit_code(finished)
-        read = self._read(finished)
+    def _write_result(self, result: Result) -> int:
+        self.ended = code = result.exit_code
         if self.format != "text":
-            output = {"output": read.value} if self.schema else {}
-            self._result(finished.status, code, finished.text, finished.error, output)
+            self._write_document(result)
             return code
         self._has_result = True
-        if text := read.document if self.schema else finished.text:
+        text = result.text
+        if self.schema:
+            answered = result.status in ("ok", "denied")
+            text = self.schema.read(text).document if answered else ""
+        if text:
             with signals.ignore_lost_terminal():
                 print(clean_for(text, self.out), file=self.out, flush=True)
-        if finished.error:
-            self._say(f"ctxagent: {finished.error['message']}")
-        elif finished.status == "interrupted":
+        if result.error:
+            self._say(f"ctxagent: {result.error['message']}")
+        elif result.status == "interrupted":
             self._say("ctxagent: interrupted")
         return code
-
-    def _read(self, finished: events.TurnFinished) -> "ReadAnswer":
-        """Return what the answer is by the schema; nothing where the turn came to no answer."""
-        from ..loop.result_schema import ReadAnswer
-
-        answered = self.schema is not None and finished.status in ("ok", "denied")
-        return self.schema.read(finished.text) if self.schema and answered else ReadAnswer()
 
     def fail(self, error: CtxagentError, code: int) -> None:
         """Report an error that kept the run from starting, or from recording."""
         if self.format == "text" or self._has_result:
             self._say(f"ctxagent: {error}")
             return
-        status = {INTERRUPTED: "interrupted", 4: "limit"}.get(code, "error")
         shown = {"type": type(error).__name__, "message": str(error)}
-        self._result(status, code, "", shown, {"output": None} if self.schema else {})
+        finished = events.TurnFinished(STATUSES.get(code, "error"), "", shown)
+        self._write_document(result_of(self._agent, finished, time.monotonic() - self.started))
 
-    def _result(
-        self,
-        status: str,
-        code: int,
-        text: str,
-        error: Mapping[str, str] | None,
-        output: Mapping[str, Any],
-    ) -> None:
-        """Write the result, with what is known of the session if one was opened."""
+    def _write_document(self, result: Result) -> None:
         self._has_result = True
-        agent = self._agent
-        totals = agent.totals if agent else Totals()
-        self._line(
-            {
-                "type": "result",
-                "status": status,
-                "exit_code": code,
-                "session_id": agent.log.path.parent.name if agent else None,
-                "log": str(agent.log.path) if agent else None,
-                "result": text,
-                **output,
-                "model": agent.model.id if agent else None,
-                "turns": totals.turns,
-                "calls": totals.all.calls,
-                "tool_calls": totals.all.tool_calls,
-                "duration_s": round(time.monotonic() - self.started, 3),
-                "usage": totals.all.usage.to_json(),
-                "cost_usd": totals.all.cost_usd,
-                "context": _context(agent) if agent else None,
-                "compaction": totals.all.compaction,
-                "agents": _agents(agent) if agent else [],
-                "denials": [dataclasses.asdict(d) for d in agent.denials] if agent else [],
-                **({"worktree": self.worktree} if self.worktree else {}),
-                "error": error,
-            }
-        )
+        output = {"output": result.output} if self.schema else {}
+        worktree = {"worktree": self.worktree} if self.worktree else {}
+        self._line({**result.to_json(), **output, **worktree})
 
     def _line(self, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=self.out, flush=True)
@@ -252,43 +210,6 @@ class Headless:
     def _say(self, text: str) -> None:
         with suppress(BrokenPipeError), signals.ignore_lost_terminal():
             print(clean(text), file=self.err)  # a log of it is read on a terminal too
-
-
-def _context(agent: "Agent") -> dict[str, Any]:
-    """Return how full the window is, and the tokens from which on a summary is due."""
-    from ..compaction.policy import summary_due_at
-
-    window = agent.current_window()
-    return {
-        "tokens": window.tokens,
-        "window": window.size,
-        "level": window.level,
-        "free": window.free,
-        "summary_at": summary_due_at(agent.policy, window),
-    }
-
-
-def _agents(agent: "Agent") -> list[dict[str, Any]]:
-    """Return what each subagent of the session has used; the sums of the result include it."""
-    return [
-        {
-            "id": run.id,
-            "type": run.type,
-            "description": run.description,
-            "status": run.status,
-            "log": str(agent.folder / run.log),
-            **dataclasses.asdict(agent.totals.by_agent[run.id]),
-        }
-        for run in agent.ledger.agents.values()
-    ]
-
-
-def exit_code(finished: events.TurnFinished) -> int:
-    """Return the exit code for how a turn ended."""
-    if finished.status != "error":
-        return STATUS_CODES[finished.status]
-    kind = getattr(errors, (finished.error or {}).get("type", ""), CtxagentError)
-    return int(kind.exit_code)
 
 
 def as_json(event: events.Event) -> dict[str, Any]:

@@ -21,7 +21,7 @@ Look after the animals.
 ## Key Decisions
 1. One after another.
 ## Current State
-Phase: running
+Phase: part {number}
 - Done: the first ones
 ## Next Steps
 1. Go on.
@@ -299,7 +299,8 @@ def test_a_large_one_is_cut_told_and_recalled(place: Place) -> None:
 
 
 class Keeper:
-    """Calls Bash again and again until it has been summarised so often, with bound thoughts."""
+    """Calls Bash again and again until it has been summarised so often and the newest summary
+    stands in the context, with bound thoughts."""
 
     def __init__(self) -> None:
         self.queue: list[Say] = []
@@ -310,10 +311,11 @@ class Keeper:
     def __call__(self, body: Body) -> Say:
         if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             self.summaries += 1
-            return Say(SUMMARY)
+            return Say(SUMMARY.format(number=self.summaries))
         if self.queue:
             return self.queue.pop(0)
-        if self.summaries >= self.until:
+        stands = f"part {self.summaries}" in told(body)  # one that is prepared may be given up
+        if not self.until or (self.summaries >= self.until and stands):
             return Say("All done.", thinking="Done.")
         self.calls += 1
         command = f"printf 'answer {self.calls}: '; seq -f 'words of it %g' 700"

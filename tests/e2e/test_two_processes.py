@@ -16,7 +16,7 @@ import pytest
 
 from ctxagent.agent.errors import RecordError, SessionBusy
 from ctxagent.agent.events import Ask, Emit
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import Log, read_log
@@ -161,7 +161,7 @@ class Late(Desk):
         super().__init__(folder, *steps)
         self.first = log.parent.name
 
-    async def __call__(self, emit: Emit, ask: Ask, **wish: Any) -> Agent:
+    async def __call__(self, emit: Emit, ask: Ask, **wish: Any) -> AgentState:
         wish["resume"] = wish.get("resume") or self.first
         return await super().__call__(emit, ask, **wish)
 

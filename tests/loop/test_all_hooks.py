@@ -23,7 +23,7 @@ from ctxagent.agent.config.settings import (
 )
 from ctxagent.agent.events import Event, Notice, TurnFinished, Waiting
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Entry, Note, ToolResult
@@ -64,7 +64,7 @@ class Talk:
             environ={"PATH": os.environ["PATH"], "HOME": str(root), **(environ or {})},
             model=ScriptedModel(list(steps), check=validate),
         )
-        self.agent: Agent = open_agent(launch, choice, emit=self.events.append, ask=None)
+        self.agent: AgentState = open_agent(launch, choice, emit=self.events.append, ask=None)
 
     def say(self, words: str, when: Callable[[Event], bool] | None = None) -> TurnFinished:
         """One turn, then the session is left; it is interrupted when an event answers to `when`."""

@@ -27,7 +27,7 @@ from ctxagent.agent.events import (
     TurnFinished,
 )
 from ctxagent.agent.launch import Budget, LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.subagent_types import load_types, parse_type
 from ctxagent.agent.loop.subagents import MAX_PARALLEL_SUBAGENTS
 from ctxagent.agent.loop.turn import run_turn
@@ -88,7 +88,7 @@ class Talk:
         self.ask = ask
         self.agent = self.open(SessionChoice())
 
-    def open(self, choice: SessionChoice) -> Agent:
+    def open(self, choice: SessionChoice) -> AgentState:
         self.agent = open_agent(self.launch, choice, emit=self.events.append, ask=self.ask)
         return self.agent
 

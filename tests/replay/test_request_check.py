@@ -32,7 +32,7 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import SessionError
 from ctxagent.agent.events import Accepted, Answer, Event, Question
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.anthropic import AnthropicModel
 from ctxagent.agent.models.base import Reply
@@ -91,7 +91,7 @@ def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False
     )
 
 
-def run(start: LaunchOptions, choice: SessionChoice, play: Callable[[Agent], Any]) -> Path:
+def run(start: LaunchOptions, choice: SessionChoice, play: Callable[[AgentState], Any]) -> Path:
     """A session from its opening to its end; its log."""
 
     async def whole() -> Path:
@@ -105,7 +105,7 @@ def run(start: LaunchOptions, choice: SessionChoice, play: Callable[[Agent], Any
     return asyncio.run(whole())
 
 
-async def said(loop: Agent, words: str) -> None:
+async def said(loop: AgentState, words: str) -> None:
     finished = await run_turn(loop, words)
     assert finished.status == "ok", finished
 
@@ -188,11 +188,11 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
         start = launch(folder, server.url)
         (start.cwd / "shot.png").write_bytes(png(48, 32))
 
-        async def first(loop: Agent) -> None:
+        async def first(loop: AgentState) -> None:
             await said(loop, "Work — süß 🙂.")
             script.calls = 6
 
-        async def second(loop: Agent) -> None:
+        async def second(loop: AgentState) -> None:
             await said(loop, "go on")
             await loop.engine.compact("Mind the número.")
             await said(loop, "more")
@@ -365,7 +365,7 @@ def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
         compact = replace(start.settings.compact, model=OTHER, mode="remind")
         start = replace(start, settings=replace(start.settings, compact=compact))
 
-        async def play(loop: Agent) -> None:
+        async def play(loop: AgentState) -> None:
             for words in ("one", "two", "three", "four"):
                 await said(loop, words)
             await loop.engine.examine(await loop.engine.compact("Keep \udc80 too."))
@@ -398,7 +398,7 @@ def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
     ]
     with Server(steps) as server:
 
-        async def play(loop: Agent) -> None:
+        async def play(loop: AgentState) -> None:
             await said(loop, f"look at {TOKEN}")
             await loop.engine.compact(f"never name {TOKEN}, nor {KEY}")
             await said(loop, "go on")
@@ -432,7 +432,7 @@ def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
         if opened:
             shares.append(opened[0].current_window().share)
 
-    opened: list[Agent] = []
+    opened: list[AgentState] = []
     shares: list[float] = []
 
     async def play() -> Path:

@@ -32,7 +32,7 @@ from ctxagent.agent.events import (
     UserSaid,
 )
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.agent.session.log import read_log
@@ -261,7 +261,7 @@ class Office(Desk):
         said = next(b["text"] for b in request.messages[0]["content"] if "Run: " in b["text"])
         return Step(tools=[("Bash", {"command": said.removeprefix("Run: ")})])
 
-    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, _: bool) -> Agent:
+    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, _: bool) -> AgentState:
         launch = LaunchOptions(
             settings=Settings(permissions=PermissionSettings(mode=self.mode)),
             state=self.cwd.parent / "state",

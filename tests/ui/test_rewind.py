@@ -17,7 +17,7 @@ from ctxagent.agent.config.settings import PermissionSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Ask, Emit, Event, Notice, TurnFinished
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.checkpoints import load_checkpoint
@@ -56,7 +56,7 @@ class Opener:
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
         prior: str | None = None, read_only: bool = False,
-    ) -> Agent:  # fmt: skip
+    ) -> AgentState:  # fmt: skip
         choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
         return await asyncio.to_thread(open_agent, self._launch, choice, emit=emit, ask=ask)
 
@@ -83,7 +83,7 @@ class Desk:
         self.wait(self.line.context.reopen(resume=resume))
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> AgentState:
         return self.line.context.agent
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ..transcript import Transcript
 
 READ_ONLY = (
@@ -43,7 +43,7 @@ class CommandContext:
     told_of_files: set[str] = field(default_factory=set)  # what was wrong with some, and told
 
     @property
-    def agent(self) -> "Agent":
+    def agent(self) -> "AgentState":
         """The agent of the open session. Raises CtxagentError when no session is open."""
         return self.conversation.agent
 

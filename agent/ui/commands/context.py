@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...compaction.breakdown import Breakdown, LargeItem
     from ...compaction.history import Act
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ...session.entries import Entry
 
 MAX_LIST_ITEMS = 10
@@ -227,7 +227,7 @@ def _savings_table(done: "list[Act]") -> "list[RenderableType]":
     return ["", render.table(rows, head=("compaction", "saved", "times"))] if rows else []
 
 
-def _cache_lines(agent: "Agent", entries: "Reversible[Entry]") -> list[str]:
+def _cache_lines(agent: "AgentState", entries: "Reversible[Entry]") -> list[str]:
     """Return lines on how much of the prompts came from the cache, and why one did not."""
     from ...session.entries import Assistant, Usage
     from .. import compaction_report

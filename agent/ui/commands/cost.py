@@ -9,7 +9,7 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ...loop.costs import BillLine, SessionBill
     from ...session.entries import Entry, SubagentRun
     from ...session.totals import Counts
@@ -59,7 +59,7 @@ def _searches(counts: "Counts") -> list[tuple[str, str]]:
     return [("web searches", f"{made:,}{price if known else ''}")] if made else []
 
 
-def _bill(agent: "Agent", entries: "Iterable[Entry]") -> "SessionBill":
+def _bill(agent: "AgentState", entries: "Iterable[Entry]") -> "SessionBill":
     from ...loop.costs import session_bill
     from ...session.log import Entries
 

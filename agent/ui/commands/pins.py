@@ -10,7 +10,7 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
 
 MAX_PINS_SHARE = 0.10  # of the window
 MAX_SHOWN_CHARS = 80  # of a pinned text in a list
@@ -80,7 +80,7 @@ async def _unpin(repl: CommandContext, argument: str) -> None:
     repl.say(f"#{found[1]} is no longer pinned")
 
 
-def _check_room(agent: "Agent", text: str) -> None:
+def _check_room(agent: "AgentState", text: str) -> None:
     """Raise UsageError when one more pin would leave a summary no room to save anything."""
     from ...compaction.summary.request import pinned_section
     from ...context import tokens

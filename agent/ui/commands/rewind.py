@@ -21,7 +21,7 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ...session.checkpoints import RewindDifference, RewindPoint
     from ...session.entries import Entry
     from ...worktree import TreeChange
@@ -137,7 +137,7 @@ def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint,
 
 
 async def _plan(
-    agent: "Agent", point: "RewindPoint", found: "Sequence[RewindPoint]"
+    agent: "AgentState", point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
     """Find out what going back to a point would do."""
     later = [other for other in found if not other.path and other.seq >= point.seq]
@@ -256,7 +256,7 @@ async def _restore_files(repl: CommandContext, point: "RewindPoint") -> None:
 
 
 def _record_rewind(
-    agent: "Agent",
+    agent: "AgentState",
     point: "RewindPoint",
     before: int,
     changes: "Sequence[TreeChange]",
@@ -295,7 +295,7 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
         repl.screen.restore(point.words)
 
 
-def _forget_files(agent: "Agent", changes: "Sequence[TreeChange]") -> None:
+def _forget_files(agent: "AgentState", changes: "Sequence[TreeChange]") -> None:
     """Forget what was read of changed files, so that they are read again before they are edited."""
     gone = {Path(change.path).resolve() for change in changes}
     digests = agent.context.seen.digests
@@ -303,7 +303,7 @@ def _forget_files(agent: "Agent", changes: "Sequence[TreeChange]") -> None:
         del digests[path]
 
 
-def _warn_model(agent: "Agent", what: str, changes: "Sequence[TreeChange]") -> str:
+def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]") -> str:
     """Return a text for the model that names the files which are not as it knows them."""
     paths = [agent.context.shown(Path(change.path)) for change in changes]
     lines = [f"- {path}" for path in paths[:MAX_LISTED_FILES_FOR_MODEL]]
@@ -313,7 +313,9 @@ def _warn_model(agent: "Agent", what: str, changes: "Sequence[TreeChange]") -> s
     return "\n".join([head, *lines])
 
 
-def _describe_changes(agent: "Agent", changes: "Sequence[TreeChange]", prefix: str = "") -> str:
+def _describe_changes(
+    agent: "AgentState", changes: "Sequence[TreeChange]", prefix: str = ""
+) -> str:
     """Return which files are written and which are removed, naming some of them."""
     parts = []
     for verb, removed in (("written", False), ("removed", True)):

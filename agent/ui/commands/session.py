@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...export import ExportFormat
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
 
 MAX_DIFF_FILES = 20
 _DIFF = (
@@ -118,7 +118,7 @@ def _more(names: "Sequence[str]", noun: str) -> list[str]:
     return [f"… +{count_of(left, noun)}"] if left > 0 else []
 
 
-def _left_behind(agent: "Agent") -> list[str]:
+def _left_behind(agent: "AgentState") -> list[str]:
     """Return what a fresh session does not have of this one; nothing if this one is not kept."""
     if not agent.log.path.exists():  # nothing was said, or the log is gone
         return []

@@ -19,7 +19,7 @@ from .services import ConversationServices
 if TYPE_CHECKING:
     from ....tools.job import BackgroundJob
     from ...config.settings import PermissionMode
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
 
 MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "sandboxed", "plan", "bypass")
 RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
@@ -35,7 +35,7 @@ class Conversation:
         self._services = services
         self._emit = emit
         self._ask = ask
-        self._agent: Agent | None = None
+        self._agent: AgentState | None = None
         self._model = ""  # chosen by the person, for this session and later ones
         self._model_after = ""  # to go back to when the turn ends; "" for none
         self._last_mode: str = ""  # the permission mode of the newest turn
@@ -48,7 +48,7 @@ class Conversation:
         return self._agent is not None
 
     @property
-    def agent(self) -> "Agent":
+    def agent(self) -> "AgentState":
         """The agent of the open session. Raises CtxagentError when none is open."""
         if self._agent is None:
             raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
@@ -211,7 +211,7 @@ class Conversation:
         }
 
     @staticmethod
-    def _shown_mode(agent: "Agent") -> str:
+    def _shown_mode(agent: "AgentState") -> str:
         if agent.log.refusal:
             return "read-only"
         approval = agent.approval
@@ -275,7 +275,7 @@ class Conversation:
             await self._agent.close()
 
 
-async def _close_unwanted(opening: "asyncio.Future[Agent]") -> None:
+async def _close_unwanted(opening: "asyncio.Future[AgentState]") -> None:
     """Close a session that is still being opened, as soon as it is open."""
     with suppress(CtxagentError):
         opened = await opening

@@ -12,7 +12,7 @@ from ...launch import SessionChoice
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ...permissions.rule_files import RuleFiles
 
 
@@ -40,10 +40,10 @@ class Opener(Protocol):
         fork: bool = False,
         prior: str | None = None,
         read_only: bool = False,
-    ) -> "Agent": ...
+    ) -> "AgentState": ...
 
 
-def _no_model_change(agent: "Agent", id: str) -> None:
+def _no_model_change(agent: "AgentState", id: str) -> None:
     raise UsageError("the model cannot be changed here", hint=f"Start with --model {id}")
 
 
@@ -69,7 +69,7 @@ class ConversationServices:
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices
-    set_model: Callable[["Agent", str], None] = _no_model_change
+    set_model: Callable[["AgentState", str], None] = _no_model_change
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
     choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
     wait: bool = False  # whether to wait for the session asked for, if another process has it

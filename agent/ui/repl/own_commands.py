@@ -22,7 +22,7 @@ from ..cells import first_cells
 from ..status import Fragment
 
 if TYPE_CHECKING:
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
 
 Start = Callable[[Coroutine[Any, Any, None]], None]  # runs a task until the REPL ends
 Warn = Callable[[str], None]
@@ -50,7 +50,7 @@ class _OwnCommand:
         self._told = False
         self._running = False
 
-    async def _run(self, agent: "Agent", given: bytes, env: Mapping[str, str]) -> str:
+    async def _run(self, agent: "AgentState", given: bytes, env: Mapping[str, str]) -> str:
         """Return the output of the command, "" where it failed."""
         from ....tools.system.process import ending
         from ...loop.hooks import HeadSink, run_command  # loaded with the session
@@ -87,13 +87,13 @@ class NoticeCommand(_OwnCommand):
     def __init__(self, command: str, start: Start, warn: Warn) -> None:
         super().__init__(command, "ui.notify_command", NOTICE_TIMEOUT_S, start, warn)
 
-    def give(self, agent: "Agent", title: str, text: str) -> None:
+    def give(self, agent: "AgentState", title: str, text: str) -> None:
         """Run the command for a notice, unless it still runs for the one before."""
         if self._command and not self._running:
             self._running = True
             self._start(self._give(agent, {NOTICE_TITLE: title, NOTICE_TEXT: text}))
 
-    async def _give(self, agent: "Agent", env: Mapping[str, str]) -> None:
+    async def _give(self, agent: "AgentState", env: Mapping[str, str]) -> None:
         try:
             await self._run(agent, b"", env)
         finally:
@@ -114,14 +114,14 @@ class StatusCommand(_OwnCommand):
     def is_set(self) -> bool:
         return bool(self._command)
 
-    def refresh(self, agent: "Agent", facts: Mapping[str, Any]) -> None:
+    def refresh(self, agent: "AgentState", facts: Mapping[str, Any]) -> None:
         """Run the command with these facts, unless it runs or has had them; `changed` is called
         after each run, so that what changes meanwhile is not missed."""
         if self._command and not self._running and facts != self._facts:
             self._running, self._facts = True, facts
             self._start(self._refresh(agent, facts))
 
-    async def _refresh(self, agent: "Agent", facts: Mapping[str, Any]) -> None:
+    async def _refresh(self, agent: "AgentState", facts: Mapping[str, Any]) -> None:
         try:
             await asyncio.sleep(self._began + MIN_STATUS_INTERVAL_S - time.monotonic())
             self._began = time.monotonic()

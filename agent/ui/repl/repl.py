@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ...config.settings import UiSettings
-    from ...loop.agent import Agent
+    from ...loop.agent import AgentState
     from ..transcript import Transcript
 
 LEAVE_COMMANDS = ("exit", "quit")  # which wait for nothing
@@ -486,7 +486,7 @@ class Repl:
             self._ended = True
             await self.conversation.close()
 
-    async def _say_goodbye(self, agent: "Agent") -> None:
+    async def _say_goodbye(self, agent: "AgentState") -> None:
         """Do what the policy says at the end of a session, in limited time, and say how to go on
         with it."""
         if not agent.totals.turns:

@@ -14,7 +14,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Budget
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.compaction_host import attach_engine
 from ctxagent.agent.loop.resume import create_session, resume_session
@@ -67,7 +67,7 @@ class Conversation:
         checkpoints = Checkpoints(path.parent, None, standing.numbering)
         context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
         enable_recall(context, state, path)
-        self.agent = Agent(
+        self.agent = AgentState(
             log=log,
             view=standing.view,
             ledger=standing.ledger,

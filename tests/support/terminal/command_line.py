@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Answer, Ask, Emit, Question
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.ui.commands import CommandContext, parse
 from ctxagent.agent.ui.conversation.open_session import Conversation
 from ctxagent.agent.ui.conversation.questions import Questions
@@ -147,7 +147,7 @@ class CommandDesk:
     """A person who gives commands in the session of a conversation."""
 
     def __init__(self, talk: ScriptedConversation) -> None:
-        self.agent: Agent = talk.agent
+        self.agent: AgentState = talk.agent
         self.cwd = talk.cwd
         self.opened: list[dict[str, object]] = []
         self.logs: list[Path] = [talk.agent.log.path]
@@ -168,12 +168,12 @@ class CommandDesk:
         asyncio.run(self.line.context.reopen())
         self.opened.clear()
 
-    async def _open(self, emit: Emit, ask: Ask, **which: object) -> Agent:
+    async def _open(self, emit: Emit, ask: Ask, **which: object) -> AgentState:
         given = {name: value for name, value in which.items() if value not in (None, False)}
         self.opened.append(given)
         return self.agent
 
-    def _set_model(self, agent: Agent, id: str) -> None:
+    def _set_model(self, agent: AgentState, id: str) -> None:
         self.model = id
 
     @property

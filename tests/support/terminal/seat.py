@@ -20,7 +20,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.config.settings import PermissionMode, UiSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
-from ctxagent.agent.loop.agent import Agent
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.compaction_host import attach_engine
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -97,22 +97,24 @@ class Desk:
         self.model = ScriptedModel(list(steps), pace=pace, check=validate)
         self.mode: PermissionMode = mode
         self.fails = list(fails)
-        self.loops: list[Agent] = []
+        self.loops: list[AgentState] = []
         self.gate: asyncio.Event | None = None
         self.models: list[tuple[str, ...]] = []  # that are known
-        self.chosen: list[tuple[Agent, str]] = []  # models, as they were asked for
+        self.chosen: list[tuple[AgentState, str]] = []  # models, as they were asked for
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
         prior: str | None = None, read_only: bool = False,
-    ) -> Agent:  # fmt: skip
+    ) -> AgentState:  # fmt: skip
         if self.gate:
             await self.gate.wait()
         if self.fails:
             raise self.fails.pop(0)
         return await asyncio.to_thread(self._open, emit, ask, resume, fork, read_only)
 
-    def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, read_only: bool) -> Agent:
+    def _open(
+        self, emit: Emit, ask: Ask, resume: str | None, fork: bool, read_only: bool
+    ) -> AgentState:
         path = self.project.find_log(resume) if resume else self.project.new_log()
         if fork:
             path = self.project.fork(path)
@@ -126,7 +128,7 @@ class Desk:
         )  # fmt: skip
         context = Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ))
         context.recall = lambda ref: text_of_ref(path.parents[2], path.parent.name, ref)
-        loop = Agent(
+        loop = AgentState(
             log=log,
             view=standing.view,
             totals=standing.totals,
@@ -160,7 +162,7 @@ class Desk:
             models=lambda: self.models,
         )
 
-    def set_model(self, loop: Agent, id: str) -> None:
+    def set_model(self, loop: AgentState, id: str) -> None:
         self.chosen.append((loop, id))
 
     def said(self, place: int = -1) -> list[str]:

@@ -9,7 +9,7 @@ from ..extensions.command_files import CommandFile, load_command_files
 from ..launch import LaunchOptions
 
 if TYPE_CHECKING:
-    from ..loop.agent import Agent
+    from ..loop.agent import AgentState
 
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
@@ -25,7 +25,7 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], 
     )
 
 
-async def expand_task(agent: "Agent", launch: LaunchOptions, task: str) -> str:
+async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> str:
     """Return the words of a headless run: those of the command that the task calls, or the task
     as it is. Raises RecordError, and ToolError for a prompt of a server."""
     from ..app import change_model

@@ -1,0 +1,485 @@
+"""The agent as a program uses it: a session in a directory, in which tasks are run.
+
+    async with Agent("project", tools=[weather], approve=approve) as agent:
+        run = agent.run("What should I wear in Rome?")
+        async for event in run:
+            ...
+        print(run.result.text)
+
+The events are those of `agent/events.py`. Settings, rules, instructions, MCP servers, skills and
+commands count as they do on the command line, whose headless runs are made of this class.
+"""
+
+import asyncio
+import inspect
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ...tools.system.hardening import close_memory
+from ...tools.system.tasks import finish_despite_cancel
+from ..errors import CtxagentError, RecordError, ToolError, UsageError
+from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
+from ..launch import AttachedData, Budget, LaunchOptions, SessionChoice
+from . import launching
+from .mcp_servers import RunServers
+from .result import Result, result_of
+
+if TYPE_CHECKING:
+    from ..loop.agent import AgentState
+    from ..loop.attachments import Attached
+    from ..loop.result_schema import ResultSchema
+    from ..models.base import Model
+    from ..session.entries import Content
+
+    Decision = bool | Answer | None  # None: nobody is there to answer
+    Approve = Callable[[Question], Decision | Awaitable[Decision]]
+
+ANSWERED = ("ok", "denied")  # statuses of turns that came to an answer
+
+
+class Agent:
+    """An agent in the directory `cwd`, in a session of its own, or the one that `resume` names.
+
+    model: the id of a model, or a model of the program's own (`CustomModel`); that of the settings
+        where it is not given.
+    tools: functions that the model may call, beside the agent's own tools. They run unasked.
+    approve: is asked about calls that rules and mode neither allow nor deny, and is put the
+        agent's own questions and plans; it may be a coroutine. What it raises, the run raises.
+        Without it such calls are denied.
+    on_event: gets each event as it happens, between runs too.
+    settings: by their names, such as {"permissions.mode": "accept-edits"}; they count more than
+        files and environment.
+    resume: the id of a session, or True for the newest one of the directory; `fork` goes on in a
+        copy of it.
+    system_prompt: in place of the built-in one; append_system_prompt: behind it.
+    max_calls, max_cost_usd: of the model, for all runs together.
+    safe: without MCP servers, plugins, hooks, and commands, skills and subagents from files.
+    environ: in place of the variables of this process.
+
+    It is to be used with `async with`, or between `open` and `close`. As commands must not read
+    keys out of it, the memory of the process is closed to others on Linux: debuggers and core
+    dumps are lost with it.
+    """
+
+    def __init__(
+        self,
+        cwd: "str | Path" = ".",
+        *,
+        model: "str | Model" = "",
+        tools: Sequence[Callable[..., Any]] = (),
+        approve: "Approve | None" = None,
+        on_event: Emit | None = None,
+        settings: Mapping[str, Any] | None = None,
+        resume: str | bool = False,
+        fork: bool = False,
+        system_prompt: str = "",
+        append_system_prompt: str = "",
+        max_calls: int | None = None,
+        max_cost_usd: float | None = None,
+        safe: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        def launch() -> LaunchOptions:
+            here, env = Path(cwd).absolute(), os.environ if environ is None else environ
+            if not here.is_dir():
+                raise UsageError(f"{here} is not a directory", hint="Give cwd an existing one.")
+            more = {"model.id": model} if isinstance(model, str) and model else {}
+            loaded = launching.load(here, env, _flags({**(settings or {}), **more}))
+            self._notices = loaded.notices
+            made = launching.launch_options(
+                loaded,
+                here,
+                env,
+                own_prompt=system_prompt,
+                append_prompt=append_system_prompt,
+                budget=Budget(max_calls, max_cost_usd),
+                safe=safe,
+            )
+            return replace(
+                made,
+                model=None if isinstance(model, str) else model,
+                tools=_own_tools(tools),
+            )
+
+        choice = SessionChoice(
+            newest=resume is True, id=resume if isinstance(resume, str) else None, fork=fork
+        )
+        if fork and not resume:
+            raise UsageError("fork needs a session to copy", hint="Give resume too.")
+        self._approve = approve
+        self._set_up(launch, choice, on_event, self._asked if approve else None)
+
+    @classmethod
+    def launched(
+        cls,
+        launch: LaunchOptions,
+        choice: SessionChoice,
+        *,
+        on_event: Emit | None = None,
+        ask: Ask | None = None,
+    ) -> Self:
+        """Return an agent for options that are made already, such as those of the command line.
+        Raises NoCredentials."""
+        launching.check_key(launch)
+        made = cls.__new__(cls)
+        made._set_up(lambda: launch, choice, on_event, ask)
+        return made
+
+    def _set_up(
+        self,
+        launch: Callable[[], LaunchOptions],
+        choice: SessionChoice,
+        on_event: Emit | None,
+        ask: Ask | None,
+    ) -> None:
+        self._make_launch, self._choice = launch, choice
+        self._on_event, self._ask = on_event, ask
+        self._state: AgentState | None = None
+        self._notices = list[str]()  # of settings
+        self._servers: RunServers | None = None
+        self._launch: LaunchOptions
+        self._first_model = ""
+        self._early: list[Event] | None = []  # told while the session opens
+        self._run: AgentRun | None = None
+
+    @property
+    def state(self) -> "AgentState":
+        """The state of the open session. Raises UsageError where none is open."""
+        if self._state is None:
+            raise UsageError("the agent is not open", hint="Use it with `async with`.")
+        return self._state
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session, by which it can be resumed. Raises UsageError where none is
+        open."""
+        return self.state.log.path.parent.name
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._run is not None:
+                await self._run.end()
+            if kind is None and self._run is not None and self._run.is_ok:
+                await self.finish()
+        finally:
+            await self.close()
+
+    async def open(self) -> None:
+        """Open the session. Raises ConfigError, UsageError, NoCredentials, SessionError, and
+        SessionBusy where another process has it."""
+        if self._state is not None:
+            raise UsageError("the agent is open already")
+        self._early = []
+        opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
+        try:
+            self._state = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.gather(self._leave_unwanted(opening), return_exceptions=True)
+            raise
+        early, self._early = self._early, None
+        for event in early:
+            self._emit(event)
+
+    def _opened(self) -> "AgentState":
+        """Open the session; blocking."""
+        from ..app import open_agent
+        from ..security.sandbox import check_sandbox
+
+        launch = self._make_launch()
+        launching.check_key(launch)
+        check_sandbox(launch)
+        close_memory()
+        servers, warnings, state = RunServers(launch), list[str](), None
+        try:
+            self._launch = replace(launch, mcp=servers.begin(warnings.append))
+            state = open_agent(self._launch, self._choice, emit=self._emit, ask=self._ask)
+        finally:
+            if state is None:
+                servers.end()
+        self._servers, self._first_model = servers, state.model.id
+        for warning in warnings:
+            self._emit(Notice("warning", warning))
+        for notice in self._notices:
+            self._emit(Notice("info", notice))
+        launching.warm(launch)  # while git looks at the project
+        return state
+
+    async def _leave_unwanted(self, opening: "asyncio.Future[AgentState]") -> None:
+        self._state = await opening
+        await self.close()
+
+    def run(
+        self,
+        words: "Content",
+        *,
+        schema: "Mapping[str, Any] | ResultSchema | None" = None,
+        verbatim: bool = False,
+        beside: AttachedData | None = None,
+        next_words: "Callable[[], Content | None] | None" = None,
+    ) -> "AgentRun":
+        """Return a run of one task, which starts when it is awaited or its events are read.
+
+        `words` are text, or blocks of the Messages API (text and images). They call commands and
+        skills and name files with @, as on the command line, but for words that are `verbatim`.
+        The answer has to fit `schema`, a JSON Schema. `beside` is data that the words come with;
+        `next_words` is asked before each call of the model for more words, instead of those of
+        `AgentRun.say`.
+        """
+        return AgentRun(self, words, schema, verbatim, beside, next_words)
+
+    async def finish(self) -> None:
+        """Do what is due at the end of a session that ends well, as its settings say."""
+        await self.state.finish()
+
+    async def close(self) -> None:
+        """End the session: its jobs, its MCP servers and the connections to the model."""
+        state, self._state = self._state, None
+        try:
+            if state is not None:
+                await state.close()
+        finally:
+            if self._servers is not None:
+                ending, self._servers = self._servers, None
+                await finish_despite_cancel(asyncio.to_thread(ending.end))
+
+    async def _asked(self, question: Question) -> Answer | None:
+        """Put a question to `approve`; an exception of its own ends the run, which raises it."""
+        assert self._approve is not None
+        asking = _answered(self._approve, question)
+        answer: Any
+        (answer,) = await asyncio.gather(asking, return_exceptions=True)
+        if not isinstance(answer, BaseException):
+            return cast("Answer | None", answer)
+        if self._run is not None:
+            self._run.fault = answer
+            self._run.interrupt()
+        return None
+
+    def _emit(self, event: Event) -> None:
+        if self._early is not None:
+            self._early.append(event)
+            return
+        if self._on_event is not None:
+            self._on_event(event)
+        if self._run is not None:
+            self._run.hear(event)
+
+    def begin_run(self, run: "AgentRun") -> None:
+        """Take a run for the one that is on. Raises UsageError where another one is."""
+        if self._run is not None and self._run.is_on:
+            hint = "Wait for its end, or give it more words with `say`."
+            raise UsageError("a run is on already", hint=hint)
+        self._run = run
+
+    async def expanded(self, words: "Content") -> "Content":
+        """Return the words that others stand for: those of the command that they call. Raises
+        RecordError, and ToolError for a prompt of an MCP server."""
+        from ..app import change_model
+        from .command_files import expand_task
+
+        if self.state.model.id != self._first_model:  # a command had its own for its turn
+            change_model(self.state, self._launch, self._first_model)
+        if not isinstance(words, str):
+            return words
+        return await expand_task(self.state, self._launch, words)
+
+    def attached_to(self, words: "Content", *, verbatim: bool) -> "list[Attached]":
+        """Return what words bring in; blocking."""
+        from ..loop.attachments import find_mentions, find_skill
+        from ..loop.command_words import is_of_command
+
+        typed, mcp = not verbatim and not is_of_command(words), self._launch.mcp
+        skills = find_skill(self.state, words) if typed else []
+        named = find_mentions(
+            words, self._launch.cwd, typed=typed, servers=mcp.names if mcp else ()
+        )
+        return [*skills, *named]
+
+
+class AgentRun:
+    """A run of one task: `await` it for its result, or read its events with `async for` first. It
+    goes on where reading stops before the end; where the reader is cancelled it is interrupted."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        words: "Content",
+        schema: "Mapping[str, Any] | ResultSchema | None",
+        verbatim: bool,
+        beside: AttachedData | None,
+        next_words: "Callable[[], Content | None] | None",
+    ) -> None:
+        self._agent, self._words, self._verbatim = agent, words, verbatim
+        self._schema, self._beside = schema, beside
+        self._next_words = next_words or self._said
+        self._waiting: deque[Content] = deque()  # words that were said
+        self._task: asyncio.Task[Result] | None = None
+        self._events: asyncio.Queue[Event | None] | None = None
+        self._is_unwanted = False  # interrupted before it began
+        self.finished = TurnFinished("interrupted", "")
+        self.fault: BaseException | None = None  # of the program's, that ended it
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it has ended well."""
+        return self._task is not None and self._task.done() and self.finished.status == "ok"
+
+    @property
+    def result(self) -> Result:
+        """The result, once it has ended. Raises UsageError before, and what the run raised."""
+        if self._task is None or not self._task.done():
+            raise UsageError("the run has not ended", hint="Await it, or read all its events.")
+        return self._task.result()
+
+    def say(self, words: "Content") -> None:
+        """Say more words, which the model gets before its next call."""
+        self._waiting.append(words)
+
+    def interrupt(self) -> bool:
+        """End the run as soon as what it does can be left; return whether this call did it."""
+        if self._task is None:
+            self._is_unwanted = True
+            return True
+        return not self._task.done() and not self._task.cancelling() and self._task.cancel()
+
+    async def end(self) -> None:
+        """Interrupt the run if it is on, and wait for its end."""
+        if self._task is not None:
+            self.interrupt()
+            await asyncio.wait({self._task})
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._awaited().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        if self._task is None:
+            self._events = asyncio.Queue()
+            self._begin()
+        while self._events is not None and (event := await self._events.get()) is not None:
+            yield event
+        await self._awaited()
+
+    def hear(self, event: Event) -> None:
+        """Take an event for the reader, if there is one."""
+        if self._events is not None:
+            self._events.put_nowait(event)
+
+    async def _awaited(self) -> Result:
+        task = self._begin()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            self.interrupt()
+            await asyncio.wait({task})
+            raise
+        return task.result()
+
+    def _begin(self) -> "asyncio.Task[Result]":
+        if self._task is None:
+            self._agent.begin_run(self)
+            self._task = asyncio.ensure_future(self._ran())
+            self._task.add_done_callback(self._end_events)
+        return self._task
+
+    def _end_events(self, task: "asyncio.Task[Result]") -> None:
+        if self._events is not None:
+            self._events.put_nowait(None)
+
+    async def _ran(self) -> Result:
+        from ..loop.result_schema import as_schema
+
+        began, schema = time.monotonic(), as_schema(self._schema)
+        self.finished = await self._turn(schema)
+        if self.fault is not None:
+            raise self.fault
+        answered = schema is not None and self.finished.status in ANSWERED
+        output = schema.read(self.finished.text).value if schema and answered else None
+        return result_of(self._agent.state, self.finished, time.monotonic() - began, output)
+
+    async def _turn(self, schema: "ResultSchema | None") -> TurnFinished:
+        """Run the turn and return how it ended. Raises RecordError."""
+        from ..loop.turn import run_turn
+
+        if self._is_unwanted:
+            return TurnFinished("interrupted", "")
+        try:
+            words = self._words if self._verbatim else await self._agent.expanded(self._words)
+        except asyncio.CancelledError:
+            return TurnFinished("interrupted", "")
+        except RecordError:
+            raise
+        except (CtxagentError, ToolError) as error:  # what the words call cannot be done
+            shown = {"type": type(error).__name__, "message": str(error)}
+            return TurnFinished("error", "", shown)
+        return await run_turn(
+            self._agent.state, words, self._next_words, self._attached, schema=schema
+        )
+
+    def _attached(self, words: "Content") -> "list[Attached]":
+        beside, self._beside = self._beside, None
+        named = self._agent.attached_to(words, verbatim=self._verbatim)
+        return [*([beside] if beside else []), *named]
+
+    def _said(self) -> "Content | None":
+        return self._waiting.popleft() if self._waiting else None
+
+
+def _flags(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as the command line gives them with -c."""
+    flags = []
+    for key, value in settings.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            flags.append(f"{key}={str(each).lower() if isinstance(each, bool) else each}")
+    return flags
+
+
+def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":
+    """Return functions as tools. Raises UsageError for one that cannot be one."""
+    if not functions:
+        return []
+    from ..permissions.rules import TOOL_NAMES
+    from .functions import function_tools
+
+    return function_tools(functions, TOOL_NAMES)
+
+
+async def _answered(approve: "Approve", question: Question) -> Answer | None:
+    """Return what `approve`, which blocks no other work, answers to a question. Raises what it
+    raises, and UsageError for answers that are not those to the question."""
+    if (settled := question.settled()) is not None:
+        return settled
+    given: Any
+    if inspect.iscoroutinefunction(approve):
+        given = approve(question)
+    else:
+        given = await asyncio.to_thread(cast(Any, approve), question)
+    decided: Decision = await given if inspect.isawaitable(given) else given
+    if isinstance(decided, bool):
+        return Answer(decided and not question.form)  # a form needs words
+    form = question.form if decided is not None and decided.allow else ()
+    if decided is not None and form and len(decided.words) != len(form):
+        raise UsageError(
+            f"approve gave {len(decided.words)} of {len(form)} answers",
+            hint="Give Answer(True, words=[...]) with one for each of question.form.",
+        )
+    return decided

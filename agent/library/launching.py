@@ -1,0 +1,84 @@
+"""What a conversation is started with: settings from files and choices become `LaunchOptions`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..launch import Budget, LaunchOptions
+
+if TYPE_CHECKING:
+    from ..config.load import LoadedSettings
+    from ..events import GivenAnswers
+
+
+def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "LoadedSettings":
+    """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. Raises
+    ConfigError."""
+    from ..config.load import config_home, load_settings
+    from ..permissions.rules import parse_rule
+
+    if (models := config_home(environ) / "models.toml").exists():
+        from ..models.catalog import add_models
+
+        add_models(models)
+    return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
+
+
+def launch_options(
+    loaded: "LoadedSettings",
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    own_prompt: str = "",
+    append_prompt: str = "",
+    prior: str = "",
+    budget: Budget | None = None,
+    answers: "GivenAnswers | None" = None,
+    safe: bool = False,
+) -> LaunchOptions:
+    """Return all that a conversation in `cwd` needs to start; the parameters are the fields of
+    `LaunchOptions`. Raises ConfigError."""
+    from ..config.load import config_home, state_dir
+    from ..config.settings import HookSettings, StatuslineSettings
+    from ..extensions.plugins import InstalledPlugins
+    from ..models.servers import server_environment
+    from ..security.folders import distrust_writable_folders
+
+    settings, own = loaded.settings, config_home(environ)
+    if safe:
+        ui, hooks = replace(settings.ui, notify_command=""), HookSettings()
+        settings = replace(settings, hooks=hooks, ui=ui, statusline=StatuslineSettings())
+    launch = LaunchOptions(
+        prior=prior,
+        settings=settings,
+        state=state_dir(settings, environ),
+        config_home=own,
+        cwd=cwd,
+        environ=server_environment(settings.model.server, environ),
+        own_prompt=own_prompt,
+        append_prompt=append_prompt,
+        budget=budget or Budget(),
+        trust=loaded.trust_dir,
+        answers=answers,
+        installed=None if safe else InstalledPlugins(own, loaded.trust_dir),
+        safe=safe,
+    )
+    distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
+    return launch
+
+
+def check_key(launch: LaunchOptions) -> None:
+    """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
+    from ..models.credentials import find_credentials
+
+    if launch.model is None and not launch.is_scripted:
+        find_credentials(launch.environ)
+
+
+def warm(launch: LaunchOptions) -> None:
+    """Start to import what the first request needs, unless the model needs no server."""
+    from ..models.anthropic import start_import
+
+    if launch.model is None and not launch.is_scripted:
+        start_import()
