@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -368,7 +368,7 @@ class Steps(CustomModel):
         self.requests: list[Request] = []
         self.may_answer = asyncio.Event()
 
-    async def stream(self, request: Request) -> AsyncIterator[events.Delta | Reply]:
+    async def stream(self, request: Request) -> AsyncGenerator[events.Delta | Reply, None]:
         self.requests.append(request)
         self.asked.set()
         await self.may_answer.wait()
