@@ -1,8 +1,9 @@
-"""A task through a gateway: LiteLLM's proxy in front of a Chat Completions server of others.
+"""A task through a gateway in front of a Chat Completions server of others.
 
-    python benchmarks/gateway/run.py FOLDER
+    python benchmarks/gateway/run.py FOLDER [litellm | router]
 
-installs `litellm[proxy]` (PyPI) and `@copilotkit/aimock` (npm) into FOLDER, and runs the real
+installs LiteLLM's proxy (PyPI: `litellm[proxy]`) or Claude Code Router (npm:
+`@musistudio/claude-code-router`), and `@copilotkit/aimock` (npm), into FOLDER, and runs the real
 command through both: 50 calls with summaries, killed in the middle and resumed; then the same
 session over the strict Messages server of the tests, and through the gateway again. Prints what was
 asked and what the gateway loses, and ends with exit code 1 where a run fails or a request is
@@ -31,6 +32,7 @@ COMMAND = str(Path(sys.executable).parent / "ctxagent")
 CALLS, WINDOW = 50, 40_000
 KEY = "sk-a-key-of-this-run-alone-4711"
 START_TIMEOUT_S = 120
+MOCK, ROUTER = "@copilotkit/aimock", "@musistudio/claude-code-router"
 SUMMARY = """## Session Intent
 Count to the end.
 ## Current State
@@ -47,8 +49,10 @@ OPTIONS = (
 
 def main() -> int:
     folder = Path(sys.argv[1]).resolve()
-    _install(folder)
-    with _mock(folder) as (address, said), _gateway(folder, address) as gateway:
+    install, gateway_of = GATEWAYS[sys.argv[2] if len(sys.argv) > 2 else "litellm"]
+    install(folder)
+    _install_package(folder, MOCK)
+    with _mock(folder) as (address, said), gateway_of(folder, address) as gateway:
         place = _Place(folder / "run", gateway)
         place.killed_after(CALLS // 2, said)
         first = place.run("-p", "go on", "--continue", "--output-format", "json")
@@ -110,22 +114,29 @@ class _Place:
             process.send_signal(signal.SIGKILL)
 
 
-def _install(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _install_litellm(folder: Path) -> None:
     python = folder / "python"
     if not (python / "bin" / "litellm").exists():
         subprocess.run([sys.executable, "-m", "venv", str(python)], check=True)
         pip = [str(python / "bin" / "pip"), "install", "--quiet", "litellm[proxy]"]
         subprocess.run(pip, check=True)
-    if not (folder / "node_modules").exists():
-        npm = ["npm", "install", "--silent", "--prefix", str(folder), "@copilotkit/aimock"]
+
+
+def _install_router(folder: Path) -> None:
+    _install_package(folder, ROUTER)
+
+
+def _install_package(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "node_modules" / name).exists():
+        npm = ["npm", "install", "--silent", "--prefix", str(folder), name]
         subprocess.run(npm, check=True)
 
 
 @contextmanager
 def _mock(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """The server of others: its address, and what it was asked so far."""
-    package = folder / "node_modules" / "@copilotkit" / "aimock"
+    package = folder / "node_modules" / MOCK
     command = ["node", str(HERE / "chat.mjs"), str(package), str(CALLS), QUESTION_START, SUMMARY]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -140,10 +151,8 @@ def _mock(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 @contextmanager
-def _gateway(folder: Path, address: str) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def _litellm(folder: Path, address: str) -> Iterator[str]:
+    port = _free_port()
     model: dict[str, Any] = {
         "model_name": "walrus",
         "litellm_params": {"model": "openai/walrus", "api_base": f"{address}/v1", "api_key": "x"},
@@ -153,13 +162,50 @@ def _gateway(folder: Path, address: str) -> Iterator[str]:
     command = [str(folder / "python" / "bin" / "litellm"), "--config", str(config),
                "--port", str(port), "--host", "127.0.0.1"]  # fmt: skip
     env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"}
+    with _started(command, env, folder, port, "/health/liveliness") as url:
+        yield url
+
+
+@contextmanager
+def _router(folder: Path, address: str) -> Iterator[str]:
+    port, home = _free_port(), folder / f"router-{os.getpid()}"
+    provider = {
+        "name": "mock", "api_base_url": f"{address}/v1/chat/completions", "api_key": "x",
+        "models": ["walrus"],
+    }  # fmt: skip
+    config = home / ".claude-code-router" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({
+        "HOST": "127.0.0.1", "PORT": port, "APIKEY": KEY, "LOG": False, "Providers": [provider],
+        "Router": {"default": "mock,walrus"},
+    }))  # fmt: skip
+    command = ["node", str(folder / "node_modules" / ROUTER / "dist" / "cli.js"), "start"]
+    env = {**os.environ, "HOME": str(home), "NO_PROXY": "127.0.0.1"}
+    with _started(command, env, folder, port, "/health") as url:
+        yield url
+
+
+GATEWAYS = {"litellm": (_install_litellm, _litellm), "router": (_install_router, _router)}
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def _started(
+    command: list[str], env: dict[str, str], folder: Path, port: int, health: str
+) -> Iterator[str]:
+    """A gateway that answers: its address."""
     with (folder / "gateway.log").open("w") as log, subprocess.Popen(
         command, env=env, stdout=log, stderr=log
     ) as process:  # fmt: skip
         url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < until and process.poll() is None:
             try:
-                urllib.request.urlopen(f"{url}/health/liveliness", timeout=2).close()
+                urllib.request.urlopen(f"{url}{health}", timeout=2).close()
                 break
             except OSError:
                 time.sleep(0.2)
