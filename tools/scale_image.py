@@ -58,6 +58,7 @@ def _saved(picture: object, format: str, **options: int) -> bytes:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    if sys.platform.startswith("linux"):  # macOS refuses this limit
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     given = sys.stdin.buffer.read()
     sys.stdout.buffer.write(scaled(given, sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

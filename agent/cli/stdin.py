@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools import text as texts
+from ...tools.system import process_table
 from ..errors import UsageError
 from ..launch import AttachedData
 
@@ -156,11 +157,8 @@ def _ancestors() -> Iterator[int]:
     process = os.getpid()
     while process > 0:
         yield process
-        try:
-            fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            return
-        process = int(fields[1])
+        row = process_table.TABLE.row(process)
+        process = row.parent if row else 0
 
 
 def _may_write(folder: Path, pipe: os.stat_result) -> bool:

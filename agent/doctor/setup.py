@@ -21,7 +21,7 @@ from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..extensions.skills import load_skills
 from ..models.credentials import UNENCRYPTED, find_credentials, unencrypted_host
 from ..models.servers import BASE_URL_VAR, server_environment
-from ..security import landlock
+from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
@@ -96,6 +96,10 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
     network = "with the network if you allow it" if chosen.network else "without a network"
     if isinstance(chosen.network, tuple):
         network = f"with the network by name: {', '.join(chosen.network) or 'you are asked'}"
+    if seatbelt.works():
+        if isinstance(chosen.network, tuple):
+            network = "without a network, since none is held by name on this system"
+        return Finding("sandbox", f"{seatbelt.SANDBOX_EXEC}, {network}")
     found = find_bubblewrap(str(Path.cwd()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
@@ -110,7 +114,7 @@ def _questions(settings: Settings) -> Iterator[Finding]:
     asks = permissions.mode in ("ask", "accept-edits") and permissions.sandboxed == "ask"
     if not asks or settings.sandbox.mode == "off":
         return
-    if not find_bubblewrap(str(Path.cwd()), network=False).absent:
+    if seatbelt.works() or not find_bubblewrap(str(Path.cwd()), network=False).absent:
         advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
         yield Finding("questions", f"{advice}confines to the project, without a network")
 

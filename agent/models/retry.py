@@ -37,7 +37,13 @@ _TOO_LONG = (
     re.compile(
         r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
     ),
-    re.compile(r"(?:prompt|input) is too long|context (?:length|window) (?:is )?exceeded", re.I),
+    # llama.cpp's server
+    re.compile(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
+    re.compile(
+        r"(?:prompt|input) is too long|context (?:length|window|size) (?:is )?exceeded"
+        r"|exceeds? [^.]{0,40}context (?:length|window|size)|greater than the context length",
+        re.I,
+    ),
 )
 _MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
 _DAY_S = 86_400.0

@@ -1,4 +1,4 @@
-"""The sandbox of a session's commands: bubblewrap, where it works.
+"""The sandbox of a session's commands: bubblewrap where it works, on macOS seatbelt.
 
 A command sees the file system as it is, but read-only, and of homes no more than toolchains need.
 The project and its repository can be written, and what commands have of their own instead of what
@@ -28,7 +28,7 @@ from ..config.load import user_file
 from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
-from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seccomp
+from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seatbelt, seccomp
 from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .folders import expand_home, home_folders, own_homes, writable_of_project
@@ -111,13 +111,13 @@ class Sandbox:
     @property
     def absent(self) -> str:
         """Why commands are not confined here, with what would help; "" if they are."""
-        return "" if self.partial else self._bubblewrap.absent
+        return "" if self.partial or seatbelt.works() else self._bubblewrap.absent
 
     @property
     def partial(self) -> str:
         """Why commands are confined by Landlock alone, with what would help; "" if they are not.
         That holds less than is promised where a sandbox is required, or nobody is asked."""
-        without = "" if self.required else self._bubblewrap.absent
+        without = "" if self.required or seatbelt.works() else self._bubblewrap.absent
         return without if without and landlock.works() else ""
 
     @property
@@ -128,6 +128,8 @@ class Sandbox:
     @property
     def unasked_absent(self) -> str:
         """Why a command that nobody was asked about cannot be confined; "" if it can."""
+        if seatbelt.works():
+            return ""
         return (
             self._bubblewrap.absent
             or find_bubblewrap(os.path.realpath(self.cwd), network=False).absent
@@ -204,6 +206,9 @@ class Sandbox:
             network = f"the network by name: {', '.join(self.names or ()) or 'you are asked'}"
         if self.partial:
             return f"Landlock alone, which holds less; {network}. {self.partial}"
+        if seatbelt.works():
+            written = "the project, temporary files and caches of their own"
+            return f"sandbox-exec: commands write to {written} only; {network}"
         own = "caches and temporary files are their own"
         return f"bubblewrap: commands write to the project only, {own}; {network}"
 
@@ -217,9 +222,10 @@ class Sandbox:
                 "only the project, temporary files and caches can be written; neither folders that "
                 f"hold what is hidden nor sockets with a path can be opened{network}"
             )
+        own = "caches are" if seatbelt.works() else "/tmp and caches are"
         return (
             "only the project, temporary files and caches can be written, but not .git/config and "
-            ".git/hooks; of homes only toolchains are seen, /tmp and caches are its own, "
+            f".git/hooks; of homes only toolchains are seen, {own} its own, "
             f"and sockets of other programs cannot be reached{network}"
         )
 
@@ -237,6 +243,11 @@ class Sandbox:
             self._must_not_appear = [path for path in self._must_not_appear if path not in made]
         if self.partial:
             return Enclosed(command, give_up=self._confinement())
+        if seatbelt.works():
+            make_own_folder(self.own_caches)
+            missing = [path for path in self._read_only if not os.path.lexists(path)]
+            never, regions = [*self._must_not_appear, *missing], self.boundary().mounted()
+            return Enclosed(seatbelt.confined(command, regions, never, network=self.network))
         arguments = [*self._bubblewrap.command]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
@@ -289,7 +300,7 @@ class Sandbox:
         if not self._bubblewrap.absent:
             given.pop("XDG_CACHE_HOME", None)  # their own caches are at the usual place
             given |= proxy_variables() if self.by_name else {}
-        elif self.partial:
+        elif self.partial or seatbelt.works():
             given["XDG_CACHE_HOME"] = str(self.own_caches)
         return given
 
@@ -478,7 +489,8 @@ def check_sandbox(launch: LaunchOptions) -> None:
     chosen = launch.settings.sandbox
     if chosen.mode != "require":
         return
-    if absent := find_bubblewrap(str(launch.cwd.resolve()), chosen.network is True).absent:
+    absent = find_bubblewrap(str(launch.cwd.resolve()), chosen.network is True).absent
+    if absent and not seatbelt.works():
         what, _, hint = absent.partition(". ")
         raise UsageError(
             f'sandbox.mode is "require", and {what}', hint=f'{hint} Or set it to "auto".'

@@ -7,13 +7,12 @@ that is not the beginning of the conversation is written anew.
 """
 
 import json
-import os
 from collections.abc import Iterable, Reversible, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.files import open_kept, private_opener, replacing
+from ...tools.system.files import open_kept, private_opener, replacing, sync_file
 from ..errors import RecordError, SessionError
 from .entries import Assistant, Block, Entry, ToolResult, User
 from .searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
@@ -90,7 +89,7 @@ class ConversationFile:
             if not self._size:
                 return
             with open_kept(self.path) as file:
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
         except OSError as error:
             raise RecordError(
                 f"cannot write {self.path}: {error.strerror}", hint="Free the disk, then go on."

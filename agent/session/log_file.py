@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...tools.system.files import sync_file
 from ..errors import RecordError
 from .lock import LOCK_NAME, acquire_lock, unwritable
 
@@ -121,7 +122,7 @@ class LogFile:
         """Put everything written on the medium. Raises RecordError when that fails."""
         if self._fd is not None:
             try:
-                os.fsync(self._fd)
+                sync_file(self._fd)
             except OSError as error:
                 raise unwritable(self.path, error) from error
 

@@ -358,6 +358,11 @@ def test_a_window_is_believed_until_it_proves_wrong() -> None:
          "10000 tokens.", (10_000, 8_192)),
         ("prompt is too long: 210,000 tokens > 200,000 maximum", (210_000, 200_000)),
         ("Input is too long for requested model.", (None, None)),
+        ("request (83053 tokens) exceeds the available context size (32768 tokens), try "
+         "increasing it", (83_053, 32_768)),
+        ("the input length exceeds the context length", (None, None)),
+        ("the number of tokens to keep from the initial prompt is greater than the context "
+         "length", (None, None)),
         ("context length exceeded", (None, None)),
     ],
 )  # fmt: skip

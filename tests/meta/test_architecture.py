@@ -44,6 +44,7 @@ LIBRARY_USERS = {
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
     "tiktoken": ("agent.context.tokens",),
     "click": ("agent.cli",),
+    "psutil": ("tools.system.process_table",),
     "jsonschema": ("agent.loop.result_schema",),
     "referencing": ("agent.loop.result_schema",),
     "jinja2": ("agent.export.templates",),

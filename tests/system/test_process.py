@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.errors import ToolError
+from ctxagent.tools.system import process_table
 from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, Live, clean, whole
 from ctxagent.tools.system.environment import child_environment, is_secret
-from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, birth, ending
+from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
+from ctxagent.tools.system.process_table import ProcessTable, PsutilTable, birth
 
-from ..support.command import alive, gone
+from ..support.command import alive, comes, gone
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -69,8 +71,13 @@ FUGITIVES = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("table", [process_table.TABLE, PsutilTable()], ids=["proc", "psutil"])
 @pytest.mark.parametrize("command", FUGITIVES.values(), ids=FUGITIVES.keys())
-def test_the_whole_tree_ends(command: str, tmp_path: Path) -> None:
+def test_the_whole_tree_ends(
+    command: str, table: ProcessTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_table, "TABLE", table)
+
     async def scene() -> None:
         sink = Lines()
         process = await start(command, sink, tmp_path)
@@ -97,6 +104,43 @@ def test_a_tree_is_killed_though_its_ending_is_cancelled(tmp_path: Path) -> None
             await ending
         assert gone(pid)
         await process.exited()
+
+    asyncio.run(scene())
+
+
+def test_both_tables_say_the_same_of_this_process() -> None:
+    here = process_table.TABLE.row(os.getpid())
+    other = PsutilTable().row(os.getpid())
+    assert here is not None
+    assert other is not None
+    assert here[:2] == other[:2] == (os.getppid(), os.getsid(0))
+    assert process_table.TABLE.row(2**22 + 1) is PsutilTable().row(2**22 + 1) is None
+    with subprocess.Popen(["sleep", "1000"], env={"WALRUS": "1", "É": "é"}) as child:
+        assert comes(lambda: bool(process_table.TABLE.environment(child.pid)))
+        found = {table.environment(child.pid) for table in (process_table.TABLE, PsutilTable())}
+        child.kill()
+    assert found == {"WALRUS=1\0É=é\0".encode()}
+
+
+def test_without_any_table_the_group_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nothing:
+        def numbers(self) -> list[int]:
+            return []
+
+        def row(self, pid: int) -> None:
+            return None
+
+        def environment(self, pid: int) -> bytes:
+            return b""
+
+    monkeypatch.setattr(process_table, "TABLE", Nothing())
+
+    async def scene() -> None:
+        sink = Lines()
+        process = await start(FUGITIVES["child"], sink, tmp_path)
+        (pid,) = await sink.numbers(1)
+        await process.end()
+        assert gone(pid, process.pid)
 
     asyncio.run(scene())
 

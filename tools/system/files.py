@@ -6,6 +6,7 @@ whenever the process is killed.
 """
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -58,11 +59,20 @@ def replacing(
             elif new_mode not in (None, 0o600):
                 os.fchmod(descriptor, new_mode)
             if durable:
-                os.fsync(descriptor)
+                sync_file(descriptor)
         part.replace(path)
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def sync_file(descriptor: int) -> None:
+    """Put on the medium what was written to an open file. Raises OSError."""
+    if full := getattr(fcntl, "F_FULLFSYNC", None):  # fsync(2) of macOS leaves it to the drive
+        with suppress(OSError):  # a file system of another machine does not know it
+            fcntl.fcntl(descriptor, full)
+            return
+    os.fsync(descriptor)
 
 
 def replace_file(
@@ -114,7 +124,7 @@ def _write_from_start(file: FileIO, data: bytes) -> None:
     while rest:
         rest = rest[file.write(rest) :]
     file.truncate()
-    os.fsync(file.fileno())
+    sync_file(file.fileno())
 
 
 def _copy_attributes(source: Path, target: int) -> None:

@@ -1,7 +1,6 @@
 """Find and end the processes that a killed agent's commands have left running.
 
-They are found by the name that each carries in its environment, beside the mark of its tree. Where
-there is no /proc, none is found.
+They are found by the name that each carries in its environment, beside the mark of its tree.
 """
 
 import hashlib
@@ -10,8 +9,8 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
+from . import process_table
 from .process import GRACE_CENTISECONDS, TREE_VARIABLE, Tree
 
 KILL_ROUNDS = 25  # of killing: what forks may have forked in between
@@ -41,9 +40,8 @@ def parts(name: str) -> tuple[str, int]:
 def names(session: str) -> set[str]:
     """Return the names of the calls of a session and its subagents that still run something."""
     found = set[str]()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            found |= _names(path.read_bytes())
+    for pid in process_table.TABLE.numbers():
+        found |= _names(process_table.TABLE.environment(pid))
     return {name for name in found if name.startswith(f"{session}/")}
 
 

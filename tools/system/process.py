@@ -1,9 +1,8 @@
 """A shell command as a tree of processes: start it, hear it out, end all of it.
 
 Output goes to a `Sink` in order of arrival, stdout and stderr through one pipe. Every command
-carries a mark in its environment; with the sessions and the parentage in /proc, that finds
-descendants which left the process group or lost their parent. Where there is no /proc, the
-process group is all that is ended.
+carries a mark in its environment; with the sessions and the parentage of all processes, that finds
+descendants which left the process group or lost their parent.
 """
 
 import asyncio
@@ -16,9 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Protocol
 
 from ...agent.errors import ToolError
+from . import process_table
+from .process_table import all_processes, birth
 from .programs import program
 from .spawn import Beside, Enclosed, Spawned, spawn
 
@@ -33,7 +34,6 @@ GRACE_CENTISECONDS = 20  # hundredths of a second between asking a tree to end a
 SANDBOX_STANDS = b"up\n"  # what a sandbox says on its stdin before the command begins
 START_TRIES = 3  # of a sandbox that ends before it stands
 _CHUNK = 65_536
-_PROC = Path("/proc")
 
 
 class Sink(Protocol):
@@ -232,7 +232,7 @@ class Process:
         """Send a signal to all of the tree but one; whether there was any of it."""
         pids = self.survivors()
         _send((pid for pid in pids if pid != spared), number)
-        if self.running and not _PROC.is_dir():
+        if self.running and not pids:  # no process is seen here
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
         return bool(pids)
@@ -338,14 +338,6 @@ def _refusal(error: OSError | ValueError, command: str, cwd: Path) -> str:
     return f"The shell could not be started in {cwd}: {error.strerror or error}."
 
 
-class _Row(NamedTuple):
-    """A process that is not a zombie; `born` tells it from a later one with the same number."""
-
-    parent: int
-    session: int
-    born: bytes
-
-
 class Tree:
     """The live processes of one command: all that carry `mark` or have a parent or a session in
     common with the tree. What was once found stays found, whatever becomes of its parents.
@@ -364,11 +356,12 @@ class Tree:
         return any(born and birth(pid) == born for pid, born in self._born.items())
 
     def members(self) -> set[int]:
-        table = _table()
+        table = all_processes()
         found = {
             pid
             for pid, row in table.items()
-            if self._born.get(pid) == row.born or _marked(pid, self._mark)
+            if self._born.get(pid) == row.born
+            or self._mark.encode() in process_table.TABLE.environment(pid)
         }
         grew = True
         while grew:
@@ -381,37 +374,6 @@ class Tree:
             found |= more
         self._born = {pid: table[pid].born for pid in found}
         return found
-
-
-def birth(pid: int) -> bytes | None:
-    """Return when a process began, None when it is no more."""
-    row = _row(pid)
-    return row.born if row else None
-
-
-def _table() -> dict[int, _Row]:
-    if not _PROC.is_dir():
-        return {}
-    numbers = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
-    return {pid: row for pid in numbers if (row := _row(pid))}
-
-
-def _row(pid: int) -> _Row | None:
-    try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # "pid (name) state ppid pgrp session …", start time 22nd: the name may hold anything
-    fields = stat.rpartition(b")")[2].split()
-    zombie = fields[0] in (b"Z", b"X")
-    return None if zombie else _Row(int(fields[1]), int(fields[3]), fields[19])
-
-
-def _marked(pid: int, mark: str) -> bool:
-    try:
-        return mark.encode() in (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
 
 
 def _send(pids: Iterable[int], number: signal.Signals) -> None:

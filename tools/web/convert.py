@@ -84,6 +84,7 @@ def of_pdf(data: bytes) -> dict[str, str]:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    if sys.platform.startswith("linux"):  # macOS refuses this limit
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     found = main(sys.argv[1], sys.argv[2], sys.stdin.buffer.read())
     json.dump(found, sys.stdout)

@@ -1,0 +1,115 @@
+"""The real command where this machine is taken for a Mac: no /proc is read, no part of Linux's own
+is called, and processes are still found and ended. macOS itself is not here."""
+
+import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ctxagent
+
+from ..support.command import PATIENCE, Place, comes, gone, running
+from ..support.server.loopback import Say, Server
+
+SHIM = Path(__file__).parents[1] / "support" / "other_system"
+FORBIDDEN = """
+import sys
+def look(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith("/proc"):
+        import psutil
+        frame, found = sys._getframe(1), False
+        while frame:
+            found = found or "psutil" in frame.f_code.co_filename
+            frame = frame.f_back
+        if not found:
+            print("READS", arguments[0], file=sys.stderr)
+sys.addaudithook(look)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def start(place: Place, env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    program = f"{FORBIDDEN}\nfrom ctxagent.agent.cli.main import main\nmain()"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=place.project,
+        env={**env, "PYTHONPATH": str(SHIM)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_every_module_is_imported_there() -> None:
+    names = [m.name for m in pkgutil.walk_packages(ctxagent.__path__, "ctxagent.")]
+    own = [n for n in names if n.startswith(("ctxagent.agent", "ctxagent.tools"))]
+    assert len(own) > 300
+    program = f"import importlib, sys\nassert sys.platform == 'darwin'\nfor n in {own!r}:\n"
+    program += "    importlib.import_module(n)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SHIM)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_task_there(place: Place) -> None:
+    (place.project / "a.txt").write_text("one\n")
+    name = f"left-{os.getpid()}"
+    leave = f"setsid sh -c 'exec -a {name} sleep 1000' >/dev/null 2>&1 & echo left"
+    steps = [
+        Say(tools=[("Read", {"path": "a.txt"})]),
+        Say(tools=[("Edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})]),
+        Say(tools=[("Bash", {"command": "cat a.txt"})]),
+        Say(tools=[("Grep", {"pattern": "tw"})]),
+        Say(tools=[("Bash", {"command": f'bash -c "{leave}"; sleep 1000', "timeout": 1})]),
+        Say(tools=[("Bash", {"command": "sleep 1000", "background": True})]),
+        Say("All done."),
+    ]
+    with Server(steps) as server:
+        env = place.server(server.url)
+        with start(place, env, "-p", "go", "--permission-mode", "bypass") as process:
+            out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "All done.\n"), err
+    assert "READS" not in err
+    assert "Commands run without a sandbox: there is no sandbox for this system." in err
+    assert (place.project / "a.txt").read_text() == "two\n"
+    results = [e for e in place.entries() if e["kind"] == "tool_result"]
+    assert "two" in json.dumps(results[2]["content"])
+    assert "a.txt" in json.dumps(results[3]["content"])
+    assert comes(lambda: not running(name))
+    assert server.rejected == []
+
+
+def test_an_interrupt_there_ends_the_whole_tree(place: Place) -> None:
+    numbers = place.project / "numbers"
+    command = f"setsid sh -c 'echo $$ >> {numbers}; sleep 1000' & echo $$ >> {numbers}; sleep 1000"
+    with Server([Say(tools=[("Bash", {"command": command})]), Say("Never.")]) as server:
+        env = place.server(server.url)
+        with start(place, env, "-p", "go", "--permission-mode", "bypass") as process:
+            assert comes(lambda: numbers.exists() and len(numbers.read_text().split()) == 2, 120)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, err
+    assert gone(*map(int, numbers.read_text().split()))
+
+
+def test_the_doctor_there(place: Place) -> None:
+    with start(place, place.environ({"ANTHROPIC_API_KEY": "k"}), "doctor") as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert "there is no sandbox for this system" in out, err
+    assert "Traceback" not in err
+    assert "READS" not in err

@@ -1,0 +1,38 @@
+"""Make Python take this machine for a Mac, as far as a program sees that: put on PYTHONPATH, it
+names the platform and takes away what Linux alone has. Processes are still looked at by psutil,
+whose own Linux part is loaded before."""
+
+import fcntl
+import os
+import resource
+import sys
+import sysconfig
+import types
+
+import psutil  # noqa: F401
+
+_LINUX_ALONE = (
+    "O_PATH", "O_TMPFILE", "copy_file_range", "eventfd", "getxattr", "listxattr", "memfd_create",
+    "pidfd_open", "removexattr", "sched_getaffinity", "setxattr", "splice",
+)  # fmt: skip
+
+for _name in _LINUX_ALONE:
+    if hasattr(os, _name):
+        delattr(os, _name)
+
+sysconfig.get_config_vars()  # read from a file that has the platform's name
+_setrlimit = resource.setrlimit
+
+
+def _refusing(which: int, limits: tuple[int, int]) -> None:
+    if which == resource.RLIMIT_AS:
+        raise ValueError("current limit exceeds maximum limit")
+    _setrlimit(which, limits)
+
+
+resource.setrlimit = _refusing
+fcntl.F_FULLFSYNC = 51  # type: ignore[attr-defined]
+_proxies = types.ModuleType("_scproxy")
+_proxies._get_proxies = _proxies._get_proxy_settings = dict  # type: ignore[attr-defined]
+sys.modules["_scproxy"] = _proxies
+sys.platform = "darwin"

@@ -1,0 +1,102 @@
+"""The processes of this machine: parent, session, start and environment of each, on Linux by
+proc(5), elsewhere by psutil. Where neither is there, no process is seen."""
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+_PROC = Path("/proc")
+
+
+class ProcessRow(NamedTuple):
+    """A process that is not a zombie; `born` tells it from a later one with the same number."""
+
+    parent: int
+    session: int  # 0 where it is not known
+    born: bytes
+
+
+class ProcessTable(Protocol):
+    """A way to look at processes. What has ended, or may not be looked at, is left out."""
+
+    def numbers(self) -> Iterable[int]: ...
+
+    def row(self, pid: int) -> ProcessRow | None: ...
+
+    def environment(self, pid: int) -> bytes:
+        """Return the environment that it was started with, as rows that end with NUL."""
+        ...
+
+
+class _ProcTable:
+    def numbers(self) -> Iterable[int]:
+        with suppress(OSError):
+            return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+        return ()
+
+    def row(self, pid: int) -> ProcessRow | None:
+        try:
+            stat = (_PROC / str(pid) / "stat").read_bytes()
+        except OSError:
+            return None
+        # "pid (name) state ppid pgrp session …", start time 22nd: the name may hold anything
+        fields = stat.rpartition(b")")[2].split()
+        zombie = fields[0] in (b"Z", b"X")
+        return None if zombie else ProcessRow(int(fields[1]), int(fields[3]), fields[19])
+
+    def environment(self, pid: int) -> bytes:
+        try:
+            return (_PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            return b""
+
+
+class PsutilTable:
+    """Processes as psutil has them (https://psutil.readthedocs.io)."""
+
+    def numbers(self) -> Iterable[int]:
+        import psutil
+
+        return psutil.pids()
+
+    def row(self, pid: int) -> ProcessRow | None:
+        import psutil
+
+        session = 0
+        with suppress(OSError):
+            session = os.getsid(pid)
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    return None
+                born = repr(process.create_time()).encode()
+                return ProcessRow(process.ppid(), session, born)
+        except psutil.Error:
+            return None
+
+    def environment(self, pid: int) -> bytes:
+        import psutil
+
+        try:
+            found = psutil.Process(pid).environ()
+        except (psutil.Error, OSError):
+            return b""
+        return b"".join(os.fsencode(f"{name}={value}\0") for name, value in found.items())
+
+
+TABLE: ProcessTable = _ProcTable() if sys.platform.startswith("linux") else PsutilTable()
+
+
+def all_processes() -> dict[int, ProcessRow]:
+    """Return the processes by their numbers."""
+    return {pid: row for pid in TABLE.numbers() if (row := TABLE.row(pid))}
+
+
+def birth(pid: int) -> bytes | None:
+    """Return when a process began, None when it is no more."""
+    row = TABLE.row(pid)
+    return row.born if row else None
