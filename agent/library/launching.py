@@ -1,5 +1,6 @@
 """What a conversation is started with: settings from files and choices become `LaunchOptions`."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "Loaded
     from ..config.load import config_home, load_settings
     from ..permissions.rules import parse_rule
 
-    if (models := config_home(environ) / "models.toml").exists():
+    models = config_home(environ) / "models.toml"
+    if os.path.exists(models):  # noqa: PTH110 - exists() raises where the home cannot be looked into
         from ..models.catalog import add_models
 
         add_models(models)
