@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick lint bench soak screens pictures clean
+.PHONY: demo test quick lint bench soak screens pictures manual dist clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -40,6 +40,16 @@ screens: $(STAMP)
 
 pictures: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures
+
+manual: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.install.man_page share/man/man1/ctxagent.1
+
+# An sdist, and a wheel made of it; both are checked, installed and tried.
+dist: $(STAMP)
+	rm -rf build dist *.egg-info  # what an earlier build has left would go in
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m ctxagent.tests.install.fresh_install dist/*
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

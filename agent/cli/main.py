@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
+SHORT_HASH_CHARS = 7
 
 
 @contextmanager
@@ -79,6 +80,18 @@ class _CommandOrWords(click.Group):
         return click.Command.parse_args(self, ctx, args)
 
 
+def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print which program this is, for reports of what went wrong, and exit."""
+    if not asked or context.resilient_parsing:
+        return
+    from .commit import find_commit
+
+    commit = find_commit(Path(__file__).parents[2])
+    made_of = f"commit {commit[:SHORT_HASH_CHARS]}, " if commit else ""
+    click.echo(f"ctxagent {__version__} ({made_of}Python {sys.version.split()[0]})")
+    context.exit()
+
+
 @click.group(
     cls=_CommandOrWords,
     invoke_without_command=True,
@@ -87,7 +100,14 @@ class _CommandOrWords(click.Group):
     epilog="Without -p and a command this is the REPL, which begins with WORDS; where stdin is no "
     "terminal WORDS are the TASK. Settings: `ctxagent config --explain`.",
 )
-@click.version_option(__version__, message="ctxagent %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Print version, commit and Python, and exit.",
+)
 @click.option(
     "-p",
     "--print",
@@ -104,6 +124,7 @@ class _CommandOrWords(click.Group):
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
     show_default=True,
+    help="The answer alone, one JSON document, or one event a line.",
 )
 @click.option(
     "--input-format",
@@ -119,9 +140,17 @@ class _CommandOrWords(click.Group):
     help="The result is JSON that fits the schema in FILE, or the exit code is 1; headless.",
 )
 @click.option("--model", metavar="ID", help="The model, or scripted:FILE for a scripted one.")
-@click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
-@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply.")
-@click.option("--effort", type=click.Choice(["low", "medium", "high", "xhigh", "max"]))
+@click.option(
+    "--context-window", type=click.IntRange(min=1), metavar="N", help="Of the model, in tokens."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply, at most."
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["low", "medium", "high", "xhigh", "max"]),
+    help="How hard the model thinks.",
+)
 @click.option(
     "--preset",
     type=click.Choice(["default", "v5", "ctx-001", "anchored", "ledger"]),
@@ -129,12 +158,27 @@ class _CommandOrWords(click.Group):
 )
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
 @click.option(
-    "--permission-mode", type=click.Choice(["ask", "accept-edits", "sandboxed", "plan", "bypass"])
+    "--permission-mode",
+    type=click.Choice(["ask", "accept-edits", "sandboxed", "plan", "bypass"]),
+    help="What happens where no rule applies.",
 )
-@click.option("--allow", multiple=True, metavar="RULE", help="E.g. 'Bash(git status:*)'.")
-@click.option("--deny", multiple=True, metavar="RULE", help="E.g. 'Edit(migrations/**)'.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RULE",
+    help="What needs no question, e.g. 'Bash(git status:*)'.",
+)
+@click.option(
+    "--deny", multiple=True, metavar="RULE", help="What is never done, e.g. 'Edit(migrations/**)'."
+)
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="The most model calls.")
-@click.option("--max-budget-usd", type=click.FloatRange(min=0), callback=check_finite, metavar="X")
+@click.option(
+    "--max-budget-usd",
+    type=click.FloatRange(min=0),
+    callback=check_finite,
+    metavar="X",
+    help="The most that model calls may cost, in dollars.",
+)
 @click.option("--continue", "newest", is_flag=True, help="Resume the newest session here.")
 @click.option(
     "-r",
@@ -163,14 +207,24 @@ class _CommandOrWords(click.Group):
     metavar="NAME",
     help="Work in a git worktree of its own, which is kept: ../<checkout>-worktrees/NAME.",
 )
-@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Work in DIR.",
+)
 @click.option(
     "--system-prompt",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="What the agent is told first, in place of the built-in text; a session keeps it.",
 )
-@click.option("--append-system-prompt", metavar="TEXT", default="")
+@click.option(
+    "--append-system-prompt",
+    metavar="TEXT",
+    default="",
+    help="Added to what the agent is told first.",
+)
 @click.option(
     "--safe",
     is_flag=True,
@@ -178,7 +232,7 @@ class _CommandOrWords(click.Group):
     "files.",
 )
 @click.option("--plain", is_flag=True, help="Plain lines only, for screen readers.")
-@click.option("--verbose", is_flag=True)
+@click.option("--verbose", is_flag=True, help="Headless: say on stderr what is done.")
 @click.pass_context
 def main(context: click.Context, /, **options: Any) -> None:
     """A coding agent for the terminal that keeps its context small and loses nothing."""

@@ -57,7 +57,11 @@ def show_session(options: dict[str, Any], id: str) -> int:
 @sessions.command("export")
 @click.argument("id")
 @click.option(
-    "--format", type=click.Choice(["md", "html", "json"]), default="md", show_default=True
+    "--format",
+    type=click.Choice(["md", "html", "json"]),
+    default="md",
+    show_default=True,
+    help="Markdown, a page to look at, or data.",
 )
 @click.pass_obj
 @ends_process

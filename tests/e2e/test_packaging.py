@@ -1,8 +1,11 @@
-"""The wheel: everything in it stands under `ctxagent`, and works in a hostile directory."""
+"""What is built: the wheel has all of it under `ctxagent` and works in a hostile directory, and the
+sdist makes the same wheel. `make dist` also installs both with all that they need."""
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -10,14 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.cli.commit import RECORD
+from ctxagent.tests.install.fresh_install import SHARED
+
 ROOT = Path(__file__).parents[2]
 
 
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a clean export of what git tracks and what is new."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one commit: what git tracks here and what is new."""
+    source = tmp_path_factory.mktemp("source")
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, check=True,
@@ -27,11 +37,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name and path.is_file() and not path.is_symlink():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes(path.read_bytes())
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", folder, source],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return next(folder.glob("*.whl"))
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all of it"]):
+        git(source, "-c", "user.name=a", "-c", "user.email=a@b", *words)
+    return source
+
+
+@pytest.fixture(scope="module")
+def built(source: Path) -> Path:
+    """The folder with the sdist, and the wheel that was made of it."""
+    (source / "build" / "lib" / "ctxagent").mkdir(parents=True)
+    (source / "build" / "lib" / "ctxagent" / "old.py").touch()
+    build = [sys.executable, "-m", "build", source]
+    subprocess.run(build, cwd=source.parent, check=True, capture_output=True)
+    return source / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
 
 
 def test_packages_listed_are_the_folders_there_are() -> None:
@@ -46,7 +69,7 @@ def test_packages_listed_are_the_folders_there_are() -> None:
 
 def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    tops = {name.split("/")[0] for name in names if not re.search(r"\.(dist-info|data)/", name)}
     assert tops == {"ctxagent"}
     assert {
         "ctxagent/agent/prompts/system.md",
@@ -59,7 +82,29 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
             if path.suffix in (".css", ".js", ".j2")
         ),
     } <= {*names}
-    assert not [name for name in names if "/tests/" in name]
+    others = ("tests", "docs", "share", "benchmarks", "setup.py", "constraints.txt")
+    assert [name for name in names if name.split("/")[:2][-1] in others] == []
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
+    assert shared == {*SHARED}
+
+
+def test_the_sdist_has_what_a_build_needs_and_what_is_read(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "setup.py", "LICENSE", "README.md", "CHANGELOG.md", *SHARED} <= names
+    assert {"docs/guide/install.md", "docs/pictures/day.svg", ".agentrc.example"} <= names
+    others = ("tests/", "benchmarks/", "build/", ".git/", ".ci/")
+    assert [name for name in names if name.startswith(others) or "__pycache__" in name] == []
+
+
+def test_both_record_the_commit_and_the_source_stays_as_it_is(built: Path, wheel: Path) -> None:
+    source = built.parent
+    commit = git(source, "rev-parse", "HEAD")
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        [record] = [name for name in archive.getnames() if name.endswith(str(RECORD))]
+        assert archive.extractfile(record).read().decode() == f"{commit}\n"
+    assert zipfile.ZipFile(wheel).read(f"ctxagent/{RECORD}").decode() == f"{commit}\n"
+    assert git(source, "status", "--porcelain") == ""
 
 
 def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_path: Path) -> None:
@@ -78,6 +123,7 @@ def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_pa
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": ".", "HOME": str(tmp_path)}
     script = '{"steps": [{"text": "hello from the script"}]}'
     (tmp_path / "script.json").write_text(script)
+    said = list[str]()
     for arguments in (["--version"], ["-p", "hi", "--model", f"scripted:{tmp_path}/script.json"]):
         done = subprocess.run(
             [home / "bin" / "ctxagent", *arguments],
@@ -85,4 +131,7 @@ def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_pa
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "stranger" not in done.stdout + done.stderr
-    assert "hello from the script" in done.stdout
+        said.append(done.stdout)
+    assert "hello from the script" in said[1]
+    commit = git(wheel.parents[1], "rev-parse", "--short=7", "HEAD")
+    assert f"(commit {commit}, Python " in said[0]

@@ -1,0 +1,45 @@
+"""What the build adds to pyproject.toml: the sdist and the wheel record the commit."""
+
+import runpy
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+ROOT = Path(__file__).resolve().parent
+COMMIT = runpy.run_path(str(ROOT / "agent" / "cli" / "commit.py"))
+
+
+def record_commit(tree: Path) -> None:
+    """Write the commit into the record of a copy of the project, where there is one to write."""
+    if commit := COMMIT["find_commit"](ROOT):
+        record = tree / COMMIT["RECORD"]
+        record.unlink(missing_ok=True)  # it may be a hard link to the project's own
+        record.write_text(f"{commit}\n")
+
+
+class BuildWithCommit(build_py):
+    """Copies the modules into the wheel, and the commit."""
+
+    def run(self) -> None:
+        package = Path(self.build_lib, "ctxagent")
+        shutil.rmtree(package, ignore_errors=True)  # modules of an earlier build
+        super().run()
+        if not self.editable_mode:
+            record_commit(package)
+
+
+class SdistWithCommit(sdist):
+    """Copies the sources into the sdist, and the commit."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        record_commit(Path(base_dir))
+
+
+setup(
+    script_name="setup.py",  # is no module of the package
+    cmdclass={"build_py": BuildWithCommit, "sdist": SdistWithCommit},
+)
