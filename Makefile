@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick lint bench soak screens pictures manual dist clean
+.PHONY: demo test quick lint bench soak screens pictures manual dist container-check clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -50,6 +50,10 @@ dist: $(STAMP)
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m ctxagent.tests.install.fresh_install dist/*
+
+# What the Dockerfile says, in a fresh root (as root, with mmdebstrap); ENGINE=docker by an engine.
+container-check: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.install.container $(if $(ENGINE),--engine $(ENGINE))
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
