@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config.keys import SCRIPTED
+from .config.places import home_folder
 from .config.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class LaunchOptions:
     @property
     def home(self) -> Path:
         """The person's home directory."""
-        return Path(self.environ.get("HOME") or Path.home())
+        return home_folder(self.environ)
 
     @property
     def plugins(self) -> "Sequence[Plugin]":

@@ -179,12 +179,12 @@ def login(options: dict[str, Any], name: str) -> int:
 
 def _file(options: dict[str, Any], *, project: bool) -> Path:
     """Return the file that servers are added to: the project's nearest one, or the person's."""
-    from ..config.load import config_home
+    from ..config.places import config_home, home_folder
     from ..extensions.mcp.config import OWN_FILE, PROJECT_FILE, project_file
 
     if not project:
         return config_home(os.environ) / OWN_FILE
-    home = Path(os.environ.get("HOME") or Path.home())
+    home = home_folder(os.environ)
     return project_file(cwd_of(options), home) or cwd_of(options) / PROJECT_FILE
 
 

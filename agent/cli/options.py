@@ -278,10 +278,13 @@ def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
 
 def project_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "Project":
     """Return the project of the working directory, with its sessions."""
-    from ..config.load import state_dir
+    from ..config.places import state_dir, state_notice
     from ..session.store import Project
 
-    loaded = loaded or load(options)
+    if loaded is None:
+        loaded = load(options)
+        if where := state_notice(loaded.settings, os.environ):
+            say(f"note: {where}", err=True)
     return Project(state_dir(loaded.settings, os.environ), cwd_of(options))
 
 

@@ -33,7 +33,7 @@ def add(ref: str, yes: bool, source: str) -> int:
 
     What is added is a copy: the content of a folder, or of one commit of a git repository.
     """
-    from ..config.load import config_home
+    from ..config.places import config_home
     from ..extensions.plugin_install import put_in_place, staged
 
     own = config_home(os.environ)
@@ -53,7 +53,7 @@ def add(ref: str, yes: bool, source: str) -> int:
 @ends_process
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     """Say which plugins there are and what they contain; exit code 1 if one has changed."""
-    from ..config.load import config_home
+    from ..config.places import config_home
     from ..extensions.plugin_contents import contents_of
     from ..extensions.plugins import check_plugins
 
@@ -77,7 +77,7 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
 @ends_process
 def remove(name: str) -> int:
     """Remove the plugin NAME."""
-    from ..config.load import config_home
+    from ..config.places import config_home
     from ..extensions.plugin_install import remove_plugin
 
     remove_plugin(name, config_home(os.environ))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..config.places import home_folder
 from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
 from ..errors import UsageError
 from ..extensions import command_files, skills
@@ -46,7 +47,7 @@ def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> N
 
 def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files beside the settings, each with the most bytes that it may have."""
-    home = Path(os.environ.get("HOME") or Path.home())
+    home = home_folder(os.environ)
     files = [
         *subagent_types.project_files(cwd, home),
         *command_files.project_files(cwd, home),

@@ -19,7 +19,7 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
     if options["worktree"] is None:
         return None
     from ...tools.system.environment import child_environment
-    from ..config.load import state_dir
+    from ..config.places import state_dir
     from ..security.folders import distrust_writable_folders
     from ..session.lock import acquire_lock
     from ..session.store import Project

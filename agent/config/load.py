@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from ...tools.system.shorten import shorten
 from ..errors import ConfigError, UsageError, conceal
 from .keys import ENV_PREFIX, SettingKey, value_text
+from .places import USER_FILE_VARIABLE, home_folder, state_dir, state_notice, user_file
 from .settings import KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
 from .toml_lines import parse_toml
 from .trust import folders_within_project, is_trusted
 
 PROJECT_FILE = ".agentrc"
-USER_FILE_VARIABLE = ENV_PREFIX + "CONFIG"
 LISTING_HINT = "`ctxagent config --explain` lists every setting."
 MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 
@@ -75,7 +75,7 @@ def load_settings(
     given = _read_document(user, _read_bytes(user)) if user else []
     trust_dir = state_dir(_merge(given + above)[0], environ)
     notices: list[str] = []
-    project = _project_file(cwd.resolve(), _home_folder(environ).resolve())
+    project = _project_file(cwd.resolve(), home_folder(environ).resolve())
     if project and not (user and project.samefile(user)):
         given, held = _add_project_layer(given, project, trust_dir)
         if held:
@@ -87,6 +87,8 @@ def load_settings(
     if check_rule:
         _check_rules(given, check_rule)
     settings, origins = _merge(given)
+    if where := state_notice(settings, environ):
+        notices.append(where)
     return LoadedSettings(settings, origins, notices, project, trust_dir)
 
 
@@ -110,27 +112,6 @@ def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
     ]
 
 
-def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Return the folder of everything that ctxagent keeps; it need not exist yet."""
-    chosen = settings.state.dir
-    if chosen is None:
-        return _xdg_folder(environ, "XDG_STATE_HOME", ".local/state") / "ctxagent"
-    return _home_folder(environ).joinpath(*chosen.parts[1:]) if chosen.parts[0] == "~" else chosen
-
-
-def config_home(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own settings and instructions; it need not exist."""
-    return _xdg_folder(environ, "XDG_CONFIG_HOME", ".config") / "ctxagent"
-
-
-def user_file(environ: Mapping[str, str]) -> Path:
-    """Return the file of the user's own settings; it need not exist."""
-    named = environ.get(USER_FILE_VARIABLE)
-    if named:
-        return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow symlinks
-    return config_home(environ) / "agentrc"
-
-
 def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
     """Return the permission rules of a settings file with this content: the kind of each such as
     `allow`, the rule, and `FILE:LINE`. Raises ConfigError."""
@@ -145,20 +126,6 @@ def keys_needing_trust(path: Path, data: bytes) -> list[str]:
     """Return the keys that a project file with this content could not set without the person's
     trust, whatever the person's own file says now or later. Raises ConfigError."""
     return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
-
-
-def _home_folder(environ: Mapping[str, str]) -> Path:
-    try:
-        return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    except RuntimeError:  # nor has the user an entry in the system's list
-        hint = "Set HOME to a folder for settings and sessions."
-        raise ConfigError("not set, and the user has no home", where="HOME", hint=hint) from None
-
-
-def _xdg_folder(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
-    """Return a base directory as XDG defines them: a relative one does not count."""
-    named = Path(environ.get(variable, ""))
-    return named if named.is_absolute() else _home_folder(environ) / below_home
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:

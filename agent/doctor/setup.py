@@ -11,7 +11,8 @@ from pathlib import Path
 from ...tools.system.plural import count_of
 from ...tools.system.programs import describe_program
 from ..config.keys import SCRIPTED
-from ..config.load import LoadedSettings, config_home
+from ..config.load import LoadedSettings
+from ..config.places import can_be_written, config_home, home_folder
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
@@ -121,7 +122,7 @@ def _questions(settings: Settings) -> Iterator[Finding]:
 
 def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
     """Yield what plugins, commands, skills, hooks and MCP servers there are; none is run."""
-    own, home = config_home(os.environ), Path(os.environ.get("HOME") or Path.home())
+    own, home = config_home(os.environ), home_folder(os.environ)
     try:
         for plugin, why in check_plugins(own, loaded.trust_dir):
             found = f"{plugin.name}: {plugin.pinned_to}, unchanged"
@@ -178,7 +179,7 @@ def _servers(loaded: LoadedSettings, installed: InstalledPlugins) -> Iterator[Fi
     configs, warnings = load_servers(
         Path.cwd(),
         config_home=config_home(os.environ),
-        home=Path(os.environ.get("HOME") or Path.home()),
+        home=home_folder(os.environ),
         trust_dir=loaded.trust_dir,
         environ=os.environ,
         plugins=installed.plugins,
@@ -192,8 +193,5 @@ def _servers(loaded: LoadedSettings, installed: InstalledPlugins) -> Iterator[Fi
 
 
 def _writable(state: Path) -> Finding:
-    folder = state
-    while not folder.exists():
-        folder = folder.parent
-    ok = os.access(folder, os.W_OK | os.X_OK)
+    ok = can_be_written(state)
     return Finding("state", f"{state}" if ok else f"{state} cannot be written", ok)

@@ -168,7 +168,8 @@ def _changing(config_home: Path) -> Iterator[tuple[Path, list[Plugin]]]:
             hint = "Wait until it is done."
             raise CtxagentError("plugins are being changed by another process", hint=hint) from None
         except OSError as error:
-            raise CtxagentError(f"{folder} cannot be used: {error.strerror}") from None
+            hint = "Set XDG_CONFIG_HOME to a folder that can be written."
+            raise CtxagentError(f"{folder} cannot be used: {error.strerror}", hint=hint) from None
         yield folder, read_plugins(config_home)
 
 

@@ -167,7 +167,7 @@ def read_plugins(config_home: Path) -> list[Plugin]:
             )
             for name, values in sorted(kept["plugins"].items())
         ]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no record of plugins"

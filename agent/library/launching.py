@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "LoadedSettings":
     """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. Raises
     ConfigError."""
-    from ..config.load import config_home, load_settings
+    from ..config.load import load_settings
+    from ..config.places import config_home
     from ..permissions.rules import parse_rule
 
-    models = config_home(environ) / "models.toml"
-    if os.path.exists(models):  # noqa: PTH110 - exists() raises where the home cannot be looked into
+    if os.access(models := config_home(environ) / "models.toml", os.R_OK):
         from ..models.catalog import add_models
 
         add_models(models)
@@ -41,7 +41,7 @@ def launch_options(
 ) -> LaunchOptions:
     """Return all that a conversation in `cwd` needs to start; the parameters are the fields of
     `LaunchOptions`. Raises ConfigError."""
-    from ..config.load import config_home, state_dir
+    from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
     from ..models.servers import server_environment

@@ -1,6 +1,7 @@
 """What the SDK would authenticate with. Nothing is imported for it, so that a missing key is told
 before the prompt is painted."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -89,4 +90,4 @@ def _other_source(environ: Mapping[str, str]) -> str:
     except OSError:
         pass
     default = folder / "configs" / "default.json"
-    return str(default) if default.is_file() else ""
+    return str(default) if os.access(default, os.R_OK) else ""

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from ...tools.system.files import make_private_folder, replacing
 from ..config import toml_lines
-from ..config.load import PROJECT_FILE, LoadedSettings, keys_needing_trust, rules_in_file, user_file
+from ..config.load import PROJECT_FILE, LoadedSettings, keys_needing_trust, rules_in_file
+from ..config.places import user_file
 from ..config.trust import accept, is_trusted, read_untrusted
 from ..errors import ConfigError
 from .rules import parse_rule

@@ -24,7 +24,7 @@ from pathlib import Path
 from ...tools.system.files import make_private_folder
 from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
-from ..config.load import user_file
+from ..config.places import user_file
 from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
@@ -417,7 +417,7 @@ def make_own_folder(path: Path) -> None:
     make_private_folder(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise OSError(errno.EEXIST, "it belongs to somebody else", str(path))
+        raise OSError(errno.EEXIST, f"{path} belongs to somebody else", str(path))
     if found.st_mode & 0o077:
         path.chmod(0o700)
 

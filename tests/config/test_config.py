@@ -18,11 +18,10 @@ from ctxagent.agent.config import toml_lines
 from ctxagent.agent.config.keys import value_text
 from ctxagent.agent.config.load import (
     LoadedSettings,
-    config_home,
     explain_settings,
     load_settings,
-    state_dir,
 )
+from ctxagent.agent.config.places import state_dir
 from ctxagent.agent.config.settings import (
     KEYS,
     SECTIONS,
@@ -312,7 +311,6 @@ def test_the_user_file_follows_xdg_and_the_variable(place: Place) -> None:
     assert place.load(**xdg).settings.ui.theme == "dark"
     assert place.load(**xdg, CTXAGENT_CONFIG=str(named)).settings.ui.theme == "light"
     assert place.load(**xdg, CTXAGENT_CONFIG="/dev/null").settings == DEFAULTS
-    assert config_home({"HOME": "/h", "XDG_CONFIG_HOME": "relative"}) == Path("/h/.config/ctxagent")
 
 
 def test_a_named_user_file_must_exist(place: Place) -> None:
@@ -738,27 +736,6 @@ def test_trust_that_cannot_be_kept_is_an_error(place: Place) -> None:
         trust(place.project / "missing", place.root / "state")
 
 
-# The state folder
-
-
-@pytest.mark.parametrize(
-    ("chosen", "environ", "expected"),
-    [
-        (None, {}, "/h/.local/state/ctxagent"),
-        (None, {"XDG_STATE_HOME": "/x"}, "/x/ctxagent"),
-        (None, {"XDG_STATE_HOME": "relative"}, "/h/.local/state/ctxagent"),
-        ("/var/s", {"XDG_STATE_HOME": "/x"}, "/var/s"),
-        ("~/s/t", {}, "/h/s/t"),
-        ("~", {}, "/h"),
-    ],
-)
-def test_the_state_folder(
-    place: Place, chosen: str | None, environ: dict[str, str], expected: str
-) -> None:
-    settings = place.load(*([f"state.dir={chosen}"] if chosen else [])).settings
-    assert state_dir(settings, {"HOME": "/h", **environ}) == Path(expected)
-
-
 # What is shown
 
 
@@ -850,24 +827,6 @@ def test_without_a_file_settings_load_without_a_parser(place: Place) -> None:
         cwd=place.project, env=dict(os.environ), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == ""
-
-
-@pytest.mark.slow
-def test_no_home_at_all_is_told() -> None:
-    """As in a container with a user who has no entry and no HOME."""
-    if os.getuid() != 0:
-        pytest.skip("only root can become a user who has no entry")
-    code = (
-        "import os\n"
-        "from ctxagent.agent.config.load import config_home\n"
-        "from ctxagent.agent.errors import ConfigError\n"
-        "os.setuid(54_321)\n"
-        "try: config_home({})\n"
-        "except ConfigError as error: print(error)\n"
-    )
-    env = {"PATH": os.environ["PATH"]}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
-    assert "HOME: " in done.stdout, done.stderr
 
 
 def test_the_mark_of_our_own_children_is_no_setting(place: Place) -> None:

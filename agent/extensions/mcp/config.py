@@ -223,7 +223,7 @@ def read_document(path: Path) -> dict[str, Any]:
     """Return a file of servers as it is, an empty one where there is none. Raises ConfigError."""
     try:
         data = read_untrusted(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {SERVERS_KEY: {}}
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
@@ -250,5 +250,9 @@ def write_document(path: Path, document: Mapping[str, Any]) -> bytes:
             make_private_folder(path.parent)
         replace_file(path, data)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        own = (
+            "Set XDG_CONFIG_HOME to a folder that can be written." if path.name == OWN_FILE else ""
+        )
+        why = f"cannot be written: {error.strerror}"
+        raise ConfigError(why, where=str(path), hint=own) from None
     return data
