@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ..context.request import Request, adds_tools
 from ..errors import NoCredentials, RequestRejected, conceal
@@ -32,6 +32,7 @@ from .credentials import LOOPBACK_HOSTS, find_credentials
 from .request_body import body, digest
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
 from .server_gaps import ServerGaps
+from .server_limits import in_list, told_limits
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
@@ -320,17 +321,19 @@ class AnthropicModel:
     async def _ask_limits(self) -> Limits:
         """Return what the server knows of the model, or the default when it knows nothing."""
         client = await self._connect()
+        one = f"/v1/models/{quote(self.id, safe='')}"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LIMITS_TIMEOUT_S):
+                if found := told_limits(await self._told(client, one)):
+                    return found
+                found = told_limits(in_list(await self._told(client, "/v1/models"), self.id))
+                return found or DEFAULT_LIMITS
+        return DEFAULT_LIMITS
+
+    async def _told(self, client: "anthropic.AsyncAnthropic", path: str) -> object:
+        """Return what the server answers there, None where it has no answer."""
         import anthropic
 
-        try:
-            async with asyncio.timeout(_LIMITS_TIMEOUT_S):
-                info: Any = await client.models.retrieve(self.id)
-        except (TimeoutError, ValueError, anthropic.AnthropicError):
-            return DEFAULT_LIMITS
-        window = getattr(info, "max_input_tokens", None)
-        output = getattr(info, "max_tokens", None)
-        if not isinstance(window, int) or window <= 0:
-            return DEFAULT_LIMITS
-        if not isinstance(output, int) or output <= 0:
-            output = DEFAULT_LIMITS.output
-        return Limits(window, output, "server")
+        with suppress(ValueError, anthropic.AnthropicError):
+            return await client.get(path, cast_to=object)
+        return None

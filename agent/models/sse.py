@@ -89,19 +89,28 @@ async def limit_silence(
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the events of a `text/event-stream`, each as its JSON object; skip pings and comments.
-    Raises ValueError for data that is not a JSON object in UTF-8, or that could not be written down
-    again, and for a stream that is too large."""
+    One that is an error by its name alone is given the API's form. Raises ValueError for data that
+    is not a JSON object in UTF-8, or that could not be written down again, and for a stream that is
+    too large."""
     data: list[bytes] = []
+    name = b""
     async with aclosing(_lines(chunks)) as lines:
         async for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
+            elif line.startswith(b"event:"):
+                name = line[6:].strip()
             elif not line and data:
                 event = _event(b"\n".join(data))
                 if not isinstance(event, dict):
                     raise ValueError(f"an event that is {event!r:.80}, not an object")
-                yield event
-                data = []
+                yield {"type": "error", "error": event} if _is_bare(event, name) else event
+                data, name = [], b""
+
+
+def _is_bare(event: dict[str, Any], name: bytes) -> bool:
+    """Tell whether an event is an error without its envelope, as llama.cpp sends it."""
+    return name == b"error" and event.get("type") != "error"
 
 
 def _event(data: bytes) -> Any:

@@ -528,6 +528,24 @@ def limits(model: AnthropicModel) -> Limits:
     return asyncio.run(asked())
 
 
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        ([{"id": "tiny.gguf", "meta": {"n_ctx_train": 131_072, "n_ctx": 32_768}}], 32_768),
+        ([{"id": "other", "max_model_len": 8_192}, {"id": "own", "max_model_len": 40_960}], 40_960),
+        ([{"id": "own", "context_length": 65_536}], 65_536),
+        ([{"id": "other", "context_length": 65_536}, {"id": "third"}], DEFAULT_LIMITS.window),
+        ([{"id": "own", "context_length": True, "meta": "x"}], DEFAULT_LIMITS.window),
+        (["own"], DEFAULT_LIMITS.window),
+    ],
+    ids=["llama.cpp", "vLLM", "OpenRouter", "another", "no number", "no object"],
+)
+def test_the_window_is_found_in_the_list_of_models(listed: list[Any], found: int) -> None:
+    with Server([]) as server:
+        server.listed = listed
+        assert limits(connect(server.url, "own")).window == found
+
+
 def test_limits_come_from_settings_table_server_or_default() -> None:
     with Server([], models={"house/model": (50_000, 4_000)}) as server:
         assert limits(connect(server.url)) == Limits(1_000_000, 128_000, "table")
@@ -536,6 +554,7 @@ def test_limits_come_from_settings_table_server_or_default() -> None:
         assert connect(server.url, context_window=9_000).assumed_limits().window == 9_000
         assert connect(server.url, "house/model").assumed_limits() == DEFAULT_LIMITS
         assert server.paths == []
+        assert limits(connect(server.url, "nowhere")) == DEFAULT_LIMITS
         assert limits(connect(server.url, "house/model")) == Limits(50_000, 4_000, "server")
         assert limits(connect(server.url, "house/model", max_output=5)).output == 5
         assert limits(connect(server.url, "stranger")) == DEFAULT_LIMITS
@@ -596,6 +615,17 @@ def test_events_are_found_wherever_the_bytes_are_cut(size: int) -> None:
         return [event["n"] async for event in parse_events(_chunks(*pieces))]
 
     assert asyncio.run(gather()) == ["ä\ud83d", 2, 3]
+
+
+def test_an_error_by_its_name_alone_is_one() -> None:
+    """As llama.cpp sends it."""
+    error = {"code": 500, "message": "no such format", "type": "server_error"}
+    data = f'event: error\ndata: {json.dumps(error)}\n\ndata: {{"type": "error", "n": 1}}\n\n'
+
+    async def gather() -> list[Any]:
+        return [event async for event in parse_events(_chunks(data.encode()))]
+
+    assert asyncio.run(gather()) == [{"type": "error", "error": error}, {"type": "error", "n": 1}]
 
 
 @pytest.mark.parametrize("data", [b"data: [1]\n\n", b"data: nope\n\n", b'data: "\xff"\n\n', DEEP])

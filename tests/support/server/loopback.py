@@ -146,6 +146,7 @@ class Server:
         self.strict = strict
         self.size_of = size_of
         self.models = models or {}
+        self.listed: list[Body] | None = None  # what GET /v1/models has, None for no such answer
         self.requests: list[Body] = []
         self.digests: list[str] = []  # of the bytes of each
         self.headers: list[dict[str, str]] = []
@@ -481,7 +482,11 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._count()
-        id = unquote(self.path.split("?")[0].removeprefix("/v1/models/"))
+        path = self.path.split("?")[0]
+        if path == "/v1/models" and self.server.owner.listed is not None:
+            self._json(200, {"data": self.server.owner.listed})
+            return
+        id = unquote(path.removeprefix("/v1/models/"))
         known = self.server.owner.models.get(id)
         if known is None:
             self._fail(Fail(404, f"model: {id}"))
