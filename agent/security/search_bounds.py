@@ -13,6 +13,7 @@ from ...tools.system.programs import program
 from . import landlock
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
+_MUSL_PATHS = "ld-musl-*.path"  # in /etc: without it the loader of musl looks nowhere
 _IGNORE_FILES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")
 _OWN_IGNORE_FILES = (
     ".gitconfig", ".config/git/config", ".config/git/ignore", ".gitignore", ".gitignore_global",
@@ -24,7 +25,8 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
     real path; None where the kernel has no Landlock."""
     if not landlock.version():
         return None
-    named = [*_SYSTEM, *_ripgrep(environ), *_ignore_files(environ, folder)]
+    musl = map(str, Path("/etc").glob(_MUSL_PATHS))
+    named = [*_SYSTEM, *musl, *_ripgrep(environ), *_ignore_files(environ, folder)]
     there = (os.path.realpath(path) for path in named if os.path.exists(path))  # noqa: PTH110
     return landlock.only_reading([str(folder), *dict.fromkeys(there)])
 
