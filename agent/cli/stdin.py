@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...tools import text as texts
 from ...tools.system import process_table
@@ -143,12 +142,11 @@ def _writing_program(number: int) -> str:
     if not stat.S_ISFIFO(pipe.st_mode):
         return ""
     known = {*_ancestors()}
-    for folder in Path("/proc").glob("[0-9]*"):
-        process = int(folder.name)
+    for process in process_table.TABLE.numbers():
         with suppress(OSError):
             same_session = process not in known and os.getsid(process) == os.getsid(0)
-            if same_session and _may_write(folder, pipe):
-                return (folder / "comm").read_text(errors="replace").strip() or "a program"
+            if same_session and process_table.TABLE.may_write(process, pipe):
+                return process_table.TABLE.name(process) or "a program"
     return ""
 
 
@@ -159,20 +157,6 @@ def _ancestors() -> Iterator[int]:
         yield process
         row = process_table.TABLE.row(process)
         process = row.parent if row else 0
-
-
-def _may_write(folder: Path, pipe: os.stat_result) -> bool:
-    """Return whether a process can write into a pipe, or runs beside us as another user, so that
-    nobody can tell. Raises OSError for one that has ended."""
-    try:
-        descriptors = list((folder / "fd").iterdir())
-    except PermissionError:
-        return os.getpgid(int(folder.name)) == os.getpgid(0)
-    for each in descriptors:
-        with suppress(OSError):
-            if each.lstat().st_mode & stat.S_IWUSR and os.path.samestat(each.stat(), pipe):
-                return True
-    return False
 
 
 def _descriptor() -> int | None:

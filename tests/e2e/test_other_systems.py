@@ -107,6 +107,47 @@ def test_an_interrupt_there_ends_the_whole_tree(place: Place) -> None:
     assert gone(*map(int, numbers.read_text().split()))
 
 
+def test_a_slow_program_in_front_is_waited_for_there(place: Place) -> None:
+    go = place.project / "go"
+    slow = f"until [ -e {go} ]; do sleep 0.1; done; echo walrus"
+    program = f"{FORBIDDEN}\nfrom ctxagent.agent.cli.main import main\nmain()"
+    with Server([Say("Done.")]) as server:
+        with subprocess.Popen(
+            [
+                "sh",
+                "-c",
+                f'sh -c "{slow}" | "$@"',
+                "-",
+                sys.executable,
+                "-c",
+                program,
+                "-p",
+                "look",
+            ],
+            cwd=place.project,
+            env={**place.server(server.url), "PYTHONPATH": str(SHIM)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stderr is not None
+            assert "waiting for standard input from sh" in process.stderr.readline()
+            go.touch()
+            out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out) == (0, "Done.\n"), err
+    assert "READS" not in err
+    assert "walrus" in json.dumps(server.requests[0])
+
+
+def test_on_windows_the_command_says_where_it_runs() -> None:
+    program = "import sys\nsys.platform = 'win32'\nfrom ctxagent.agent.cli.main import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "WSL" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_doctor_there(place: Place) -> None:
     with start(place, place.environ({"ANTHROPIC_API_KEY": "k"}), "doctor") as process:
         out, err = process.communicate(timeout=PATIENCE)

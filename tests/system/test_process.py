@@ -133,6 +133,12 @@ def test_without_any_table_the_group_ends(tmp_path: Path, monkeypatch: pytest.Mo
         def environment(self, pid: int) -> bytes:
             return b""
 
+        def name(self, pid: int) -> str:
+            return ""
+
+        def may_write(self, pid: int, pipe: os.stat_result) -> bool:
+            return False
+
     monkeypatch.setattr(process_table, "TABLE", Nothing())
 
     async def scene() -> None:

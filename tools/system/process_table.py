@@ -1,7 +1,9 @@
-"""The processes of this machine: parent, session, start and environment of each, on Linux by
-proc(5), elsewhere by psutil. Where neither is there, no process is seen."""
+"""The processes of this machine: name, parent, session, start and environment of each, and whether
+it writes into a pipe, on Linux by proc(5), elsewhere by psutil. Where neither is there, no process
+is seen."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -30,6 +32,15 @@ class ProcessTable(Protocol):
         """Return the environment that it was started with, as rows that end with NUL."""
         ...
 
+    def name(self, pid: int) -> str:
+        """Return the name of its program, "" where it is not known."""
+        ...
+
+    def may_write(self, pid: int, pipe: os.stat_result) -> bool:
+        """Tell whether it can write into a pipe or, where that is not seen, may be a neighbour in
+        a pipeline. Raises OSError for one that has ended."""
+        ...
+
 
 class _ProcTable:
     def numbers(self) -> Iterable[int]:
@@ -52,6 +63,20 @@ class _ProcTable:
             return (_PROC / str(pid) / "environ").read_bytes()
         except OSError:
             return b""
+
+    def name(self, pid: int) -> str:
+        return (_PROC / str(pid) / "comm").read_text(errors="replace").strip()
+
+    def may_write(self, pid: int, pipe: os.stat_result) -> bool:
+        try:
+            descriptors = list((_PROC / str(pid) / "fd").iterdir())
+        except PermissionError:  # of another user
+            return _is_neighbour(pid)
+        for each in descriptors:
+            with suppress(OSError):
+                if each.lstat().st_mode & stat.S_IWUSR and os.path.samestat(each.stat(), pipe):
+                    return True
+        return False
 
 
 class PsutilTable:
@@ -86,6 +111,22 @@ class PsutilTable:
         except (psutil.Error, OSError):
             return b""
         return b"".join(os.fsencode(f"{name}={value}\0") for name, value in found.items())
+
+    def name(self, pid: int) -> str:
+        import psutil
+
+        with suppress(psutil.Error):
+            return psutil.Process(pid).name()
+        return ""
+
+    def may_write(self, pid: int, pipe: os.stat_result) -> bool:
+        return _is_neighbour(pid)  # psutil knows files, but no pipes
+
+
+def _is_neighbour(pid: int) -> bool:
+    """Tell whether a process is of our group, as a shell has it for the programs of a pipeline.
+    Raises OSError for one that has ended."""
+    return os.getpgid(pid) == os.getpgid(0)
 
 
 TABLE: ProcessTable = _ProcTable() if sys.platform.startswith("linux") else PsutilTable()
