@@ -22,7 +22,7 @@ import targets
 from measure import LEVELS, Rows
 
 NAMES = (
-    "startup", "calls", "wire", "memory", "pause", "subagents", "long_run", "windows",
+    "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "long_run", "windows",
     "nothing_lost", "questions", "echo", "interrupts", "completion", "markdown", "recall",
     "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
 )  # fmt: skip

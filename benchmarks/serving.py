@@ -6,17 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-EVENTS = (
-    {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-     "content": [], "model": "m", "stop_reason": None, "usage": {"input_tokens": 9,
-     "output_tokens": 1}}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
-    {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
-    {"type": "message_stop"},
-)  # fmt: skip
 SUMMARY = """## Session Intent
 Run them all.
 ## Key Decisions
@@ -27,11 +18,36 @@ Phase: running
 ## Next Steps
 1. Run the next one.
 """
-REPLY = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in EVENTS).encode()
+
+
+def stream(block: dict[str, Any], delta: dict[str, Any], stop_reason: str) -> bytes:
+    """The events of a reply of one block."""
+    events = (
+        {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+         "content": [], "model": "m", "stop_reason": None, "usage": {"input_tokens": 9,
+         "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": stop_reason},
+         "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    )  # fmt: skip
+    return "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
+
+
+def call(id: str, tool: str, given: dict[str, Any]) -> bytes:
+    """The events of a reply that calls a tool."""
+    block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
+    return stream(block, delta, "tool_use")
+
+
+HELLO = stream({"type": "text", "text": ""}, {"type": "text_delta", "text": "Hello."}, "end_turn")
 
 
 class _Http(ThreadingHTTPServer):
-    heard: Callable[[], None] | None = None
+    reply: Callable[[], bytes]
 
 
 class _Exchange(BaseHTTPRequestHandler):
@@ -41,24 +57,23 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        if self.server.heard is not None:
-            self.server.heard()
+        reply = self.server.reply()
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
-        self.send_header("content-length", str(len(REPLY)))
+        self.send_header("content-length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(REPLY)
+        self.wfile.write(reply)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
 @contextmanager
-def answering(heard: Callable[[], None] | None = None) -> Iterator[str]:
-    """A server for the time of the block; its address. `heard` is called for each request, as soon
-    as all of it is there."""
+def answering(reply: Callable[[], bytes] = lambda: HELLO) -> Iterator[str]:
+    """A server for the time of the block; its address. `reply` is called for each request, as soon
+    as all of it is there, and returns the events of the reply."""
     server = _Http(("127.0.0.1", 0), _Exchange)
-    server.heard = heard
+    server.reply = reply
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

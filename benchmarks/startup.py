@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any
 
 import measure
-from serving import answering, environ
+from serving import HELLO, answering, environ
 
 FILES = 200  # of the git repository
 SIZES: dict[str, dict[str, Any]] = {
@@ -34,11 +34,12 @@ class Meter:
         self._known, self._started, self._pid = Event(), 0.0, 0
         self.used = (0.0, 0.0)
 
-    def request(self) -> None:
-        """Told by the server when it has the whole request."""
+    def request(self) -> bytes:
+        """Told by the server when it has the whole request; the reply to it."""
         self._known.wait()
         if self.used == (0.0, 0.0):
             self.used = measure.used_by(self._pid), time.perf_counter() - self._started
+        return HELLO
 
     def run(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> measure.Measured:
         self._known.clear()
@@ -71,7 +72,7 @@ def _acts(
 ) -> dict[str, Callable[[], measure.Measured]]:
     plain, work_tree = folder / "plain", folder / "repository"
     plain.mkdir()
-    _repository(work_tree)
+    repository(work_tree)
     whole = partial(_used, env=env, cwd=plain)
     python, saying = [sys.executable, "-c"], [measure.COMMAND, "-p", "hello"]
     return {
@@ -94,7 +95,7 @@ def _used(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> measu
     return used["cpu_s"], used["wall_s"]
 
 
-def _repository(folder: Path) -> None:
+def repository(folder: Path) -> None:
     for number in range(FILES):
         file = folder / f"part{number % 10}" / f"module{number}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
