@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from .sandbox_paths import existing, words
+from .sandbox_paths import existing, likely_names, words
 
 # Below a home: programs, their libraries, and settings without keys.
 _TOOLCHAINS = words("""
@@ -63,18 +63,19 @@ def hides(home: str) -> bool:
 
 def readable_paths(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield what commands may read of a home: the name that it has there, and what it leads to."""
-    named = [f"{home}/{name}" for name in (*_TOOLCHAINS, *_PACKAGES)]
-    for path in (*filter(os.path.exists, named), *named_toolchains(home, environ)):
-        yield path, os.path.realpath(path)
-    for name in _SHARED_CACHES:
-        if os.path.exists(path := f"{home}/.cache/{name}"):  # noqa: PTH110
-            yield f"{home}/{_SHARED}/{name}", os.path.realpath(path)
+    named = (f"{home}/{name}" for name in likely_names(home, (*_TOOLCHAINS, *_PACKAGES)))
+    for path in (*named, *named_toolchains(home, environ)):
+        yield from ((path, real) for real in existing([path]))
+    for name in likely_names(f"{home}/.cache", _SHARED_CACHES):
+        shared = existing([f"{home}/.cache/{name}"])
+        yield from ((f"{home}/{_SHARED}/{name}", real) for real in shared)
 
 
 def own_caches(home: str) -> Iterator[tuple[str, str]]:
     """Yield the places of a home where commands find caches of their own, and a name for each."""
-    there = [name for name in _CACHES if os.path.exists(f"{home}/{name}")]  # noqa: PTH110
-    for name in _PACKAGES:
+    likely = likely_names(home, _CACHES)
+    there = [name for name in likely if os.path.exists(f"{home}/{name}")]  # noqa: PTH110
+    for name in likely_names(home, _PACKAGES):
         above = name.partition("/")[0]
         if os.path.exists(f"{home}/{above}") and not os.path.exists(f"{home}/{name}"):  # noqa: PTH110
             there.append(name)

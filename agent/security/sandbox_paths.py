@@ -6,7 +6,8 @@ Only existing paths are named, with links followed: nothing is ever created for 
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ...tools.system.programs import within
@@ -64,7 +65,7 @@ def secret_paths(homes: Iterable[str]) -> Iterator[str]:
     """Yield the files and folders of these homes and of the system that hold secrets."""
     yield from existing(_SYSTEM_SECRETS)
     for home in homes:
-        yield from existing(f"{home}/{name}" for name in _SECRETS)
+        yield from existing(f"{home}/{name}" for name in likely_names(home, _SECRETS))
 
 
 def needed_run_paths() -> Iterator[str]:
@@ -85,7 +86,7 @@ def sockets() -> Iterator[tuple[str, str]]:
         path = os.fsdecode(fields[7])
         if _is_socket(path):
             folder, _, name = path.rpartition("/")
-            yield f"{os.path.realpath(folder).rstrip('/')}/{name}", fields[6].decode()
+            yield f"{_real_path(folder).rstrip('/')}/{name}", fields[6].decode()
 
 
 def sockets_held_by(pids: Iterable[int]) -> set[str]:
@@ -110,7 +111,33 @@ def existing(paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths that exist, with links followed."""
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110
-            yield os.path.realpath(path)
+            yield _real_path(path)
+
+
+def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield those of these relative paths that may exist in a folder: one listing tells of most of
+    a hundred that they do not."""
+    there: Collection[str] | None = None
+    # One that cannot be listed may still be entered; and there are systems that ignore case.
+    with suppress(OSError), os.scandir(folder) as entries:
+        there = {entry.name.casefold() for entry in entries}
+    for name in names:
+        if there is None or name.partition("/")[0].casefold() in there:
+            yield name
+
+
+def _real_path(path: str) -> str:
+    """Return an absolute path that exists with links followed, as the kernel has it: that is three
+    system calls, and not one for each part of it."""
+    with suppress(OSError, AttributeError):  # there are systems without it
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            found = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115
+            if os.path.samestat(os.fstat(place), os.lstat(found)):
+                return found
+        finally:
+            os.close(place)
+    return os.path.realpath(path)
 
 
 def _is_socket(path: str) -> bool:
