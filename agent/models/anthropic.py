@@ -29,7 +29,7 @@ from .base import Reply
 from .bounded_body import bound_body
 from .catalog import DEFAULT_LIMITS, Limits, known_model
 from .credentials import LOOPBACK_HOSTS, find_credentials
-from .request_body import body, digest
+from .request_body import body, digest, encode
 from .retry import Fault, RetryPlan, RetryPolicy, classify_error
 from .server_gaps import ServerGaps
 from .server_limits import in_list, told_limits
@@ -169,11 +169,13 @@ class AnthropicModel:
     async def _attempt(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Make one attempt. Raises Fault when another may succeed."""
         client = await self._connect()
+        data = encode(body(request))
+        headers = {"anthropic-beta": LATE_TOOLS_BETAS} if adds_tools(request) else {}
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
         draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
         with self._translated(draft):
-            response = await self._open(client, request, deadline)
-            draft.sent = digest(response.request.content)
+            response = await self._open(client, data, headers, deadline)
+            draft.sent = digest(data)
             try:
                 async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:
@@ -222,12 +224,27 @@ class AnthropicModel:
         )
 
     async def _open(
-        self, client: "anthropic.AsyncAnthropic", request: Request, deadline: float
+        self,
+        client: "anthropic.AsyncAnthropic",
+        data: bytes,
+        headers: Mapping[str, str],
+        deadline: float,
     ) -> "httpx2.Response":
+        """Send the bytes of a request; return the response, whose body is still to come.
+
+        They go past `client.messages.create`, which would copy every block of every message before
+        it makes the same bytes of them, and needs hundreds of modules to be imported.
+        """
+        import anthropic
+
         async with asyncio.timeout_at(deadline):
-            headers = {"anthropic-beta": LATE_TOOLS_BETAS} if adds_tools(request) else None
-            opened = await client.messages.create(
-                **body(request), stream=True, extra_headers=headers
+            opened = await client.post(
+                "/v1/messages",
+                cast_to=object,
+                content=data,
+                options={"headers": headers},
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
             )
         kind = opened.response.headers.get("content-type", "")
         if "event-stream" not in kind:

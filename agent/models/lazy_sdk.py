@@ -1,24 +1,28 @@
-"""Imports the `anthropic` SDK without the two thirds of it that no request here touches.
+"""Imports the `anthropic` SDK without the nine tenths of it that no request here touches.
 
 The SDK's packages re-export what their modules define: about three thousand modules, of which a
-client, the Messages API and the errors need a third. Under `load` such a name is imported when it
-is asked for (as in PEP 810): the same object, later. A name that a package makes itself runs its
-`__init__` as it is. Nothing of the SDK is named here or replaced. Where this way fails, or logging
-is wanted of the SDK, the import is the plain one.
+client and the errors need a few hundred. Under `load` such a name is imported when it is asked for
+(as in PEP 810): the same object, later. A name that a package makes itself runs its `__init__` as
+it is. Of the SDK's telemetry, which knows every type of it, the client takes a function along that
+it calls for a tracer alone: what it gets imports that function when it is called. Nothing else of
+the SDK is named here or replaced. Where this way fails, or logging is wanted of the SDK, the import
+is the plain one.
 """
 
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
+from typing import Any
 
 SDK = "anthropic"
+TELEMETRY = f"{SDK}.lib._tracing"
 LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
 _REEXPORT = re.compile(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _NAME = re.compile(r"\s*(\w+)(?: as (\w+))?\s*")
@@ -33,6 +37,7 @@ def load() -> None:
     sys.meta_path.insert(0, finder)  # it stays there, for what is asked for later
     try:
         _import()
+        finder.loading = False
     except (ImportError, AttributeError, NameError, TypeError):  # an SDK of another structure
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if _is_of_sdk(name)]:
@@ -46,10 +51,10 @@ def _import() -> None:
         APIConnectionError,
         APIStatusError,
         AsyncAnthropic,
+        AsyncStream,
         CredentialsError,
         DefaultAsyncHttpxClient,
     )
-    from anthropic.resources.messages import AsyncMessages  # noqa: F401
 
 
 def _is_of_sdk(name: str) -> bool:
@@ -59,6 +64,8 @@ def _is_of_sdk(name: str) -> bool:
 class _Finder(MetaPathFinder):
     """Finds the SDK's packages, and nothing else."""
 
+    loading = True  # while `load` imports
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -66,12 +73,16 @@ class _Finder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec and spec.submodule_search_locations and type(spec.loader) is SourceFileLoader:
-            spec.loader = _Loader(fullname, spec.loader.path)
+            spec.loader = _Loader(fullname, spec.loader.path, self)
         return spec
 
 
 class _Loader(SourceFileLoader):
     """Makes a package whose `__init__` is not run before it is needed."""
+
+    def __init__(self, fullname: str, path: str, finder: _Finder) -> None:
+        super().__init__(fullname, path)
+        self.finder = finder
 
     def exec_module(self, module: ModuleType) -> None:
         reexports = _reexports(self.get_data(self.path).decode())
@@ -86,6 +97,8 @@ class _Loader(SourceFileLoader):
             nonlocal running
             if name in reexports:
                 origin, there = reexports[name]
+                if self.finder.loading and module.__name__ == TELEMETRY and there.islower():
+                    return _imported_when_called(origin, there)
                 value = getattr(import_module(origin, module.__name__), there)
                 module.__dict__[name] = value
                 return value
@@ -101,6 +114,15 @@ class _Loader(SourceFileLoader):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
         module.__dict__["__getattr__"] = look_up
+
+
+def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that imports one of the SDK's telemetry, and calls that."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(module, TELEMETRY), name)(*arguments, **named)
+
+    return call
 
 
 def _reexports(text: str) -> dict[str, tuple[str, str]]:
