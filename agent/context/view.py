@@ -10,6 +10,7 @@ after it, because newer models bind each thinking block to everything before it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal
 
 from ..session.entries import (
@@ -180,12 +181,13 @@ class View:
         changed.add(act)
         return changed.size
 
-    def results(self) -> Iterator[ViewResult]:
-        """Yield the tool results in the view, oldest first."""
-        for item in self.items:
+    def results(self, begin: int = 0) -> Iterator[ViewResult]:
+        """Yield the tool results in the view from an index of its items on, oldest first."""
+        for item in islice(self.items, begin, None):
             block = item.blocks[0] if item.role == "user" and item.blocks else {}
-            call = self.calls.get(str(block.get("tool_use_id")))
-            if block.get("type") == "tool_result" and call is not None:
+            if block.get("type") != "tool_result":
+                continue
+            if call := self.calls.get(str(block.get("tool_use_id"))):
                 masked = call.id in item.stubs
                 yield ViewResult(item, block, call, item.size, masked, *self.facts(item))
 
@@ -193,8 +195,9 @@ class View:
         """Yield what searches of the web found, which stands in replies, oldest first."""
         for item in self.items:
             for block in item.blocks if item.role == "assistant" else ():
-                call = self.calls.get(str(block.get("tool_use_id")))
-                if block.get("type") == FOUND and call is not None:
+                if block.get("type") != FOUND:
+                    continue
+                if call := self.calls.get(str(block.get("tool_use_id"))):
                     size, masked = tokens.estimate_block(block), call.id in item.stubs
                     yield ViewResult(item, block, call, size, masked, {}, None)
 
@@ -205,9 +208,10 @@ class View:
     def unanswered_results(self) -> list[ViewResult]:
         """Return the results after the newest reply that says or calls something, oldest first: the
         model has not seen them, or was interrupted before it said a word about them."""
-        answered = (i.seq for i in reversed(self.items) if i.role == "assistant" and _speaks(i))
-        newest = next(answered, 0)
-        return [result for result in self.results() if result.item.seq > newest]
+        begin = len(self.items)
+        while begin and not _answers(self.items[begin - 1]):
+            begin -= 1
+        return [*self.results(begin)]
 
     def position(self, seq: int) -> int | None:
         """Return the index of an entry's item, or None when it does not stand in the view."""
@@ -454,9 +458,11 @@ def _blocks_of(content: Any) -> list[Block]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
-def _speaks(item: Item) -> bool:
-    """Return whether a reply has words or a call in it."""
-    return any(b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks)
+def _answers(item: Item) -> bool:
+    """Return whether an item is a reply with words or a call in it."""
+    return item.role == "assistant" and any(
+        b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks
+    )
 
 
 def _result(entry: ToolResult) -> Block:
