@@ -1,4 +1,5 @@
-"""Find which files a tool call changed: look at the work tree before and after each command."""
+"""Find which files a tool call changed: look at the work tree before and after each command. While
+no job runs, a watch may say that nothing has changed since the last look, which then stands."""
 
 import asyncio
 import os
@@ -69,7 +70,7 @@ class ChangeTracker:
             return None
         named = tuple(await asyncio.to_thread(touched_paths, script, str(self.context.cwd)))
         since, running = self._still(), self._running()
-        look = await asyncio.to_thread(self.tree.observe, named)
+        look = await asyncio.to_thread(self.tree.observe, named, anew=bool(running))
         await self._settle(look, running)
         self._by = INTERRUPTED
         return WatchedCall(look, named, since=since)
@@ -104,7 +105,7 @@ class ChangeTracker:
 
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
         running = self._running()
-        look = await asyncio.to_thread(self.tree.observe, token.named)
+        look = await asyncio.to_thread(self.tree.observe, token.named, anew=bool(running))
         head = ""
         changes: Sequence[TreeChange] = ()
         if token.before is None:

@@ -24,7 +24,8 @@ from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange
 from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
-from .staging import MAX_WATCHED_FILES, StagingArea
+from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp
+from .watch import FolderWatch
 
 T = TypeVar("T")
 
@@ -65,21 +66,28 @@ class WorkTree:
         self._borrowed_from: str | None = (
             None  # the HEAD whose objects this session's snapshots borrow
         )
+        self._watch: FolderWatch | None = None  # from the second look on
+        # What the last look found, if there is a tree, and the stamps of what else decides that.
+        self._last: tuple[str, Mapping[str, FileSignature]] | None = None
+        self._stamps: tuple[object, object] = (None, None)
+        self._ignore_files: list[str] = []  # those outside of the folders
 
     @property
     def limits(self) -> str:
         """What is not kept, and why; "" when everything is."""
         return self._limits or (self._staging.limits if self._staging else "")
 
-    def observe(self, named: Collection[str] = ()) -> TreeState:
-        """Return the state now. `named` are absolute paths to watch whatever ignore rules say."""
+    def observe(self, named: Collection[str] = (), *, anew: bool = True) -> TreeState:
+        """Return the state now. `named` are absolute paths to watch whatever ignore rules say.
+        Unless it must look `anew`, it takes the state of the last look where a watch on the folders
+        has seen nothing since."""
         with self._lock:
             self._open()
-            tree, stats = self._current_tree()
-            if tree is None:
-                stats = scan_folder(self.root, MAX_WATCHED_FILES)
-            elif self._staging is not None:
-                self._protect_newest(self._staging, tree)
+            tree: str | None
+            if not anew and self._last and self._is_quiet():
+                tree, stats = self._last
+            else:
+                tree, stats = self._look()
             return TreeState(
                 tree,
                 stats,
@@ -266,6 +274,36 @@ class WorkTree:
         if first or staging.taken > garbage.SWEEP_AFTER_BYTES:
             staging.taken = 0
 
+    def _is_quiet(self) -> bool:
+        """Return whether nothing can have changed since the last look."""
+        watch = self._watch
+        return watch is not None and watch.is_quiet() and self._read_stamps() == self._stamps
+
+    def _look(self) -> tuple[str | None, Mapping[str, FileSignature]]:
+        """Return the tree of now, and the signatures of files that are only watched; of all files
+        where there is no tree."""
+        (rules, index), before = self._read_stamps(), self._last
+        if self._watch:
+            if rules != self._stamps[0]:
+                self._watch.begin_anew()
+            self._watch.renew()
+        tree, stats = self._current_tree()
+        self._last = None
+        if tree is None or self._staging is None:
+            return tree, scan_folder(self.root, MAX_WATCHED_FILES)
+        if self._watch is None:
+            self._watch = FolderWatch(self.root, self._staging.ignored_folders)
+        elif index != self._stamps[1] and before and tree != before[0]:
+            self._watch.begin_anew()  # what was ignored may count now
+        self._last, self._stamps = (tree, stats), (rules, index)
+        self._protect_newest(self._staging, tree)
+        return tree, stats
+
+    def _read_stamps(self) -> tuple[object, object]:
+        """Return the stamps of ignore files outside of the folders, and of the project's index."""
+        index = file_stamp(self._repository.index) if self._repository else None
+        return [file_stamp(path) for path in self._ignore_files], index
+
     def _open(self) -> None:
         if self._opened:
             return
@@ -280,7 +318,10 @@ class WorkTree:
                 return
             store = ObjectStore(*self._paths, self.root, self._env)
             hidden = {_below(self.root, path.parent) for path in self._paths}
-            store.make(self._repository, personal_excludes(self._env), sorted(filter(None, hidden)))
+            personal = personal_excludes(self._env)
+            store.make(self._repository, personal, sorted(filter(None, hidden)))
+            self._ignore_files = [personal]
+            self._ignore_files += [self._repository.excludes] if self._repository else []
             self._staging = StagingArea(store, self._repository)
             store.refresh()
         except GitFailed as error:

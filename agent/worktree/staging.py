@@ -75,7 +75,7 @@ class StagingArea:
 
     def listed(self) -> set[str]:
         """Return the files in the index of the project's repository."""
-        if self.repository is None or _stamp(self.repository.index) is None:
+        if self.repository is None or file_stamp(self.repository.index) is None:
             return set()
         try:
             rows = self.store.names("ls-files", "-sz", index=self.repository.index)
@@ -89,13 +89,21 @@ class StagingArea:
         rows = self.store.names("ls-files", "-zci", "--exclude-standard", *more)
         return set(rows) - self.listed()
 
+    def ignored_folders(self) -> list[str]:
+        """Return the folders that an ignore file names and nothing in the tree is in."""
+        more = self._excludes()
+        asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *more)
+        with suppress(GitFailed):
+            return [name for name in self.store.names(*asked) if name.endswith("/")]
+        return []
+
     def _excludes(self) -> list[str]:
         path = self.repository.excludes if self.repository else ""
         return [f"--exclude-from={path}"] if path and os.access(path, os.R_OK) else []
 
     def _unlisted(self) -> set[str]:
         """Return ignored files that the project's repository has and the store has not."""
-        stamp = _stamp(self.repository.index) if self.repository else None
+        stamp = file_stamp(self.repository.index) if self.repository else None
         if stamp == self._listed:
             return set()
         self._listed = stamp
@@ -188,7 +196,8 @@ def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
     return known[folder]
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def file_stamp(path: str) -> tuple[int, int] | None:
+    """Return what tells that a file was written again, None where there is none."""
     with suppress(OSError):
         found = os.lstat(path)
         return found.st_mtime_ns, found.st_size

@@ -1,0 +1,197 @@
+"""A watch on the folders of a work tree, by inotify(7): it tells whether anything can have changed
+in them since the last look, so that a look can be saved.
+
+Where it cannot know, something has changed: after an overflow, a new mount, another folder in the
+place of the root, or more folders than are watched; and on file systems that others change by other
+ways, it is never started. Files with several names are watched by themselves, since a name outside
+tells the folder nothing. Two things it does not see: what is written through a mapping whose file
+was closed before the last look, and through a name that was given outside since. So it decides only
+to which command a change is put down, never what a snapshot holds.
+"""
+
+import ctypes
+import errno
+import os
+import select
+import stat
+import struct
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+MAX_WATCHED = 4_096  # folders, and files of several names
+# What nobody changes but through the kernel that tells of it.
+_LOCAL_SYSTEMS = frozenset(
+    ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "f2fs", "zfs", "bcachefs", "overlay")
+)
+_MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x02, 0x04, 0x08, 0x40, 0x80
+_CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
+_UNMOUNT, _OVERFLOW, _DONT_FOLLOW, _IS_FOLDER = 0x2000, 0x4000, 0x0200_0000, 0x4000_0000
+_CHANGES = (
+    _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO
+    | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _DONT_FOLLOW
+)  # fmt: skip
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 65_536
+
+
+class _Calls(NamedTuple):
+    """The functions of the system's library."""
+
+    init: Callable[[int], int]
+    add: Callable[[int, bytes, int], int]
+
+
+class FolderWatch:
+    """Tells whether anything can have changed below `root`, apart from what `skipped` names: those
+    of its folders, by their paths below it, that do not count. `renew` is called before a look, and
+    `is_quiet` after it."""
+
+    def __init__(self, root: str, skipped: Callable[[], Iterable[str]]) -> None:
+        self._root = root
+        self._skipped = skipped
+        self._usable = _calls() is not None and _is_local(root)
+        self._descriptor = -1
+        self._close: weakref.finalize[[int], FolderWatch] | None = None
+        self._paths: dict[int, str] = {}  # by the number of their watch
+        self._identity: tuple[int, int] = (0, 0)  # of the root
+        self._fresh: list[str] = []  # paths that have come into being
+        self._changed = self._begin_anew = True
+        self._mounts = select.poll() if self._usable else None
+        if self._mounts:
+            file = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, file)
+            self._mounts.register(file, select.POLLERR | select.POLLPRI)
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing can have changed since the last `renew`."""
+        if not self._usable:
+            return False
+        self._hear()
+        return not (self._changed or self._begin_anew)
+
+    def renew(self) -> None:
+        """Forget what has changed until now; watch what has come into being."""
+        if not self._usable:
+            return
+        self._hear()
+        try:
+            if self._begin_anew:
+                self._begin()
+            else:
+                for path in self._fresh:
+                    self._add_all(path, set())
+        except OSError:  # there is too much, or it is taken away meanwhile
+            self._give_up()
+        self._changed, self._fresh = False, []
+
+    def begin_anew(self) -> None:
+        """Have the next `renew` look for all folders again: others may count now."""
+        self._begin_anew = True
+
+    def _hear(self) -> None:
+        """Take what has happened."""
+        if self._mounts and self._mounts.poll(0):
+            self._begin_anew = True
+        found = (0, 0)
+        with suppress(OSError):
+            at = os.lstat(self._root)
+            found = (at.st_dev, at.st_ino)
+        if self._descriptor < 0 or found != self._identity:
+            self._begin_anew = True
+            return
+        with suppress(BlockingIOError):
+            while data := os.read(self._descriptor, _READ_BYTES):
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        place = 0
+        while place < len(data):
+            number, what, _, length = _EVENT.unpack_from(data, place)
+            place += _EVENT.size + length
+            name = os.fsdecode(data[place - length : place].rstrip(b"\0"))
+            if not what & (_CHANGES | _UNMOUNT | _OVERFLOW):  # a watch has ended
+                self._paths.pop(number, None)
+                continue
+            self._changed = True
+            moved = what & _IS_FOLDER and what & (_MOVED_FROM | _MOVED_TO)
+            if moved or what & (_UNMOUNT | _OVERFLOW) or name == ".gitignore":
+                self._begin_anew = True
+            elif what & (_CREATE | _MOVED_TO) and number in self._paths:
+                self._fresh.append(f"{self._paths[number]}/{name}")
+
+    def _begin(self) -> None:
+        if self._close:
+            self._close()
+        self._paths, self._descriptor = {}, -1
+        calls = _calls()
+        if calls is None or (descriptor := calls.init(os.O_NONBLOCK | os.O_CLOEXEC)) < 0:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        self._descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
+        at = os.lstat(self._root)
+        self._identity, self._begin_anew = (at.st_dev, at.st_ino), False
+        self._add_all(self._root, {f"{self._root}/{name.rstrip('/')}" for name in self._skipped()})
+
+    def _add_all(self, top: str, skipped: set[str]) -> None:
+        """Watch what counts at a path and below it, each folder before it is read. Raises OSError
+        when that is too much, or of another file system."""
+        pending = [top]
+        while pending:
+            path = pending.pop()
+            with suppress(FileNotFoundError, NotADirectoryError):  # gone, which was heard of
+                found = os.lstat(path)
+                if not stat.S_ISDIR(found.st_mode):
+                    if found.st_nlink > 1:
+                        self._add(path)
+                    continue
+                if found.st_dev != self._identity[0]:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                self._add(path)
+                with os.scandir(path) as entries:
+                    inner = (e.path for e in entries if e.name != ".git")
+                    pending += [each for each in inner if each not in skipped]
+
+    def _add(self, path: str) -> None:
+        calls = _calls()
+        if calls is None or len(self._paths) >= MAX_WATCHED:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        number = calls.add(self._descriptor, os.fsencode(path), _CHANGES)
+        if number < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
+        self._paths[number] = path
+
+    def _give_up(self) -> None:
+        self._usable = False
+        if self._close:
+            self._close()
+
+
+def _is_local(root: str) -> bool:
+    """Return whether a folder is on a file system that tells of every change."""
+    with suppress(OSError, ValueError):
+        device = os.lstat(root).st_dev
+        named = f" {os.major(device)}:{os.minor(device)} "
+        lines = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
+        kinds = {line.partition(" - ")[2].split(" ")[0] for line in lines if named in line}
+        return bool(kinds) and kinds <= _LOCAL_SYSTEMS
+    return False
+
+
+@cache
+def _calls() -> _Calls | None:
+    """Return the calls of inotify(7), None where there are none."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        init, add = library.inotify_init1, library.inotify_add_watch
+    except AttributeError:
+        return None
+    add.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    return _Calls(init, add)
