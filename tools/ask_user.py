@@ -20,7 +20,7 @@ class QuestionParams(BaseModel):
 
     question: str = Field(min_length=1, max_length=500)
     choices: list[ChoiceParams] = Field(max_length=MAX_CHOICES)
-    multiple: bool = Field(False, description="Whether several may be taken.")
+    multiple: bool = Field(False, description="Several may be taken")
 
 
 class AskUserParams(Params):
@@ -30,8 +30,8 @@ class AskUserParams(Params):
 class AskUserTool(Tool[AskUserParams]):
     name = "AskUser"
     description = (
-        "Asks the user what only they can decide; each may answer in other words, too. Not for "
-        "what you can find out, and not for leave to run a tool."
+        "Asks the user what only they can decide. Not for what you can find out, nor for leave to "
+        "run a tool."
     )
     effect = "none"
     Params = AskUserParams

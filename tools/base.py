@@ -281,19 +281,49 @@ class Tool(ABC, Generic[P]):
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as the Messages API takes it: name, description, input_schema."""
-        schema = _plain(self.Params.model_json_schema())
+        given = untitled(self.Params.model_json_schema())
+        schema = _brief(given, given.pop("$defs", {}))
         schema.pop("description", None)
         return {"name": self.name, "description": self.description, "input_schema": schema}
 
 
-def _plain(node: Any) -> Any:
+# What is held against a call all the same and that no model needs to be told before: its names are
+# those that are listed, and of these bounds none is one that a call comes near.
+_UNTOLD = (
+    "additionalProperties", "minLength", "maxLength", "minItems", "minimum", "properties",
+)  # fmt: skip
+
+
+def untitled(node: Any) -> Any:
     """Return pydantic's schema without its titles, which cost tokens and say nothing."""
     if isinstance(node, dict):
         named = node.get("properties")
-        out = {k: _plain(v) for k, v in node.items() if k != "title" and k != "properties"}
+        out = {k: untitled(v) for k, v in node.items() if k != "title" and k != "properties"}
         if isinstance(named, dict):
-            out["properties"] = {name: _plain(value) for name, value in named.items()}
+            out["properties"] = {name: untitled(value) for name, value in named.items()}
         return out
     if isinstance(node, list):
-        return [_plain(v) for v in node]
+        return [untitled(v) for v in node]
     return node
+
+
+def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
+    """Return a part of a schema without what each request would pay for and a model can do without:
+    what is `_UNTOLD`, null for what may be left out, and the names of `defined` parts."""
+    if isinstance(node, list):
+        return [_brief(value, defined) for value in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _brief(defined[node["$ref"].rpartition("/")[2]], defined)
+    out = {key: _brief(value, defined) for key, value in node.items() if key not in _UNTOLD}
+    if not out.get("default", True):
+        del out["default"]
+    match [kind for kind in out.pop("anyOf", ()) if kind != {"type": "null"}]:
+        case [kind]:
+            out = {**kind, **out}
+        case [*kinds] if kinds:
+            out["anyOf"] = kinds
+    if named := node.get("properties"):
+        out["properties"] = {name: _brief(value, defined) for name, value in named.items()}
+    return out

@@ -48,40 +48,26 @@ ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
 
 
 class BashParams(Params):
-    command: str = Field(min_length=1, description="The command, as typed into bash.")
-    timeout: float = Field(
-        120,
-        ge=1,
-        le=MAX_TIMEOUT_S,
-        description="Seconds after which it is killed, with its children.",
-    )
-    run_in_background: bool = Field(
-        False, description="Return at once with a job id; the Job tool reads, waits and ends."
-    )
+    command: str = Field(min_length=1)
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
+    run_in_background: bool = Field(False, description="Returns a job id at once, for Job")
     unsandboxed: bool = Field(
-        False,
-        description="Run it outside of the sandbox, which the user is asked about: only for a "
-        "command that cannot work inside, such as one that failed there.",
+        False, description="Asks the user to run it outside the sandbox: only if it fails inside"
     )
     network: bool = Field(
-        False,
-        description="Run it with the network where that is off, which the user is asked about: "
-        "only for a command that cannot work without, such as one that failed so.",
+        False, description="Asks the user for the network where it is off: only if it fails without"
     )
-    description: str | None = Field(
-        None, description="What it does, in a few words, for the person watching."
-    )
+    description: str | None = Field(None, description="For the user: what it does")
 
 
 class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
-        "Runs a command in bash, in the project directory; stdout and stderr come back together, "
-        "with the exit code when it is not 0. Each call is a new shell: `cd`, variables and "
-        "functions do not last, so chain with && or use absolute paths. stdin is empty and there "
-        "is no terminal: nothing can be answered or paged. For servers, watchers and all that "
-        "takes longer than the timeout use run_in_background. To read, search and edit files "
-        "prefer Read, Grep, Glob and Edit."
+        "Runs a command in bash, in the project directory; returns stdout and stderr together, "
+        "and the exit code when it is not 0. Each call is a new shell: `cd` and variables do not "
+        "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
+        "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
+        "and Edit."
     )
     effect = "run"
     Params = BashParams

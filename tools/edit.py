@@ -11,8 +11,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
-
 from ..agent.errors import ToolError
 from . import text as texts
 from .base import Context, Output, Params, Tool
@@ -25,10 +23,10 @@ SNIPPET_HALF_LINES = 12  # lines shown at either end of a long replacement
 
 
 class EditParams(Params):
-    path: str = Field(description="File to edit: absolute, or relative to the project directory")
-    old_string: str = Field(description="Text to replace, exactly as in the file, indent included")
-    new_string: str = Field(description="Text to put in its place")
-    replace_all: bool = Field(False, description="Replace every occurrence")
+    path: str
+    old_string: str
+    new_string: str
+    replace_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,8 @@ class _Edited:
 class EditTool(Tool[EditParams]):
     name = "Edit"
     description = (
-        "Replace text in a file. old_string must occur exactly once: give enough lines around "
-        "it, or set replace_all. Leave out the line numbers that Read shows."
+        "Replaces text in a file. old_string stands there exactly so, indent included, without "
+        "the line numbers of Read, and once: give enough lines around it, or set replace_all."
     )
     effect = "edit"
     Params = EditParams

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import Field
-
 from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 from .file_access import Place, listed, locate, opened
@@ -23,17 +21,16 @@ _WILD = re.compile(r"[*?\[{\\]")
 
 
 class GlobParams(Params):
-    pattern: str = Field(description="Wildcards, e.g. `*.py`, `src/**/*.{ts,tsx}`, `test_*`")
-    path: str = Field(".", description="Directory to search")
+    pattern: str
+    path: str = "."
 
 
 class GlobTool(Tool[GlobParams]):
     name = "Glob"
     description = (
-        "Find files by name, newest first. A pattern without a slash (`*.py`) matches at any "
-        "depth, one with a slash (`src/**/*.py`) from path on; `**` spans directories, `{a,b}` "
-        "are alternatives. Hidden files are found; what .gitignore leaves out is not, unless its "
-        "directory is given as path."
+        "Finds files by name, newest first. `*.py` matches at any depth, `src/**/*.{ts,tsx}` from "
+        "path on. Hidden files are found; what .gitignore leaves out is not, unless path is its "
+        "directory."
     )
     effect = "read"
     Params = GlobParams

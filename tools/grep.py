@@ -36,31 +36,28 @@ Engine = Literal["ripgrep", "python"]
 
 
 class GrepParams(Params):
-    pattern: str = Field(description="Regular expression, e.g. `def \\w+_total`")
-    path: str = Field(".", description="Directory or file to search")
-    output_mode: Mode = Field(
-        "files", description="files: paths; content: matching lines; count: matches per file"
-    )
-    glob: str | None = Field(None, description="Only these files, e.g. `*.py`, `!*.min.js`")
-    type: str | None = Field(None, description="Only files of this type, e.g. py, ts, rust")
+    pattern: str
+    path: str = "."
+    output_mode: Mode = "files"
+    glob: str | None = Field(None, description="As for Glob; also `!*.js`")
+    type: str | None = Field(None, description="py, ts, rust …")
     ignore_case: bool = False
-    literal: bool = Field(False, description="The pattern is plain text")
-    multiline: bool = Field(False, description="Matches may span lines; `.` matches line ends")
-    context: int = Field(0, ge=0, le=1000, description="Lines before and after each match")
-    before: int = Field(0, ge=0, le=1000, description="Lines before each match")
-    after: int = Field(0, ge=0, le=1000, description="Lines after each match")
-    limit: int = Field(250, ge=1, description="How many lines (content) or files at most")
-    offset: int = Field(0, ge=0, description="How many of them to skip")
+    literal: bool = False
+    multiline: bool = Field(False, description="`.` matches line ends")
+    context: int = Field(0, ge=0, le=1000)
+    before: int = Field(0, ge=0, le=1000)
+    after: int = Field(0, ge=0, le=1000)
+    limit: int = Field(250, ge=1)
+    offset: int = Field(0, ge=0)
 
 
 class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
-        "Search the contents of files with a regular expression. output_mode `files` (default) "
-        "names the files that match, `content` shows the lines as `path:line:text`, `count` "
-        "counts. Narrow with path, glob (`*.py` at any depth, `src/**/*.ts` from path on) or type. "
-        "Escape braces and brackets that are meant as such (`interface\\{\\}`), or set literal. "
-        "What .gitignore leaves out is not searched, unless it is named as path; hidden files are."
+        "Searches file contents by regular expression. output_mode `files` names files, `content` "
+        "shows `path:line:text`, `count` counts. Escape braces and brackets that are meant as "
+        "such (`interface\\{\\}`), or set literal. What .gitignore leaves out is skipped unless "
+        "path names it; hidden files are not."
     )
     effect = "read"
     Params = GrepParams

@@ -231,21 +231,15 @@ def _new_spool(context: Context) -> tuple[str, Spool]:
 
 class JobParams(Params):
     action: Literal["list", "read", "wait", "end"] = Field(
-        description="list: all jobs. read: output since the last read. "
-        "wait: until the job ends, then read. end: kill it."
+        description="read: output since the last read; wait: until the end, then read; end: kill"
     )
-    id: str | None = Field(
-        None, description="Such as job-1. May be left out while there is only one job."
-    )
-    timeout: float = Field(60, ge=1, le=600, description="Seconds that wait waits at most.")
+    id: str | None = Field(None, description="Such as job-1; not needed while there is only one")
+    timeout: float = Field(60, ge=1, le=600, description="Seconds to wait")
 
 
 class JobTool(Tool[JobParams]):
     name = "Job"
-    description = (
-        "Looks after commands that Bash runs in the background: lists them, reads their new "
-        "output, waits for them, ends them."
-    )
+    description = "Looks after commands that Bash runs in the background."
     effect = "none"
     Params = JobParams
 

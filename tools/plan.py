@@ -30,8 +30,8 @@ class PlanParams(Params):
 class PlanTool(Tool[PlanParams]):
     name = "Plan"
     description = (
-        "Proposes a plan to the user, who may change it, agree, or say why not; plan mode ends so. "
-        "The steps become the todo list."
+        "Proposes a plan to the user; once they agree plan mode ends, and the steps become the "
+        "todo list."
     )
     effect = "none"
     Params = PlanParams

@@ -36,17 +36,16 @@ CHUNK_BYTES = 64 * 1024
 
 
 class ReadParams(Params):
-    path: str = Field(description="File to read: absolute, or relative to the project directory")
-    offset: int = Field(1, ge=0, description="Line to start at, from 1")
-    limit: int = Field(MAX_LINES, ge=1, description="How many lines at most")
+    path: str
+    offset: int = Field(1, ge=0, description="First line, from 1")
+    limit: int = Field(MAX_LINES, ge=1)
 
 
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Read a file. Text comes as lines `number<tab>line`; the number and the tab are not part "
-        "of the file. Images come as images. Long files come in pages: go "
-        "on with offset. Read a file before you overwrite it with Write."
+        "Reads a file. Text comes as lines `number<tab>line`, images as images. Long files come "
+        "in pages: go on with offset."
     )
     effect = "read"
     Params = ReadParams

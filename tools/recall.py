@@ -2,9 +2,9 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from ..agent.errors import ToolError
 from .base import Context, Findings, Output, Params, Passage, Tool
@@ -18,32 +18,25 @@ CHARS_BEFORE_EXCERPT = 500  # characters before an excerpt that reading on begin
 class RecallParams(Params):
     query: str | None = Field(
         None,
-        description="Words to look for: names, paths, numbers or a line of an error, as they "
-        "stood. No syntax.",
+        description="Names, paths, numbers or words of an error, as they stood; no syntax",
     )
-    ref: int | str | None = Field(
+    ref: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = Field(
         None,
-        description="What to read whole: 42 or `#42`; `SESSION#42` of another session; or a path "
-        "such as `offloaded/….md`.",
+        description="`#42`, as stubs and summaries name it; `SESSION#42`; or `offloaded/….md`",
     )
-    offset: int = Field(0, ge=0, description="With ref: characters to skip.")
-    limit: int = Field(
-        MAX_CHARS, ge=1, le=MAX_CHARS, description="With ref: characters to give at most."
-    )
-    scope: Literal["session", "project"] = Field(
-        "session", description="Where a query looks: this session, or all of this project."
-    )
-    session: str | None = Field(None, description="Id of another session, for a query or a ref.")
+    offset: int = Field(0, ge=0, description="Characters to skip")
+    limit: int = Field(MAX_CHARS, ge=1, le=MAX_CHARS)
+    scope: Literal["session", "project"] = "session"
+    session: str | None = Field(None, description="Id of another one")
 
 
 class RecallTool(Tool[RecallParams]):
     name = "Recall"
     description = (
-        "Finds and reads again what was in this conversation. Nothing is ever lost: all that was "
-        "said, every call and every result is kept whole, also what a summary or a stub stands "
-        "for. When something seems to be missing after a compression, use this first, before you "
-        "ask, guess or do it again. `query` lists passages with their refs; `ref` (the `#42` of a "
-        "stub, a summary or a passage) gives the whole text."
+        "Finds again what was in this conversation: all is kept whole, also what a summary or "
+        "stub stands for. When something seems to be missing after a compression, use this before "
+        "you ask, guess or do it again. `query` lists passages with their refs; `ref` gives the "
+        "whole text."
     )
     effect = "none"
     Params = RecallParams

@@ -16,29 +16,24 @@ MAX_ANSWER_TOKENS = 2_000  # tokens of an answer that come at once
 
 
 class TaskParams(Params):
-    description: str = Field(min_length=1, description="The work in three to seven words.")
+    description: str = Field(min_length=1, description="Three to seven words")
     prompt: str = Field(
         min_length=1,
-        description="The work in full: what to do, where to look, what is known already, and what "
-        "the answer must hold. With resume: what to do now.",
+        description="What to do, where to look, what is known, what the answer must hold",
     )
-    type: str | None = Field(None, description="One of the types above; not needed with resume.")
-    model: str | None = Field(None, description="Id of another model for it, where that is asked.")
-    resume: str | None = Field(
-        None, description="Id of an earlier subagent, which goes on and knows what it did."
-    )
+    type: str | None = Field(None, description="Not needed with resume")
+    model: str | None = Field(None, description="Id of another one, if asked for")
+    resume: str | None = Field(None, description="Id of an earlier subagent, which goes on")
 
 
 class TaskTool(Tool[TaskParams]):
     name = "Task"
     description = (
-        "Hands a piece of work to a subagent. It has a context of its own, so however much it "
-        "reads, only its answer comes here: take it for searches through many files, for work "
-        "with much output, for a second look, and for parts that can be done side by side "
-        "(several calls in one message run at once, and must not edit the same files). It knows "
-        "nothing of this conversation, and nobody can ask you: put all that it needs into the "
-        "prompt. Its answer is for you alone: tell the user what matters of it. Do not use it for "
-        "what a few calls of your own do."
+        "Hands work to a subagent. It has a context of its own, so however much it reads, only "
+        "its answer comes here: for searches through many files, much output, a second look, and "
+        "parts that can be done side by side (several calls in one message; not on the same "
+        "files). It knows nothing of this conversation and cannot ask: put all that it needs into "
+        "the prompt. The user does not see its answer. Not for what a few calls of your own do."
     )
     effect = "none"  # what it does is judged and recorded call by call, where it happens
     max_result_tokens = MAX_ANSWER_TOKENS

@@ -13,19 +13,19 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 class TodoItem(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    content: str = Field(min_length=1, description="One step, as an order: `Run the tests`")
+    content: str = Field(min_length=1)
     status: Literal["pending", "in_progress", "completed"]
 
 
 class TodoParams(Params):
-    todos: list[TodoItem] = Field(description="The whole list, in order; it replaces the last one")
+    todos: list[TodoItem]
 
 
 class TodoTool(Tool[TodoParams]):
     name = "Todo"
     description = (
-        "Keep a list of steps for work of three steps or more. Give the whole list each time; "
-        "mark a step in_progress before you start it (one at a time) and completed once it is done."
+        "Keeps a list for work of three steps or more. Give the whole list each time; mark a step "
+        "in_progress before you start it (one at a time), completed once it is done."
     )
     effect = "none"
     Params = TodoParams

@@ -46,10 +46,8 @@ _HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
 
 
 class WebFetchParams(Params):
-    url: str = Field(description="http:// or https://")
-    find: str | None = Field(
-        None, max_length=MAX_FIND_CHARS, description="A heading or words: which part to show."
-    )
+    url: str
+    find: str | None = Field(None, max_length=MAX_FIND_CHARS, description="A heading or words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,8 @@ class Page:
 class WebFetchTool(Tool[WebFetchParams]):
     name = "WebFetch"
     description = (
-        "Reads a page of the web as Markdown; PDF and JSON too. Shows the beginning and the "
-        "headings, or with `find` the parts that fit; the whole page goes to a file that Read and "
-        "Grep take."
+        "Reads a web page as Markdown; PDF and JSON too. Shows the beginning and the headings, or "
+        "with `find` the parts that fit; the whole page goes to a file, for Read and Grep."
     )
     effect = "run"
     Params = WebFetchParams

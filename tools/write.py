@@ -4,8 +4,6 @@ import asyncio
 import os
 from typing import Any
 
-from pydantic import Field
-
 from ..agent.errors import ToolError
 from . import text as texts
 from .base import Context, Output, Params, Tool
@@ -16,14 +14,14 @@ from .text import Form
 
 
 class WriteParams(Params):
-    path: str = Field(description="File to write: absolute, or relative to the project directory")
-    content: str = Field(description="The whole content")
+    path: str
+    content: str
 
 
 class WriteTool(Tool[WriteParams]):
     name = "Write"
     description = (
-        "Write a whole file; folders are made as needed. An existing file must have been read "
+        "Writes a whole file; folders are made as needed. An existing one must have been read "
         "first, and keeps its mode, encoding and line ends. To change a part, use Edit."
     )
     effect = "edit"

@@ -68,6 +68,12 @@ def _function_tool(function: Callable[..., Any]) -> Tool[Any]:
         effect = "run"  # what it does is not known
         Params = made
 
+        def schema(self) -> dict[str, Any]:
+            """Return it with all that the program says of its parameters."""
+            given = base.untitled(made.model_json_schema())
+            given.pop("description", None)
+            return {"name": shown, "description": described, "input_schema": given}
+
         def title(self, params: base.Params) -> str:
             given = (f"{name}={getattr(params, name)!r}" for name in fields)
             return shorten(", ".join(given), MAX_TITLE_CHARS)

@@ -62,7 +62,7 @@ def built_in_types() -> list[AgentType]:
     return [
         AgentType(
             "explore",
-            "finds things out in files and with commands that only read; changes nothing",
+            "finds things out, and changes nothing",
             _prompt("explore"),
             READ_ONLY_TOOLS,
             looks_only=True,
@@ -70,7 +70,7 @@ def built_in_types() -> list[AgentType]:
         AgentType("general", "does work of any kind, with all tools but Task", _prompt("general")),
         AgentType(
             "review",
-            "takes a second look at a change or a plan, and says what is wrong; changes nothing",
+            "takes a second look at a change or plan, and changes nothing",
             _prompt("review"),
             READ_ONLY_TOOLS,
             looks_only=True,

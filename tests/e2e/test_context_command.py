@@ -441,7 +441,7 @@ class Gated(ScriptedModel):
 def test_a_summary_in_preparation_is_told(tmp_path: Path) -> None:
     desk = Desk(tmp_path, mode="bypass")
     long, last = Step(text="word " * 5_000), Step(text="All said.")
-    model = desk.model = Gated([long, last, Step(text="no summary")], window=10_000)
+    model = desk.model = Gated([long, last, Step(text="no summary")], window=8_600)
 
     async def act(seat: Seat) -> None:
         seat.say("talk")

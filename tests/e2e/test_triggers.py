@@ -254,7 +254,7 @@ def test_an_automatic_summary_that_is_not_worth_it_is_not_made(
     talk: Callable[..., Conversation],
 ) -> None:
     policy = replace(DEFAULT, summarize_at=0.2, prepare_at=None)
-    run = talk(policy, output(200), output(200), output(200), output(6_500), Step(text="Read."))
+    run = talk(policy, output(200), output(200), output(200), output(7_900), Step(text="Read."))
     run.say("read")
     assert summaries(run) == []
     (told,) = [event.text for event in run.seen(Notice) if "not worth it" in event.text]

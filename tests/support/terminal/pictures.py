@@ -233,7 +233,7 @@ def _style() -> str:
 def of_the_demo(demo: Recording) -> Iterator[tuple[str, str]]:
     policies = {SUMMARIES: ALONE, "default": DEFAULT}
     runs = played(demo, policies, CONTEXT_WINDOW, fills=len(demo.steps))
-    yield "demo", context("The demo, through a window of 20,900 tokens", runs)
+    yield "demo", context("The demo, through a window of 19,500 tokens", runs)
     yield "filling", filling("What fills the window in the demo, by default", runs, 1)
 
 
