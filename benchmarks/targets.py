@@ -34,6 +34,7 @@ class Verdict:
         return self.target.count and not self.met
 
 
+COMMAND = "a command"
 CONTEXT = "one call, by size of the context"
 SIDE = "side by side"
 FACT = "the fact, the index gone or behind"
@@ -49,6 +50,10 @@ TARGETS = (
     Target(
         "`-p` to it in a repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 1.2
     ),
+    Target("`-p` with one answer, CPU s", "start-up", "-p, one request", "cpu_s", 0.8),
+    Target("a command, CPU ms", COMMAND, "it changes none", "cpu_ms", 19),
+    Target("a command that changes a file, CPU ms", COMMAND, "it changes a file", "cpu_ms", 19),
+    Target("a command, wall ms", COMMAND, "it changes none", "wall_ms", 35),
     Target("key to paint, p99 ms", "echo", "", "p99_ms", 50),
     Target("Esc to its words, s", "interrupts", "", "max_s", 1.0),
     Target("a call at 60k tokens, CPU ms", CONTEXT, "60,000 tokens", "cpu_ms", 15),
@@ -86,6 +91,7 @@ TARGETS = (
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
     Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),
     Target("requests rejected, going on", LONG, "", "rejected", 0, count=True),
+    Target("tokens of the first request", TOOLS, "no servers", "first_tokens", 2_700, count=True),
     Target("tokens of 120 tools of servers", TOOLS, "the one tool", "more_first", 400, count=True),
     Target("requests rejected, servers", TOOLS, "", "rejected", 0, count=True),
 )
