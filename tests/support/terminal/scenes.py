@@ -215,7 +215,7 @@ def mend(
     """A whole turn."""
     with it.terminal(*FREELY, steps=MENDING, columns=columns, rows=rows, theme=theme) as terminal:
         terminal.type("The check fails. Find out why and mend it.\r")
-        terminal.see(lambda text: "context 1%" in " ".join(text.split()) and "GREEN" in text)
+        terminal.see(lambda text: "context 0%" in " ".join(text.split()) and "GREEN" in text)
         take(name, terminal, LIGHT if theme == "light" else DARK)
 
 
@@ -248,7 +248,7 @@ def statusline(it: Stage, take: Take) -> None:
     step = Say("`prices.py` has two: `half` and `three_for_two`.", usage=used(9_310, 40, 9_310))
     with it.terminal("-c", "statusline.command=~/line", steps=[step], rows=14) as terminal:
         terminal.type("Which functions are there?\r")
-        terminal.see("idle · 1 %")
+        terminal.see("idle · 0 %")
         take("statusline", terminal, DARK)
 
 
