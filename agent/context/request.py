@@ -13,7 +13,7 @@ entries after it, as long as no entry edits history. The prompt cache depends on
 
 import re
 from binascii import a2b_base64
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class Request:
     system: list[Block]
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]  # alternating, from a user message on
-    max_tokens: int
+    max_tokens: int  # 0 asks for no answer: the server only reads the prompt, into its cache
     effort: str | None = None  # None leaves it to the model
     thinking: bool = True  # asks for adaptive thinking
     # How the request was made from a view: `upto` is the view's newest entry, `stable_before` that
@@ -285,6 +285,23 @@ def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:
 def adds_tools(request: Request) -> bool:
     """Tell whether a request has tools that are not in its list of tools."""
     return any(message["role"] == "system" for message in request.messages)
+
+
+def begins_with(later: Request, earlier: Request) -> bool:
+    """Tell whether a request begins with all that an earlier one tells the model, so that the
+    server can read that from its cache."""
+    if later.tools != earlier.tools:
+        return False
+    told, before = [*_unmarked_blocks(later)], [*_unmarked_blocks(earlier)]
+    return told[: len(before)] == before
+
+
+def _unmarked_blocks(request: Request) -> Iterator[tuple[int, str, Block]]:
+    """Yield all blocks but those of the tools, each with its place, without cache marks."""
+    for place, message in enumerate([{"role": "", "content": request.system}, *request.messages]):
+        for block in message["content"]:
+            unmarked = {name: block[name] for name in block if name != "cache_control"}
+            yield place, message["role"], unmarked
 
 
 def _mark(message: dict[str, Any]) -> None:

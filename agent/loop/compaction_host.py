@@ -13,7 +13,7 @@ from ..compaction.preserve import PreservedSection, preserved_sections, preserve
 from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
-from ..models.catalog import CACHE_LIFE_S, cache_prices, cost, price_factor
+from ..models.catalog import cache_life, cache_prices, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
@@ -74,7 +74,7 @@ class CompactionHost:
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)
-        return asked_at is None or time.time() - asked_at > CACHE_LIFE_S
+        return asked_at is None or time.time() - asked_at > cache_life(model)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         agent = self._agent

@@ -9,6 +9,7 @@ retry-after, and takes a stream that broke off for a finished one.
 
 import asyncio
 import gc
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -172,12 +173,17 @@ class AnthropicModel:
         data = encode(body(request))
         headers = {"anthropic-beta": LATE_TOOLS_BETAS} if adds_tools(request) else {}
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
-        draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
+        draft = ReplyDraft(request.model, frozenset(call_ids(request)))
+        if request.max_tokens:
+            draft.max_tokens = request.max_tokens
         with self._translated(draft):
-            response = await self._open(client, data, headers, deadline)
+            response = await self._open(
+                client, data, headers, deadline, whole=not request.max_tokens
+            )
             draft.sent = digest(data)
+            read = self._read if request.max_tokens else self._read_whole
             try:
-                async with aclosing(self._read(response, draft, deadline)) as deltas:
+                async with aclosing(read(response, draft, deadline)) as deltas:
                     async for delta in deltas:
                         yield delta
             finally:
@@ -229,15 +235,27 @@ class AnthropicModel:
         data: bytes,
         headers: Mapping[str, str],
         deadline: float,
+        *,
+        whole: bool,
     ) -> "httpx2.Response":
-        """Send the bytes of a request; return the response, whose body is still to come.
+        """Send the bytes of a request; return the response, whose body is still to come unless it is
+        asked for whole.
 
         They go past `client.messages.create`, which would copy every block of every message before
         it makes the same bytes of them, and needs hundreds of modules to be imported.
         """
         import anthropic
+        import httpx2
 
         async with asyncio.timeout_at(deadline):
+            if whole:  # the API takes no such request with `stream`
+                answer: httpx2.Response = await client.post(
+                    "/v1/messages",
+                    cast_to=httpx2.Response,
+                    content=data,
+                    options={"headers": headers},
+                )
+                return answer
             opened = await client.post(
                 "/v1/messages",
                 cast_to=object,
@@ -281,6 +299,16 @@ class AnthropicModel:
                 async with asyncio.timeout(_DRAIN_TIMEOUT_S):
                     async for _ in chunks:
                         pass
+
+    async def _read_whole(
+        self, response: "httpx2.Response", draft: ReplyDraft, deadline: float
+    ) -> AsyncGenerator[Delta, None]:
+        """Yield the delta of a reply that has no stream, and put what it says into `draft`."""
+        try:
+            for delta in draft.take_whole(json.loads(response.content)):
+                yield delta
+        except (ValueError, RecursionError) as error:
+            raise Fault(f"the reply cannot be read: {error}") from error
 
     @contextmanager
     def _translated(self, draft: ReplyDraft) -> Iterator[None]:

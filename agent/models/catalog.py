@@ -12,7 +12,7 @@ from ..session.entries import Usage
 
 CACHE_READ_FACTOR = 0.1  # of the input price, for most models
 CACHE_WRITE_FACTOR = 1.25  # of the input price, for entries that live CACHE_LIFE_S
-CACHE_LIFE_S = 300.0  # seconds since the entry was used last
+CACHE_LIFE_S = 300.0  # since the entry was used last, where no row says otherwise
 DOLLARS_PER_SEARCH = 0.01  # of the web, by the server
 _PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
 
@@ -43,6 +43,7 @@ class KnownModel(NamedTuple):
     limits: Limits
     price: Price
     thinking: bool = False  # whether it takes adaptive thinking and an effort
+    cache_life: float = CACHE_LIFE_S  # seconds that the server keeps a prefix after its last use
 
 
 DEFAULT_LIMITS = Limits(200_000, 32_000, "default")  # for a model of which nothing is known
@@ -103,9 +104,10 @@ def _row(row: Mapping[str, Any]) -> KnownModel:
         given.pop("surcharge_factor", 1.0),
     )
     thinking, _ = bool(given.pop("thinking", False)), given.pop("date", None)
+    cache_life = _seconds(given.pop("cache_life", CACHE_LIFE_S))
     if given:
         raise ValueError(f"{', '.join(given)} is nothing that is known of models")
-    return KnownModel(limits, price, thinking)
+    return KnownModel(limits, price, thinking, cache_life)
 
 
 def _tokens(value: Any) -> int:
@@ -117,6 +119,12 @@ def _tokens(value: Any) -> int:
 def _dollars(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1e6:
         raise ValueError(f"{value!r} is no price in dollars")
+    return float(value)
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value < 1e6:
+        raise ValueError(f"{value!r} is no number of seconds")
     return float(value)
 
 
@@ -146,10 +154,16 @@ def priced_as(model: str) -> str | None:
 
 def cache_prices(model: str) -> tuple[float, float]:
     """Return the prices of reading and of writing the prompt cache, relative to the input price.
-    For a model that is not in the table they are those of most models."""
-    row = _priced_row(model)
-    read = row.price.cache_read / row.price.input if row else CACHE_READ_FACTOR
+    For a model that is not in the table, or free, they are those of most models."""
+    price = row.price if (row := _priced_row(model)) else None
+    read = price.cache_read / price.input if price and price.input else CACHE_READ_FACTOR
     return read, CACHE_WRITE_FACTOR
+
+
+def cache_life(model: str) -> float:
+    """Return the seconds that a prompt stays in the cache after it was used last."""
+    row = _priced_row(model)
+    return row.cache_life if row else CACHE_LIFE_S
 
 
 def price_factor(model: str, prompt: int) -> float:

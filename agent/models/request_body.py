@@ -41,8 +41,9 @@ def body_with(
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """Return a body as the bytes that the SDK sends. Raises ValueError for what is not JSON."""
-    streamed = dict(sorted({**body, "stream": True}.items()))
-    text = json.dumps(streamed, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    sent = {**body, "stream": True} if body["max_tokens"] else body
+    whole = dict(sorted(sent.items()))
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode()
 
 

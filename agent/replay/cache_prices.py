@@ -69,6 +69,7 @@ class _Block:
 class PromptCache:
     """The prompt cache of a server, which is charged request by request in their order."""
 
+    life: float = CACHE_LIFE_S  # seconds of a stored prefix after its last use
     _last_use: dict[bytes, float] = field(default_factory=dict)  # seconds, by stored prefix
     _clock: float = 0.0  # seconds
     _previous_model: Any = None  # here and below: of the request before
@@ -89,7 +90,7 @@ class PromptCache:
             self._last_use[best.prefix] = self._clock
         stored = blocks[breakpoints[-1]].end if breakpoints else 0
         missed = read < self._previous_stored
-        cold = missed and self._clock - self._previous_time > CACHE_LIFE_S
+        cold = missed and self._clock - self._previous_time > self.life
         for place in breakpoints:
             self._last_use[blocks[place].prefix] = self._clock
         self._previous_stored, self._previous_time = stored, self._clock
@@ -98,12 +99,12 @@ class PromptCache:
     def is_cold(self, at: float | None) -> bool:
         """Return whether every stored prefix has expired by that time."""
         newest = max(self._last_use.values(), default=float("-inf"))
-        return (self._clock if at is None else at) - newest > CACHE_LIFE_S
+        return (self._clock if at is None else at) - newest > self.life
 
     def _hit(self, blocks: Sequence[_Block], breakpoint: int) -> _Block | None:
         """Return the end of the longest stored prefix that the breakpoint reaches back to."""
         for block in reversed(blocks[max(0, breakpoint + 1 - LOOKBACK_BLOCKS) : breakpoint + 1]):
-            if self._clock - self._last_use.get(block.prefix, float("-inf")) <= CACHE_LIFE_S:
+            if self._clock - self._last_use.get(block.prefix, float("-inf")) <= self.life:
                 return block
         return None
 

@@ -24,7 +24,7 @@ from ..context.window import Window, measure
 from ..errors import ModelError
 from ..events import Compacted, Event
 from ..models.base import Model, Reply
-from ..models.catalog import cache_prices, cost, price_factor
+from ..models.catalog import cache_life, cache_prices, cost, price_factor
 from ..models.request_body import body
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
@@ -43,7 +43,7 @@ class ReplayHost:
     writer: Model | None = None  # writes the summaries
     view: View = field(default_factory=View)
     ledger: Ledger = field(default_factory=Ledger)
-    cache: PromptCache = field(default_factory=PromptCache)
+    cache: PromptCache = field(init=False)
     effort: str | None = None
     clock: float | None = None  # the time in the recording, in seconds
     # What the engine did, and the calls of the model it made for that, until the player takes them.
@@ -52,7 +52,7 @@ class ReplayHost:
     file_digests: dict[str, str] = field(default_factory=dict)  # sha256 by path
 
     def __post_init__(self) -> None:
-        self.log = Log(self.path)
+        self.log, self.cache = Log(self.path), PromptCache(cache_life(self.model_id))
 
     @property
     def folder(self) -> Path:

@@ -17,6 +17,8 @@ from ctxagent.agent.context.request import (
     LOST_BEGINNING,
     PAUSED_STOP_REASON,
     UNKNOWN_OUTCOME,
+    Request,
+    begins_with,
     build_messages,
     build_request,
     with_question,
@@ -585,3 +587,26 @@ def test_what_is_nested_beyond_reason_is_left_out() -> None:
         ]
     )
     assert sent["messages"][1]["content"][0]["input"] == {}
+
+
+def test_what_begins_with_an_earlier_request_and_what_does_not() -> None:
+    said: list[Entry] = [
+        User(seq=1, content="go"),
+        Assistant(
+            seq=2, content=[{"type": "text", "text": "Yes."}], usage={}, stop_reason="end_turn",
+            model=MODEL,
+        ),
+        User(seq=3, content="and?"),
+    ]  # fmt: skip
+
+    def built(*entries: Entry) -> Request:
+        return build_request(fold(entries), model=MODEL, max_tokens=1000)
+
+    first, second = built(*said[:1]), built(*said)
+    assert begins_with(second, first)
+    assert begins_with(built(*said[:2]), first), "whatever comes behind the reply"
+    assert begins_with(first, first)
+    assert not begins_with(first, second)
+    assert not begins_with(built(User(seq=1, content="went"), *said[1:]), first)
+    assert not begins_with(replace(second, tools=TOOLS), first)
+    assert not begins_with(replace(second, system=[{"type": "text", "text": "Else."}]), first)

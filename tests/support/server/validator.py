@@ -136,7 +136,9 @@ def _check_top(request: dict[str, Any]) -> None:
         typed = isinstance(value, _TOP[name]) and (_TOP[name] is not int or value is not True)
         _check(typed, f"{name}: Input should be a valid {_TOP[name].__name__}")
     _check(bool(request["model"].strip()), "model: at least 1 character is required")
-    _check(request["max_tokens"] >= 1, "max_tokens: Input should be greater than or equal to 1")
+    _check(request["max_tokens"] >= 0, "max_tokens: Input should be greater than or equal to 0")
+    streams = request.get("stream", False)
+    _check(not streams or request["max_tokens"] > 0, "stream cannot be true when max_tokens is 0")
     if "thinking" in request:
         thinking = request["thinking"]
         _check_fields(thinking, "thinking", {"type"}, {"display"})
