@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from .keys import (
+    DURATION,
     SWITCH,
     THRESHOLD,
     SettingKey,
@@ -26,6 +27,7 @@ from .keys import (
     loosens_if_shorter,
     loosens_if_turned,
     loosens_never,
+    loosens_unless_off,
     one_of,
     or_none,
     or_preset,
@@ -151,6 +153,18 @@ class ModelSettings:
         SECONDS_OR_AUTO,
         "How many seconds an overloaded server (529, 503) is asked again. "
         '"auto": 600, and 120 with -p.',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """[cache]"""
+
+    keep_warm: str | None = _setting(
+        None,
+        or_none("off", DURATION),
+        "How long a pause of yours may be for the prompt to stay in the server's cache.",
+        loosens=loosens_unless_off,
     )
 
 
@@ -487,6 +501,7 @@ class Settings:
     """Every setting, checked."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
     demote: DemoteSettings = field(default_factory=DemoteSettings)
     microcompact: MicrocompactSettings = field(default_factory=MicrocompactSettings)

@@ -1,4 +1,4 @@
-"""Ask a server of the Messages API what it takes, with ten small requests.
+"""Ask a server of the Messages API what it takes, with eleven small requests.
 
 Each asks for one thing and does without all else that servers are known to lack. What is found is
 kept, so that no session asks for it in vain.
@@ -16,7 +16,7 @@ from ..errors import ModelError, RequestRejected
 from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
 from ..models.request_body import body
-from ..models.server_gaps import GAPS, IMAGES
+from ..models.server_gaps import EMPTY_REPLIES, GAPS, IMAGES
 from ..session.entries import Block
 from .finding import Finding
 
@@ -106,6 +106,7 @@ def _probes() -> list[_Probe]:
         _Probe("thinking", [say], "thinking"),
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
+        _Probe(EMPTY_REPLIES, [say], EMPTY_REPLIES),
         _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
         _Probe("tools loaded late", [say], behind=late),
@@ -123,7 +124,7 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         [],
         [*probe.tools],
         [*probe.before, message, *probe.behind],
-        MAX_REPLY_TOKENS,
+        0 if probe.gap == EMPTY_REPLIES else MAX_REPLY_TOKENS,
         effort="low" if probe.gap == "effort" else None,
         thinking=probe.gap == "thinking",
         gaps=tuple(name for name in GAPS if name not in wanted),

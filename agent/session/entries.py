@@ -16,6 +16,7 @@ SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command tha
 ATTACHMENT = "attachment"  # source of what the person brings in beside their words
 SKILL = "skill"  # source of the text of a skill that was loaded
 LOADED_TOOLS = "loaded tools"  # source of definitions of tools that were loaded late
+WARMING = "warm"  # purpose of a request without an answer, which keeps the prompt in the cache
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
@@ -138,7 +139,7 @@ class Assistant(Entry):
     usage: dict[str, int]
     stop_reason: str | None
     model: str
-    purpose: str = "turn"  # turn, summary, verify or attempt; only turns stand in the view
+    purpose: str = "turn"  # turn, summary, verify, attempt or warm; only turns stand in the view
     message_id: str | None = None
     cost_usd: float | None = None  # None where the model's price is not known
     # Raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from .entries import Assistant, Entry, Mask, Session, SubagentRun, Summary, ToolResult, Usage, User
+from .entries import (
+    WARMING,
+    Assistant,
+    Entry,
+    Mask,
+    Session,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    Usage,
+    User,
+)
 
 LAYERS = ("demoted", "microcompacted", "truncated", "summaries", "tokens_saved")
 
@@ -67,7 +78,8 @@ class Totals:
 
     turns: int = 0
     model: str = ""  # that is asked
-    replied: dict[str, str] = field(default_factory=dict)  # when each model last did, as in the log
+    # When each model last read the prompt, as in the log.
+    replied: dict[str, str] = field(default_factory=dict)
     own: Counts = field(default_factory=Counts)  # without the subagents
     by_agent: dict[str, Counts] = field(default_factory=dict)  # of the subagents, by id
 
@@ -81,7 +93,7 @@ class Totals:
             self.by_agent[entry.id] = Counts.of(entry)
         elif isinstance(entry, Assistant):
             own.calls += 1
-            if entry.purpose == "turn" and entry.at:
+            if entry.purpose in ("turn", WARMING) and entry.at:
                 self.replied[self.model] = entry.at
             own.usage += Usage.from_json(entry.usage)
             if own.cost_usd is not None:
