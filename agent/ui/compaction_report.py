@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from ...tools.system.plural import count_of
 from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
 from ..compaction.metrics import CompactionMetrics, left_less_than_half
-from ..session.entries import Assistant, Entry, Mask, Revert, Session, Summary, Usage, encode
+from ..models.catalog import cache_life
+from ..session.entries import (
+    WARMING,
+    Assistant,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    Summary,
+    Usage,
+    encode,
+)
 from ..session.layer_words import LAYER_NAMES, done_by
 from ..session.store import content_text
 from .status import WOULD_COST
@@ -24,7 +35,6 @@ MAX_ENTRY_CHARS = 160
 MAX_SHOWN_MESSAGES = 10  # the newest of the person
 MAX_SHOWN_ACTS = 20  # in the log and the history
 MIN_CACHEABLE_TOKENS = 1_024  # a shorter prompt may never be cached
-CACHE_LIFETIME_S = 300
 _MET = {True: "met", False: "not met", None: "–"}
 ADVICE: "dict[Level, str]" = {  # with how to do it by hand
     "GREEN": "Continue normally",
@@ -60,9 +70,11 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
     opened = [e for e in entries if isinstance(e, Session) and e.seq < missed.seq]
     if _prompt_head(e for e in opened if e.seq < before.seq) != _prompt_head(opened):
         return "the system prompt, tools or model changed"
-    sent, missed_at = _parse_time(before.at), _parse_time(missed.at)
-    if sent and missed_at and (missed_at - sent).total_seconds() > CACHE_LIFETIME_S:
-        return "more than five minutes passed"
+    readings = [e for e in between if isinstance(e, Assistant) and e.purpose == WARMING]
+    sent, missed_at = _parse_time([before, *readings][-1].at), _parse_time(missed.at)
+    life = cache_life(missed.model)
+    if sent and missed_at and (missed_at - sent).total_seconds() > life:
+        return f"more than {life / 60:g} minutes passed"
     return "the server had dropped it from its cache"
 
 

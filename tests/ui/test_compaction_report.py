@@ -277,7 +277,9 @@ CHANGED = "the system prompt, tools or model changed"
     ("between", "minute", "why"),
     [
         ([], 5, DROPPED),
-        ([], 6, "more than five minutes passed"),
+        ([], 6, "more than 5 minutes passed"),
+        ([replace(call(5, 9_000, 0, minute=4), purpose="warm")], 8, DROPPED),
+        ([replace(call(5, 9_000, 0, minute=4), purpose="warm")], 10, "more than 5 minutes passed"),
         ([masked(5, 3)], 6, "#5 changed what was sent before (1 old result cleared)"),
         ([masked(5, 3), summary(6)], 0, "#6 changed what was sent before (summary: manual)"),
         ([Revert(seq=5, target=3)], 0, "#5 changed what was sent before (#3 taken back)"),
