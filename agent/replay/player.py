@@ -28,12 +28,13 @@ from ..context.view import shown_blocks
 from ..errors import LimitReached
 from ..events import Compacted
 from ..models.base import Model
-from ..models.catalog import cost
+from ..models.cache_warming import LEAST_MISS_USD, miss_usd, warming_times
+from ..models.catalog import cache_life, cost
 from ..models.request_body import body
-from ..session.entries import Assistant, Session, ToolResult, Usage, User
+from ..session.entries import WARMING, Assistant, Session, ToolResult, Usage, User
 from ..session.log import LOG_NAME
 from ..session.store import content_text
-from .cache_prices import CacheBill
+from .cache_prices import CacheBill, RequestBody
 from .host import ReplayHost
 from .misses import NeedDetector
 from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
@@ -59,6 +60,7 @@ class Terms:
     window: int  # tokens
     system: str  # the prompt where the recording has none
     tools: tuple[dict[str, Any], ...]  # schemas
+    keep_warm: float | None = None  # seconds for which a pause keeps the prompt cache warm
     # Writes the summaries. Without a writer they are made from the ledger, and priced as if a
     # model had written them.
     writer: Model | None = None
@@ -108,6 +110,9 @@ class Player:
     _results: dict[int, str] = field(default_factory=dict)  # whole texts, by entry
     _errors: list[str] = field(default_factory=list)
     _detector: NeedDetector = field(default_factory=NeedDetector)
+
+    # The newest request of a turn, when it was made, and the tokens of its prompt.
+    _read: tuple[RequestBody, float, int] | None = None
 
     def __post_init__(self) -> None:
         terms = self.terms
@@ -160,6 +165,8 @@ class Player:
         start = True
         for step in self.recording.steps:  # recorded compactions count for nothing here
             if isinstance(step, RecordedWords):
+                if not step.mid_turn:
+                    self._keep_warm(step.at)
                 self._advance_clock(step.at)
                 start = start or not step.mid_turn
                 self._add_words(step)
@@ -170,6 +177,21 @@ class Player:
     def _advance_clock(self, at: float | None) -> None:
         if at is not None:
             self.host.clock = max(self.host.clock or at, at)
+
+    def _keep_warm(self, until: float | None) -> None:
+        """Have the newest prompt read again in a pause, as the REPL does, until the person's next
+        words."""
+        kept, clock, model = self.terms.keep_warm, self.host.clock, self.terms.model
+        if kept is None or until is None or clock is None or self._read is None:
+            return
+        sent, at, prompt = self._read
+        if clock - at >= cache_life(model) or (miss_usd(model, prompt) or 0.0) < LEAST_MISS_USD:
+            return
+        for again in warming_times(model, at, clock + kept):
+            if again >= until:
+                return
+            bill = self.host.cache.charge(sent, max(again, clock))
+            self._add_call(WARMING, bill, bill.usage(0), max(again, clock))
 
     def _add_words(self, words: RecordedWords) -> None:
         host = self.host
@@ -192,9 +214,11 @@ class Player:
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
         content = list(_blocks(reply, calls))
-        bill = self.host.cache.charge(body(request), self.host.clock)
+        sent = body(request)
+        bill = self.host.cache.charge(sent, self.host.clock)
         usage = bill.usage(tokens.estimate_content(content))
-        self._add_call("turn", bill, usage)
+        self._add_call("turn", bill, usage, self.host.clock)
+        self._read = None if self.host.clock is None else (sent, self.host.clock, bill.prompt)
         for call, ours in calls:
             self._check_need(ours, call.text, bill)
         self.host.record(
@@ -281,7 +305,7 @@ class Player:
             text for item in self.host.view.items for b in shown_blocks(item) for text in _texts(b)
         )
 
-    def _add_call(self, purpose: str, bill: CacheBill, usage: Usage) -> None:
+    def _add_call(self, purpose: str, bill: CacheBill, usage: Usage, at: float | None) -> None:
         self._priced.append(
             PricedCall(
                 number=len(self._priced) + 1,
@@ -291,7 +315,7 @@ class Player:
                 plain=bill.plain,
                 output=usage.output,
                 dollars=cost(self.terms.model, usage) or 0.0,
-                at=self.host.clock,
+                at=at,
                 cold=bool(bill.cold),
             )
         )
@@ -299,7 +323,7 @@ class Player:
     def _take_acts(self) -> None:
         """Take over what the engine did before this call, and the calls it made for that."""
         for bill, usage in self.host.engine_calls:
-            self._add_call("summary", bill, usage)
+            self._add_call("summary", bill, usage, self.host.clock)
         self.host.engine_calls.clear()
         number = len(self._priced) + 1
         self._acts += [_act(number, act) for act in self.host.acts]

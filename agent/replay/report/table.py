@@ -11,10 +11,10 @@ from ....tools.system.unicode import cell_width
 from ...export.text import clean
 from ..results import Comparison
 from .measures import (
-    COST_MEASURES,
     KEPT_MEASURES,
     Figures,
     Measure,
+    cost_measures,
     figures_by_setting,
     headline,
     model_sentence,
@@ -44,10 +44,11 @@ def comparison_table(comparison: Comparison, width: int = 80) -> str:
     total = _titled("SUM", totals)
     if len(comparison.runs) == 1:  # its rows are the sum
         rows, total = [], _titled(rows[0][0], totals)
-    together = (*COST_MEASURES, *KEPT_MEASURES)
+    costs = cost_measures(totals)
+    together = (*costs, *KEPT_MEASURES)
     needed = _figures_room(together, rows + total, _NARROW_GAP) + _label_room(labels)
     fits = needed + _MIN_NAME_CELLS <= width
-    for measures in [together] if fits else [COST_MEASURES, KEPT_MEASURES]:
+    for measures in [together] if fits else [costs, KEPT_MEASURES]:
         lines += ["", *_grid(measures, rows, total, labels, width)]
     lines += _stopped(comparison, width)
     lines += ["", *_legend(comparison, width)]
@@ -159,4 +160,6 @@ def _legend(comparison: Comparison, width: int) -> list[str]:
         "paths, errs: the share of paths and of error lines in the last context. exact: results "
         "that come back byte for byte."
     )
+    if any(run.sums.warmings for row in comparison.runs for run in row):
+        text += " warm, for: requests that kept the cache warm in a pause, and what they cost."
     return textwrap.wrap(text, width)
