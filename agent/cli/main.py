@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import __version__
+from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
 from .acp import acp
 from .compact import compact
@@ -153,7 +154,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 )
 @click.option(
     "--preset",
-    type=click.Choice(["default", "v5", "ctx-001", "anchored", "ledger"]),
+    type=click.Choice(PRESET_NAMES),
     help="When and how the context gets smaller.",
 )
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")

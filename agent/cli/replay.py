@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from ..config.presets import PRESET_NAMES
 from ..errors import CtxagentError, UsageError
 from .options import ends_process, load, say
 from .progress import Progress
@@ -22,7 +23,6 @@ from .replay_sweep import sweep_with
 if TYPE_CHECKING:
     from ..replay.results import Comparison
 
-PRESETS = ("default", "v5", "ctx-001", "anchored", "ledger")
 MAX_DRAWN_RECORDINGS = 3  # whose curves are drawn in the terminal
 BREAKDOWN_POINTS = 48  # at which a report says what fills the window
 MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
@@ -34,7 +34,7 @@ MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
     "--preset",
     "presets",
     multiple=True,
-    type=click.Choice(PRESETS),
+    type=click.Choice(PRESET_NAMES),
     help="Play under this preset instead of your settings; repeatable.",
 )
 @click.option(

@@ -34,6 +34,7 @@ from .layers import microcompact
 from .layers.apply import LayerRunner
 from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
+from .summary.account import OUTPUT_PRICE, REPLY_SHARE, SummaryAccount, SummaryCost
 from .summary.background import BackgroundSummary
 from .summary.request import (
     Cut,
@@ -92,6 +93,8 @@ class CompactionEngine:
     _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
     _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
+
+    _account: SummaryAccount = field(default_factory=SummaryAccount)
 
     def __post_init__(self) -> None:
         self._span_start = (time.time(), self.host.view.last_seq)
@@ -208,6 +211,7 @@ class CompactionEngine:
         self._calls_since_summary, self._done_once, self._done_todos = 0, set(), ()
         self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
+        self._account = SummaryAccount()
         await self.host.run_hook("after_compact", {**event, "seq": summary.seq})
         self._applier.report(summary, draft, started)
         return summary
@@ -338,8 +342,70 @@ class CompactionEngine:
                 await self.compact(trigger=reason, must_halve=True)
             except CompactionFailed as error:  # there is still room without it
                 self.host.emit(Notice("info", f"not compacted: {error.message}"))
+        elif await self._summarize_if_it_pays(window):
+            return
         elif not due and reached(self.policy.prepare_at, window) and not self._layers.is_enough():
             self._prepare_summary()
+
+    async def _summarize_if_it_pays(self, window: Window) -> bool:
+        """Prepare a summary when its account says so, and apply it once it is written; return
+        whether it pays."""
+        cost = self._summary_cost(window)
+        if cost is None:
+            return False
+        self._account.charge(cost)
+        if not self._account.pays(cost):
+            return False
+        if self.policy.summarizer == "model" and not self._background.is_ready:
+            if not self._background.is_pending:
+                self._prepare_summary()
+            return True
+        try:
+            await self.compact(trigger="it pays", must_halve=True)
+        except CompactionFailed as error:
+            self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
+            self.host.emit(Notice("info", f"not compacted: {error.message}"))
+        return True
+
+    def _summary_cost(self, window: Window) -> SummaryCost | None:
+        """Return what the part costs that a summary would take the place of, and what a summary
+        costs; None where there is too little of it, or the policy asks for none."""
+        policy, view = self.policy, self.host.view
+        if policy.summarize_when != "pays" or policy.mode != "auto":
+            return None
+        fixed = view.scaled(view.size - sum(item.size for item in view.items))
+        text = REPLY_SHARE * max_summary_tokens(window)
+        tail = min(policy.keep_tokens, int(policy.keep_share * window.size))
+        old = window.tokens - fixed - text - tail
+        if old <= window.tokens / 2:  # it could not halve the context
+            return None
+        prices = self._layers.prices()
+        once = prices.write if prices.is_cold else prices.read
+        written = text * (self._output_price() + prices.write)
+        gone = self._seqs_before_tail(tail)
+        price = once * window.tokens + written + prices.rewrite * (fixed + tail)
+        return SummaryCost(prices.read * old, price + self._layers.price_of_missing(gone))
+
+    def _seqs_before_tail(self, tail: int) -> set[int]:
+        """Return the entries that stand before the last `tail` tokens of the context."""
+        view, room = self.host.view, float(tail)
+        for place in range(len(view.items) - 1, -1, -1):
+            room -= view.scaled(view.items[place].size)
+            if room < 0:
+                return {item.seq for item in view.items[: place + 1]}
+        return set()
+
+    def _output_price(self) -> float:
+        """Return the price of a token of output, as a multiple of one of input."""
+        read, written = self.host.call_cost_usd(1_000, 0), self.host.call_cost_usd(0, 1_000)
+        if not read or written is None:
+            return OUTPUT_PRICE
+        return self.host.cache_prices()[0] * written / read
+
+    def calls_until_summary_pays(self) -> int | None:
+        """Return after how many more calls like this one a summary pays; None if never."""
+        cost = self._summary_cost(self.host.current_window())
+        return None if cost is None else self._account.calls_left(cost)
 
     def _boundary_reason(self, *, turn_start: bool) -> str:
         """Return why there should be a summary now although there is room, or "". A turn begins

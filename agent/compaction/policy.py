@@ -23,6 +23,7 @@ from ..context.window import Window
 
 PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, or off
 ClearWhen = Literal["pays", "every-call", "from", "off"]
+SummarizeWhen = Literal["full", "pays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,15 @@ class Policy:
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
     clear_from: PolicyThreshold = 0.50
     clear_keep: int = 3  # newest results
-    clear_above: int = 1_000
+    clear_above: int = 100
     clear_tools: tuple[str, ...] = (
-        "Bash", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch",
+        "Bash", "Job", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch",
     )  # fmt: skip
     clear_silently: bool = False  # the log alone tells of it
-    truncate_at: PolicyThreshold = 0.50  # from here on, with "pays" where that pays
+    truncate_at: PolicyThreshold = 0.01  # from here on, with "pays" where that pays
     prepare_at: PolicyThreshold = 0.70
     summarize_at: PolicyThreshold = 0.93
+    summarize_when: SummarizeWhen = "full"  # "pays": also before that, where it pays
     summarize_first: bool = False  # clearing does not take its place there, but follows it
     # A summary leaves a tail verbatim: at least `keep_messages`, and up to `keep_tokens` (at most
     # `keep_share` of the window) where that is more.
@@ -73,6 +75,7 @@ PRESETS: dict[str, Policy] = {
         demote_above=40_000,
         preview_end=False,
         clear_when="every-call",
+        clear_above=1_000,
         clear_silently=True,
         truncate_at=None,
         prepare_at=None,
@@ -85,6 +88,8 @@ PRESETS: dict[str, Policy] = {
         demote_above=15_000,
         preview_lines=10,
         clear_when="from",
+        clear_above=1_000,
+        truncate_at=0.50,
         prepare_at=None,
         summarize_at=0.75,
         checkpoint_at=0.75,
@@ -95,6 +100,7 @@ PRESETS: dict[str, Policy] = {
         preset="anchored",
         clear_when="from",
         clear_from=0.85,
+        clear_above=1_000,
         truncate_at=0.85,
         summarize_at=0.85,
         summarize_first=True,
@@ -106,6 +112,8 @@ PRESETS: dict[str, Policy] = {
     "ledger": replace(
         DEFAULT,
         preset="ledger",
+        clear_above=1_000,
+        truncate_at=0.50,
         prepare_at=None,
         summarize_at=0.95,
         checkpoint_at=None,
@@ -113,6 +121,16 @@ PRESETS: dict[str, Policy] = {
         at_end=True,
         brief_reads=True,
         rules=replace(DEFAULT_PRESERVE_RULES, expected=True),
+    ),
+    "lean": replace(DEFAULT, preset="lean", summarize_when="pays", keep_tokens=10_000),
+    "append": replace(
+        DEFAULT,
+        preset="append",
+        demote_above=4_000,
+        clear_when="off",
+        truncate_at=None,
+        summarize_when="pays",
+        keep_tokens=10_000,
     ),
 }
 

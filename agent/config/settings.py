@@ -37,10 +37,10 @@ from .keys import (
     with_spelling,
 )
 from .preservation import ALWAYS, COMPACTABLE, canonical_category
+from .presets import PresetName
 
 T = TypeVar("T")
 Preset = Literal["preset"]  # the value that the policy has
-PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger"]
 CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]

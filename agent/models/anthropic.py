@@ -238,8 +238,8 @@ class AnthropicModel:
         *,
         whole: bool,
     ) -> "httpx2.Response":
-        """Send the bytes of a request; return the response, whose body is still to come, or which is
-        whole.
+        """Send the bytes of a request; return the response, with its body still to come or
+        `whole`.
 
         They go past `client.messages.create`, which would copy every block of every message before
         it makes the same bytes of them, and needs hundreds of modules to be imported.

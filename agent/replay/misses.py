@@ -1,7 +1,8 @@
-"""Results that a recorded session needed again after they had left the context.
+"""Results and inputs that a recorded session needed again after they had left the context.
 
 A later call shows the need: it asks for the same again and gets the same, or it edits text that
-stood only in the result, so that an agent would have had to read it first.
+stood only in the result, or in what an earlier call had written, so that an agent would have had to
+read it first.
 """
 
 import re
@@ -13,6 +14,7 @@ from .tool_names import TranslatedCall
 
 MIN_TELLING_LINE_CHARS = 16  # shorter lines stand in many results
 _LINE_NUMBER = re.compile(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # as agents number shown lines
+WRITTEN_ARGUMENTS = ("content", "new_string")
 _INCIDENTAL = ("description", "timeout", "timeout_ms", "yield_time_ms", "max_output_tokens")
 
 
@@ -44,6 +46,12 @@ class NeedDetector:
         result = _Result(ref, text)
         self._results.append(result)
         self._newest[_key(call)] = result
+
+    def add_input(self, ref: int, call: TranslatedCall) -> None:
+        """Note what a call wrote into a file."""
+        strings = (call.input.get(name) for name in WRITTEN_ARGUMENTS)
+        if call.changes and (text := "\n".join(s for s in strings if isinstance(s, str))):
+            self._results.append(_Result(ref, text))
 
     def find(
         self,

@@ -7,6 +7,7 @@ something.
 """
 
 import asyncio
+import functools
 import re
 import shutil
 import tempfile
@@ -36,6 +37,7 @@ from ..session.log import LOG_NAME
 from ..session.store import content_text
 from .cache_prices import CacheBill, RequestBody
 from .host import ReplayHost
+from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector
 from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
 from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
@@ -110,6 +112,8 @@ class Player:
     _results: dict[int, str] = field(default_factory=dict)  # whole texts, by entry
     _errors: list[str] = field(default_factory=list)
     _detector: NeedDetector = field(default_factory=NeedDetector)
+    _facts: FactDetector = field(default_factory=FactDetector)
+    _lost: list[LostFact] = field(default_factory=list)
 
     # The newest request of a turn, when it was made, and the tokens of its prompt.
     _read: tuple[RequestBody, float, int] | None = None
@@ -146,6 +150,7 @@ class Player:
             priced=tuple(self._priced),
             acts=tuple(self._acts),
             needs=tuple(self._needs),
+            lost=tuple(self._lost),
             fills=tuple(self._fills),
             paths=Share(sum(path in context for path in paths), len(paths)),
             errors=Share(sum(line in context for line in errors), len(errors)),
@@ -202,7 +207,8 @@ class Player:
             folder=host.folder,
             policy=self.terms.policy,
         )
-        host.record(User(content=given, mid_turn=words.mid_turn))
+        recorded = host.record(User(content=given, mid_turn=words.mid_turn))
+        self._facts.add(recorded.seq, words.text)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
         """Make one call of the model as the agent does, then add the results of its tool calls."""
@@ -221,7 +227,10 @@ class Player:
         self._read = None if self.host.clock is None else (sent, self.host.clock, bill.prompt)
         for call, ours in calls:
             self._check_need(ours, call.text, bill)
-        self.host.record(
+        written = "\n".join(text for block in content for text in _texts(block))
+        number, gone = len(self._priced), functools.cache(self._is_gone)
+        self._lost += self._facts.find(number, written, gone, self._whole_context)
+        recorded = self.host.record(
             Assistant(
                 content=content,
                 usage=usage.to_json(),
@@ -229,6 +238,9 @@ class Player:
                 model=self.terms.model,
             )
         )
+        self._facts.add(recorded.seq, written)
+        for _, ours in calls:
+            self._detector.add_input(recorded.seq, ours)
         self._advance_clock(reply.at)
         for call, ours in calls:
             self._add_result(call, ours)
@@ -280,6 +292,7 @@ class Player:
             lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]
             self._errors += lines[-ERROR_LINES_PER_RESULT:]
         self._detector.add(recorded.seq, ours, text)
+        self._facts.add(recorded.seq, text, is_result=True)
 
     def _check_need(self, ours: TranslatedCall, text: str, bill: CacheBill) -> None:
         """Record what a call needs though the context no longer has it."""
@@ -292,18 +305,22 @@ class Player:
         self._needs.append(Need(number, found.how, _title(ours), found.ref, size, dollars))
 
     def _is_gone(self, seq: int) -> bool:
-        """Return whether the text of a result has left the context."""
+        """Return whether an entry's text, or a part of it, has left the context."""
         place = self.host.view.position(seq)
         if place is None:
             return True
         item = self.host.view.items[place]
-        return bool(item.stubs) or self.host.view.facts(item)[1] is not None
+        return bool(item.stubs or item.inputs) or self.host.view.facts(item)[1] is not None
 
     def context(self) -> str:
         """Return all text that the next request would have."""
         return "\n".join(
             text for item in self.host.view.items for b in shown_blocks(item) for text in _texts(b)
         )
+
+    def _whole_context(self) -> str:
+        """Return what `context` does, and the prompt."""
+        return f"{self.host.view.system}\n{self.context()}"
 
     def _add_call(self, purpose: str, bill: CacheBill, usage: Usage, at: float | None) -> None:
         self._priced.append(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from ..session.entries import WARMING
+from .lost_facts import LostFact
 
 ReplayLayer = Literal["demote", "microcompact", "truncate", "summary"]
 NeedKind = Literal["asked again", "used"]
@@ -98,8 +99,9 @@ class Sums:
     summaries: int = 0
     warmings: int = 0  # requests that kept the cache warm, among the calls
     warmings_usd: float = 0.0
-    missed: int = 0  # results that were needed after they had left the context
+    missed: int = 0  # results and inputs that were needed after they had left the context
     missed_usd: float = 0.0
+    lost: int = 0  # facts that were written after they had left the context
     stopped: int = 0  # sessions that were not played to their end
     paths: Share = Share()  # of the session's paths, those that the last context still has
     errors: Share = Share()  # the same for its error lines
@@ -141,6 +143,7 @@ class ReplayRun:
     paths: Share
     errors: Share
     recovered: Share
+    lost: tuple[LostFact, ...] = ()
     peak_then: int | None = None  # the largest true prompt in the recording, where it has any
     stopped: str = ""  # why the session could not go on; "" when it was played to its end
 
@@ -165,6 +168,7 @@ class ReplayRun:
             warmings_usd=sum(call.dollars for call in warm),
             missed=len(self.needs),
             missed_usd=sum(need.dollars for need in self.needs),
+            lost=len(self.lost),
             stopped=int(bool(self.stopped)),
             paths=self.paths,
             errors=self.errors,

@@ -21,6 +21,7 @@ _OURS = {
     "NotebookEdit apply_patch search_replace",
     "grep": "Grep search_file_content grep_search ripgrep rg search_files search",
     "glob": "Glob find_files find file_search list_directory list ls LS",
+    "job": "Job write_stdin TaskOutput BashOutput read_bash",
     "todo": "Todo TodoWrite todowrite update_plan write_todos SetTodoList update_todo",
 }  # fmt: skip
 _NAMES = {

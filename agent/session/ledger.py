@@ -491,7 +491,7 @@ class Ledger:
             )  # fmt: skip
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
-            fact = replace(fact, errors=_telling_lines(lines))
+            fact = replace(fact, errors=telling_lines(lines))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, told after a newer run had passed
                 self.resolved.append((fact, by))
@@ -552,7 +552,7 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
+def telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
     lines = [line for line in lines if line.strip()]
     telling = [line for line in lines if _ERROR_SIGN.search(line)] or lines[-1:]

@@ -6,22 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.break_even import (
-    REWRITE_COST_SHARE,
     BreakEven,
     DueMask,
     HistoryEdit,
     PromptPrices,
 )
+from ctxagent.agent.compaction.layers.need_chances import MISS_TOKENS
 from ctxagent.agent.context.view import View
 
 from ..support.sessions.history import History, words
 
-READ, REWRITTEN = 0.1, 1.15
+READ, WRITE = 0.1, 1.25
+REWRITTEN = WRITE - READ
 
 
-def priced(read: float = READ, rewrite: float = REWRITTEN) -> PromptPrices:
+def priced(read: float = READ, *, is_cold: bool = False) -> PromptPrices:
     """The prices of a model that charges the same for prompts of every size."""
-    return PromptPrices(read, rewrite, 100_000, lambda prompt: 1.0)
+    return PromptPrices(read, WRITE, 100_000, lambda prompt: 1.0, is_cold)
 
 
 def session(*sizes: int) -> tuple[History, list[int]]:
@@ -33,15 +34,15 @@ def session(*sizes: int) -> tuple[History, list[int]]:
     ]
 
 
-def due(seq: int, saved: int, layer: str = "microcompact") -> DueMask:
+def due(seq: int, saved: int, layer: str = "microcompact", chance: float = 0.0) -> DueMask:
     assert layer in ("microcompact", "truncate")
-    return DueMask(layer, {"seq": seq, "tool_use_id": f"{layer[0]}{seq}"}, saved)  # type: ignore[arg-type]
+    return DueMask(layer, {"seq": seq, "tool_use_id": f"{layer[0]}{seq}"}, saved, chance)  # type: ignore[arg-type]
 
 
 def best(
-    account: BreakEven, listed: list[DueMask], view: View, price: float = REWRITTEN
+    account: BreakEven, listed: list[DueMask], view: View, prices: PromptPrices | None = None
 ) -> HistoryEdit:
-    edit = account.best_edit(listed, view, priced(rewrite=price))
+    edit = account.best_edit(listed, view, prices or priced())
     assert edit is not None
     return edit
 
@@ -57,7 +58,7 @@ def test_nothing_is_due() -> None:
     assert BreakEven().best_edit([], history.view(), priced()) is None
 
 
-def test_it_pays_when_reading_has_cost_half_of_the_rewrite() -> None:
+def test_it_pays_when_reading_has_cost_what_the_rewrite_costs() -> None:
     history, (first, _) = session(2_000, 500)
     view, listed = history.view(), [due(first, 1_900)]
     rewrite = tail(view, first) - 1_900
@@ -65,11 +66,7 @@ def test_it_pays_when_reading_has_cost_half_of_the_rewrite() -> None:
     while not best(account, listed, view).pays:
         account.charge_reading(listed, priced())
         calls += 1
-    assert (
-        (calls - 1) * READ * 1_900
-        < REWRITE_COST_SHARE * REWRITTEN * rewrite
-        <= calls * READ * 1_900
-    )
+    assert (calls - 1) * READ * 1_900 < REWRITTEN * rewrite <= calls * READ * 1_900
     assert best(account, listed, view).rewritten == rewrite
 
 
@@ -79,7 +76,7 @@ def test_what_is_cheap_to_read_waits_longer() -> None:
 
     def calls(read: float) -> int:
         account, count = BreakEven(), 0
-        while not best(account, listed, view, 1.25 - read).pays:
+        while not best(account, listed, view, priced(read)).pays:
             account.charge_reading(listed, priced(read))
             count += 1
         return count
@@ -90,9 +87,27 @@ def test_what_is_cheap_to_read_waits_longer() -> None:
 def test_where_the_cache_has_ended_all_goes_at_once() -> None:
     history, (small, _, large) = session(1_100, 50_000, 2_000)
     listed = [due(small, 1_000), due(large, 1_900)]
-    edit = best(BreakEven(), listed, history.view(), 0.0)
+    edit = best(BreakEven(), listed, history.view(), priced(is_cold=True))
     assert edit.pays
     assert edit.due == tuple(listed)
+
+
+def test_what_is_likely_to_be_needed_waits_longer_and_may_stay() -> None:
+    """Without a chance of being needed it goes at once where the cache has ended; with one, only
+    when reading it has cost as much as the misses."""
+    history, (first, second) = session(2_000, 2_000)
+    view, sure, likely = history.view(), due(first, 1_900), due(second, 1_900, chance=0.25)
+    account, cold = BreakEven(), priced(is_cold=True)
+    price = 0.25 * (READ * 100_000 + WRITE * 1_900 + MISS_TOKENS)
+    assert cold.miss(likely) == price
+    assert best(account, [sure, likely], view, cold).due == (sure,)
+    calls = 0
+    while best(account, [sure, likely], view, cold).due != (sure, likely):
+        account.charge_reading([sure, likely], cold)
+        calls += 1
+    spared = REWRITTEN * 1_900  # it would be written anew
+    assert (calls - 1) * READ * 1_900 + spared < price <= calls * READ * 1_900 + spared
+    assert BreakEven().best_edit([likely], view, cold) is None
 
 
 def test_a_small_result_far_back_does_not_have_all_rewritten() -> None:
@@ -129,14 +144,14 @@ def test_a_price_that_rises_with_the_prompt_counts() -> None:
     leaves the prompt above the step spares only the first."""
     history, (first, second) = session(10_000, 90_000)
     view, listed, account = history.view(), [due(first, 9_900), due(second, 100)], BreakEven()
-    prices = PromptPrices(READ, REWRITTEN, 105_000, lambda prompt: 5.0 if prompt > 100_000 else 1.0)
+    prices = PromptPrices(READ, WRITE, 105_000, lambda prompt: 5.0 if prompt > 100_000 else 1.0)
     account.charge_reading(listed, prices)
     assert account.reading_cost == {listed[0].id: 4_950.0, listed[1].id: 50.0}
     assert account.surcharge == 4 * READ * 95_000
     edit = account.best_edit(listed, view, prices)
     assert edit is not None
     assert edit.due == tuple(listed)
-    assert edit.gain == 43_000 - REWRITE_COST_SHARE * REWRITTEN * edit.rewritten
+    assert edit.gain == 43_000 - REWRITTEN * edit.rewritten
     account.charge_reading(listed[1:], prices)
     assert account.surcharge == 0.0, "clearing that alone spares no surcharge"
 
@@ -153,17 +168,17 @@ sizes = st.lists(st.integers(1, 400), min_size=1, max_size=12)
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(sizes, st.lists(st.floats(0, 50), min_size=12, max_size=12), st.floats(0, 2))
-def test_no_other_beginning_gains_more(sizes: list[int], owed: list[float], price: float) -> None:
+@given(sizes, st.lists(st.floats(0, 50), min_size=12, max_size=12), st.floats(0, 1.25))
+def test_no_other_beginning_gains_more(sizes: list[int], owed: list[float], read: float) -> None:
     history, seqs = session(*sizes)
     view = history.view()
     listed = [due(seq, size) for seq, size in zip(seqs, sizes, strict=True)]
     account = BreakEven({each.id: debt for each, debt in zip(listed, owed, strict=False)})
-    edit = best(account, listed, view, price)
+    edit = best(account, listed, view, priced(read))
     gains = []
     for n in range(len(listed)):
         saved = sum(each.saved for each in listed[n:])
         rewrite = max(0, tail(view, listed[n].seq) - saved)
-        gains.append(sum(owed[n : len(listed)]) - REWRITE_COST_SHARE * price * rewrite)
+        gains.append(sum(owed[n : len(listed)]) - (WRITE - read) * rewrite)
     assert abs(edit.gain - max(gains)) < 1e-6
     assert edit.due == tuple(listed[-len(edit.due) :])

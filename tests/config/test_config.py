@@ -7,7 +7,6 @@ import sys
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -22,10 +21,10 @@ from ctxagent.agent.config.load import (
     load_settings,
 )
 from ctxagent.agent.config.places import state_dir
+from ctxagent.agent.config.presets import PRESET_NAMES
 from ctxagent.agent.config.settings import (
     KEYS,
     SECTIONS,
-    PresetName,
     Settings,
     build_settings,
     values_by_key,
@@ -219,7 +218,7 @@ def test_every_preset_can_be_chosen_and_is_left_as_it_is(place: Place, name: str
 
 
 def test_every_preset_that_can_be_chosen_exists() -> None:
-    assert get_args(PresetName) == tuple(PRESETS)
+    assert tuple(PRESETS) == PRESET_NAMES
 
 
 def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:

@@ -128,7 +128,8 @@ def test_the_table_has_every_run_and_ends_with_the_sum() -> None:
     wide = comparison_table(compared, 200).splitlines()
     head, *rows = wide[wide.index("") + 1 :]
     assert " ".join(head.split()) == (
-        "calls peak mean sent cached dollars x edits stubs summ asked used cost paths errs exact"
+        "calls peak mean sent cached dollars x edits stubs summ asked used cost facts paths errs "
+        "exact"
     )
     rule = next(n for n, line in enumerate(rows) if set(line) == {"="})
     assert rule == 4 * 3
@@ -151,14 +152,14 @@ def test_the_table_has_every_run_and_ends_with_the_sum() -> None:
 def test_in_a_narrow_terminal_the_table_is_two() -> None:
     text = comparison_table(comparison(4, 300))
     assert text.count("SUM") == 2
-    assert text.count("claude-co") == 2
+    assert text.count("ode-01 ") == 2
     assert "codex-02.jsonl, none: stopped after 300 calls: nothing that could leave" in text
 
 
 def test_one_recording_is_its_own_sum() -> None:
     text = comparison_table(comparison(1, 20))
     assert "SUM" not in text
-    assert text.count("claude-co") == 2  # once in each grid
+    assert text.count("ode-01 ") == 2  # once in each grid
 
 
 def test_names_are_cut_in_the_middle_by_cells() -> None:

@@ -5,7 +5,7 @@ done, records it and tells the front end.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,10 +16,12 @@ from ...events import Compacted
 from ...session.entries import Mask
 from ...session.layer_words import done_by
 from ..host import EngineHost
-from ..policy import Policy, reached
+from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
 from . import demote, images, microcompact, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
+from .later_calls import input_ages
+from .need_chances import CURVES
 
 LayerName = Literal["demote", "microcompact", "truncate"]
 
@@ -110,11 +112,17 @@ class LayerRunner:
         return sum(each.saved for each in due) if self._leaves_room(due) else None
 
     def clear_if_enough(self) -> bool:
-        """Mask all that is due if that leaves enough room; return whether it did."""
+        """Mask what is due if that leaves enough room, the least needed first; return whether it
+        did."""
         if not self.is_enough():
             return False
-        self._mask(self.due, "instead of a summary")
-        self.due = []
+        prices, chosen = self.prices(), list[DueMask]()
+        for each in sorted(self.due, key=lambda due: prices.miss(due) / due.saved):
+            chosen.append(each)
+            if self._leaves_room(chosen):
+                break
+        self._mask(chosen, "instead of a summary")
+        self.due = [each for each in self.due if each not in chosen]
         return True
 
     def clear_all(self, *, answered_only: bool) -> None:
@@ -131,39 +139,54 @@ class LayerRunner:
         targets = truncate.plan(self.host.view, every, self.host.file_sha256)
         self._record("truncate", targets, "nothing else fits")
 
+    def price_of_missing(self, seqs: Collection[int]) -> float:
+        """Return what it will cost, by its chance, that a result or an input of these entries is
+        needed after it has left the context; in tokens at the price of input."""
+        prices = self.prices()
+        return sum(prices.miss(each) for each in self._find_due() if each.seq in seqs)
+
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
+        """Return whether masking these leaves as much room as a summary must when it is due."""
         window = self.host.current_window()
         after = window.tokens - sum(each.saved for each in due)
-        return bool(due) and after <= max_tokens_after(window)
+        due_at = summary_due_at(self.policy, window) or 0
+        full = replace(window, tokens=max(window.tokens, due_at))
+        return bool(due) and after <= max_tokens_after(full, must_halve=True)
 
     def _clear_if_it_pays(self) -> None:
         """Mask what costs more to read on than the rewrite of the history after it. When the cache
         has expired that is all that is due: then everything is written again anyway."""
-        due, is_cold = self._find_due(), self.host.cache_is_cold()
-        read, write = self.host.cache_prices()
-        prices = PromptPrices(
-            read=read,
-            rewrite=0.0 if is_cold else write - read,
-            prompt=self.host.current_window().tokens,
-            factor=self.host.price_factor,
-        )
+        due, prices = self._find_due(), self.prices()
         self.break_even.charge_reading(due, prices)
         edit = self.break_even.best_edit(due, self.host.view, prices)
         self.next_edit_seq = edit.due[0].seq if edit else None
         self.due = due
         if edit and edit.pays:
-            self._mask(edit.due, "the cache has ended" if is_cold else "it pays")
+            self._mask(edit.due, "the cache has ended" if prices.is_cold else "it pays")
             self.due = [each for each in due if each not in edit.due]
+
+    def prices(self) -> PromptPrices:
+        """Return the prices of the next prompt."""
+        read, write = self.host.cache_prices()
+        return PromptPrices(
+            read=read,
+            write=write,
+            prompt=self.host.current_window().tokens,
+            factor=self.host.price_factor,
+            is_cold=self.host.cache_is_cold(),
+        )
 
     def _find_due(self) -> list[DueMask]:
         """Return all results and inputs that may be masked now."""
         policy, view = self.policy, self.host.view
         due = microcompact.plan(view, policy, str(self.host.folder))
         if reached(policy.truncate_at, self.host.current_window()):
+            ages = input_ages(view)
             for target in truncate.plan(view, policy, self.host.file_sha256):
                 saved = view.scaled(_saved_tokens(view, target))
                 if saved > 0:
-                    due.append(DueMask("truncate", target, saved))
+                    chance = CURVES["input"].at(ages[target["tool_use_id"]])
+                    due.append(DueMask("truncate", target, saved, chance))
         return due
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:

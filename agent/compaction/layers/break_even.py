@@ -1,12 +1,14 @@
-"""Break-even: when an edit of history pays, and how far back it should reach.
+"""Break-even: when an edit of history pays, how far back it should reach, and what it should spare.
 
-What is due to be cleared is read again with each call until it is gone. An edit saves that, and
-costs one rewrite: all that stands after the first change is written to the cache anew. Nobody knows
-how many calls are still to come. So the cost of reading each thing since it became due is added up,
-and an edit is made when the sum over all that it clears has come to a share of the rewrite's price:
-then it is never far from the best choice in hindsight (as with renting or buying skis). Of all
-places where it could begin, the one with the largest gain is taken, so that a small result far back
-does not cause the rewrite of a long context.
+What may be cleared is read again with each call until it is gone. An edit saves that, and costs one
+rewrite: all that stands after the first change is written to the cache anew. It also costs what is
+missed afterwards: the chance that a text is needed again, times the price of one more call to get
+it (`need_chances`). Nobody knows how many calls are still to come. So the cost of reading each
+thing is added up from its first call on, and an edit is made when that, over all that it clears,
+has come to the price of the rewrite and of the misses: then it is never far from the best choice in
+hindsight (as with renting or buying skis). Of all places where it could begin, the one with the
+largest gain is taken, so that a small result far back does not cause the rewrite of a long context;
+what is more likely to be missed than it costs to read stays.
 
 Some models charge more for all of a prompt above a size. What the rest of a prompt costs more
 so, while clearing could spare it, is one more account; it counts for an edit that brings the prompt
@@ -18,8 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...context.view import View
-
-REWRITE_COST_SHARE = 0.5  # of a rewrite's price: what reading must have cost before an edit pays
+from .need_chances import MISS_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class DueMask:
     layer: Literal["microcompact", "truncate"]
     target: Mapping[str, Any]  # of the mask
     saved: int  # scaled tokens
+    need_chance: float = 0.0  # that what it takes out is needed afterwards
 
     @property
     def id(self) -> str:
@@ -46,7 +48,7 @@ class HistoryEdit:
     due: tuple[DueMask, ...]  # what it clears, oldest first
     saved: int  # scaled tokens
     rewritten: int  # scaled tokens that stand from its first change on afterwards
-    gain: float  # reading cost so far, less the share of the rewrite's; in tokens at input price
+    gain: float  # reading cost so far, less the prices of rewrite and misses; tokens at input price
 
     @property
     def pays(self) -> bool:
@@ -58,9 +60,20 @@ class PromptPrices:
     """The prices of a prompt's tokens, as shares of the model's lowest price of input."""
 
     read: float  # from the cache
-    rewrite: float  # of writing a token that would have been read, beyond reading it
+    write: float  # into the cache
     prompt: int  # tokens of the next prompt as it stands
     factor: Callable[[int], float]  # on all prices, for a prompt of so many tokens
+    is_cold: bool = False  # the cache has ended: all of the next prompt is written
+
+    @property
+    def rewrite(self) -> float:
+        """The price of writing a token that would have been read, beyond reading it."""
+        return self.write - self.read
+
+    def miss(self, due: DueMask) -> float:
+        """Return what it will cost, by its chance, that a masked text is needed again."""
+        once_more = self.read * self.prompt + self.write * due.saved
+        return due.need_chance * (once_more + MISS_TOKENS)
 
 
 @dataclass(slots=True)
@@ -80,31 +93,38 @@ class BreakEven:
         }
         self.surcharge = self.surcharge + (now - then) * prices.read * rest if now > then else 0.0
 
+    def worth(self, due: DueMask, prices: PromptPrices) -> float:
+        """Return what masking this alone would gain if it caused no rewrite."""
+        return self.reading_cost.get(due.id, 0.0) - prices.miss(due)
+
     def best_edit(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices
     ) -> HistoryEdit | None:
-        """Return the edit with the largest gain; None when nothing is due."""
+        """Return the edit with the largest gain; None when nothing could be masked with one."""
         edits = self._possible_edits(due, view, prices)
         return max(edits, key=lambda edit: (edit.gain, edit.saved), default=None)
 
     def _possible_edits(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices
     ) -> Iterator[HistoryEdit]:
-        """Yield the edits that could be made: each clears all that is due from some place on."""
+        """Yield the edits that could be made: each clears, from some place on, all that is due and
+        better gone where what stands there is written anew anyway."""
         places = sorted(
             ((place, each) for each in due if (place := view.position(each.seq)) is not None),
             key=lambda pair: pair[0],
         )
-        after, end, saved, cost = 0, len(view.items), 0, 0.0
-        for number in range(len(places) - 1, -1, -1):
-            place, each = places[number]
-            after += sum(item.size for item in view.items[place:end])
-            end, saved = place, saved + each.saved
-            cost += self.reading_cost.get(each.id, 0.0)
-            if number and places[number - 1][0] == place:
+        after, end, saved, worth = 0, len(view.items), 0, 0.0
+        chosen: list[DueMask] = []
+        for place, each in reversed(places):
+            its_worth = self.worth(each, prices)
+            if its_worth + prices.rewrite * each.saved < 0:
                 continue
+            after += sum(item.size for item in view.items[place:end])
+            end, saved, worth = place, saved + each.saved, worth + its_worth
+            chosen.append(each)
             rewritten = max(0, view.scaled(after) - saved)
             then = prices.factor(prices.prompt - saved)
             spared = self.surcharge if then < prices.factor(prices.prompt) else 0.0
-            gain = cost + spared - REWRITE_COST_SHARE * then * prices.rewrite * rewritten
-            yield HistoryEdit(tuple(due for _, due in places[number:]), saved, rewritten, gain)
+            written = -saved if prices.is_cold else rewritten
+            gain = worth + spared - then * prices.rewrite * written
+            yield HistoryEdit(tuple(reversed(chosen)), saved, rewritten, gain)

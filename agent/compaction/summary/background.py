@@ -44,6 +44,11 @@ class BackgroundSummary:
         """Whether the summary is still being written."""
         return self._prepared is not None and not self._prepared.task.done()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a summary has been written that can still be applied."""
+        return not self.is_pending and self.usable_summary() is not None
+
     def should_start(self, cut: Cut) -> bool:
         """Return whether a summary at this cut should be asked for now."""
         if self._prepared is None or not self._is_current(self._prepared):

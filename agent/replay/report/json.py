@@ -80,6 +80,7 @@ def _sums(each: Figures) -> _Object:
         "asked_again": each.asked,
         "used": each.used,
         "missed_usd": _rounded(sums.missed_usd),
+        "lost_facts": sums.lost,
         "paths": [*astuple(sums.paths)],
         "errors": [*astuple(sums.errors)],
         "recovered": [*astuple(sums.recovered)],
@@ -98,6 +99,7 @@ def _run(run: ReplayRun, each: Figures) -> _Object:
         "calls": _calls(run.priced),
         "acts": [asdict(act) for act in run.acts],
         "needs": [{**asdict(need), "dollars": _rounded(need.dollars)} for need in run.needs],
+        "lost_facts": [asdict(fact) for fact in run.lost],
         "fills": _fills(run.fills),
     }
 

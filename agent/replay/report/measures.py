@@ -23,8 +23,9 @@ def anonymized(comparison: Comparison) -> Comparison:
 
 def _anonymized(run: ReplayRun, name: str) -> ReplayRun:
     needs = tuple(replace(need, what=f"result #{need.ref}") for need in run.needs)
+    lost = tuple(replace(fact, text="") for fact in run.lost)
     stopped = "it could not go on" if run.stopped else ""  # a reason may name files
-    return replace(run, name=name, needs=needs, stopped=stopped)
+    return replace(run, name=name, needs=needs, lost=lost, stopped=stopped)
 
 
 NO_FIGURE = "-"  # where a figure has no meaning
@@ -141,6 +142,10 @@ KEPT_MEASURES = (
             lambda f: f"{f.used:,}"),
     Measure("cost", "Cost of those", "Dollars for asking again, included in the cost above.",
             lambda f: format_dollars(f.sums.missed_usd)),
+    Measure("facts", "Facts written when gone",
+            "Names, paths, places in files, values and words of errors that the session wrote "
+            "after they had left the context.",
+            lambda f: f"{f.sums.lost:,}"),
     Measure("paths", "Paths kept",
             "The share of the session's paths that the last context still has.",
             lambda f: format_percent(f.sums.paths.value)),

@@ -1,0 +1,171 @@
+"""What became of each result in a view: later calls that repeated it, changed its file or mended
+what had failed, and how long ago it was of use."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ...context.view import Call, View, ViewResult
+from ...session.ledger import change_rows
+from ...session.searches import failure
+from .need_chances import CURVES, REPEATED, NeedClass
+
+CHANGING_TOOLS = ("Write", "Edit")
+_SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
+_IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
+_OFTEN = 2  # changes of a file
+_SHOWS_FILE = re.compile(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What came after a result."""
+
+    age: int  # replies of the model since it came, or since the file that it shows was changed
+    changes: int = 0  # of that file since
+    repeated_by: int | None = None  # the entry that has the same again, or more of the file
+    changed_by: int | None = None  # the newest entry that changed the file
+    fixed: bool = False  # it is of a command that failed, and that succeeded later
+
+    @property
+    def superseded_by(self) -> int | None:
+        """The newest entry that repeats the result or makes it stale."""
+        found = [seq for seq in (self.repeated_by, self.changed_by) if seq is not None]
+        return max(found, default=None)
+
+    def need_chance(self, call: Call) -> float:
+        """Return the chance that the result of `call` is needed after it has left the context."""
+        if self.repeated_by is not None:
+            return REPEATED
+        return CURVES[_kind(call, self.changes)].at(self.age)
+
+
+def fates_of(view: View) -> dict[str, Fate]:
+    """Return the fate of every result in a view, and of every search in a reply, by the id of its
+    call."""
+    later, found = _LaterCalls(), {}
+    for result in _newest_first(view, later):
+        found[result.call.id] = later.fate(result)
+        later.add(result)
+    return found
+
+
+def input_ages(view: View) -> dict[str, int]:
+    """Return how many replies came after each Write and Edit call, by its id."""
+    replies = [item.seq for item in view.items if item.role == "assistant"]
+    after = {seq: len(replies) - number for number, seq in enumerate(replies, 1)}
+    calls = (call for call in view.calls.values() if call.name in CHANGING_TOOLS)
+    return {call.id: after[call.seq] for call in calls if call.seq in after}
+
+
+def failed(result: ViewResult) -> bool:
+    """Return whether the call did not do its work. A command that ran and exits with 1 did."""
+    if failure(result.block):
+        return True
+    ran = isinstance(result.details.get("exit_code"), int)
+    return result.block.get("is_error") is True and not ran
+
+
+def ended_in_error(result: ViewResult) -> bool:
+    """Return whether the call failed or its command exits with another code than 0."""
+    return result.block.get("is_error") is True or result.details.get("exit_code") not in (None, 0)
+
+
+def lines_of(result: ViewResult) -> tuple[int, int] | None:
+    """Return the first and the last line of the page that a Read showed."""
+    match result.details.get("lines"):
+        case [int(first), int(last)] if result.call.name == "Read":
+            return first, last
+    return None
+
+
+@dataclass(slots=True)
+class _LaterCalls:
+    """The calls after a result, gathered from the newest back; with the newest entry of each."""
+
+    replies: int = 0
+    calls: dict[object, int] = field(default_factory=dict)  # by signature
+    passed: set[object] = field(default_factory=set)  # signatures of the calls that succeeded
+    read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line read from line 1
+    # By path of a file that was changed: the newest entry, how many there are, and the replies
+    # after the newest.
+    changed: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+
+    def fate(self, result: ViewResult) -> Fate:
+        signature = _signature(result.call)
+        repeated = [self.calls.get(signature)]
+        changed_by, changes, age = None, 0, self.replies
+        if result.call.name == "Read":
+            path, lines = _path(result), lines_of(result)
+            last, seq = self.read_to.get(path, (0, None))
+            repeated.append(seq if lines is not None and lines[1] <= last else None)
+            changed_by, changes, age = self.changed.get(path, (None, 0, self.replies))
+        return Fate(
+            age,
+            changes,
+            max((seq for seq in repeated if seq is not None), default=None),
+            changed_by,
+            result.call.name == "Bash" and ended_in_error(result) and signature in self.passed,
+        )
+
+    def add(self, result: ViewResult) -> None:
+        if failed(result):
+            return
+        seq, signature = result.item.seq, _signature(result.call)
+        self.calls.setdefault(signature, seq)
+        if result.details.get("exit_code") == 0 and not result.block.get("is_error"):
+            self.passed.add(signature)
+        for path in _changed_paths(result):
+            newest, count, age = self.changed.get(path, (seq, 0, self.replies))
+            self.changed[path] = newest, count + 1, age
+        lines = lines_of(result)
+        if lines is not None and lines[0] <= 1:
+            path = _path(result)
+            if lines[1] > self.read_to.get(path, (0, 0))[0]:
+                self.read_to[path] = lines[1], seq
+
+
+def _newest_first(view: View, later: _LaterCalls) -> Iterator[ViewResult]:
+    """Yield results and searches from the newest back, and count the replies that are passed."""
+    results = {result.item.seq: result for result in view.results()}
+    searches: dict[int, list[ViewResult]] = {}
+    for search in view.searches():
+        searches.setdefault(search.item.seq, []).append(search)
+    for item in reversed(view.items):
+        yield from reversed(searches.get(item.seq, ()))
+        if item.seq in results:
+            yield results[item.seq]
+        later.replies += item.role == "assistant"
+
+
+def _kind(call: Call, changes: int) -> NeedClass:
+    if call.name == "Read":
+        return "changed often" if changes >= _OFTEN else "changed once" if changes else "read"
+    if call.name == "Bash":
+        return "shown" if _shows_file(str(call.input.get("command", ""))) else "command"
+    is_search = call.name in _SEARCHING_TOOLS or call.name.startswith("mcp__")
+    return "search" if is_search else "command"
+
+
+@lru_cache(maxsize=4_096)
+def _shows_file(command: str) -> bool:
+    return _SHOWS_FILE.match(command) is not None
+
+
+def _signature(call: Call) -> object:
+    """Return a value that is the same for two calls that ask for the same."""
+    arguments = sorted((k, v) for k, v in call.input.items() if k not in _IGNORED_ARGUMENTS)
+    return call.name, tuple((k, v if isinstance(v, str) else repr(v)) for k, v in arguments)
+
+
+def _path(result: ViewResult) -> str:
+    """Return the path of the file as the tool resolved it, else as the model wrote it."""
+    return str(result.details.get("path") or result.call.input.get("path"))
+
+
+def _changed_paths(result: ViewResult) -> set[str]:
+    details: Mapping[str, Any] = result.details
+    found = {str(row["path"]) for row in change_rows(details)}
+    return found | {_path(result)} if result.call.name in CHANGING_TOOLS else found

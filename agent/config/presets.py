@@ -1,0 +1,6 @@
+"""The names of the presets; `compaction.policy` has their numbers."""
+
+from typing import Literal, get_args
+
+PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger", "lean", "append"]
+PRESET_NAMES: tuple[PresetName, ...] = get_args(PresetName)

@@ -1,0 +1,111 @@
+"""What became of each result, and the chance that it is needed again."""
+
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.compaction.layers.later_calls import Fate, fates_of, input_ages
+from ctxagent.agent.compaction.layers.need_chances import CURVES, REPEATED
+from ctxagent.agent.context.view import View
+
+from ..support.sessions.history import History, words
+
+
+def read(history: History, path: str, first: int = 1, last: int = 40) -> int:
+    details = {"path": path, "lines": [first, last]}
+    return history.call("Read", {"path": path, "offset": first}, words(100), details=details)
+
+
+def edit(history: History, path: str) -> int:
+    return history.call("Edit", {"path": path}, "done", details={"path": path})
+
+
+def bash(history: History, command: str, code: int = 0, **details: Any) -> int:
+    found = {"exit_code": code, **details}
+    return history.call("Bash", {"command": command}, words(50), details=found, is_error=code != 0)
+
+
+def fates(view: View) -> dict[int, Fate]:
+    """The fates by the entry of the result."""
+    found = fates_of(view)
+    return {result.item.seq: found[result.call.id] for result in view.results()}
+
+
+def chance(view: View, seq: int) -> float:
+    call = next(r.call for r in view.results() if r.item.seq == seq)
+    return fates(view)[seq].need_chance(call)
+
+
+def test_the_age_counts_replies_since_a_result_or_since_its_file_was_changed() -> None:
+    history = History()
+    untouched, touched = read(history, "/a.py"), read(history, "/b.py")
+    bash(history, "make")
+    change = edit(history, "/b.py")
+    bash(history, "make test")
+    found = fates(history.view())
+    assert found[untouched] == Fate(age=4)
+    assert found[touched] == Fate(age=1, changes=1, changed_by=change)
+
+
+def test_a_command_that_changes_a_file_counts_as_a_change_of_it() -> None:
+    history = History()
+    shown = read(history, "/a.py")
+    row = {"path": "/a.py", "action": "modified"}
+    by = bash(history, "sed -i s/a/b/ a.py", changes=[row])
+    assert fates(history.view())[shown] == Fate(age=0, changes=1, changed_by=by)
+
+
+def test_what_is_repeated_or_part_of_a_later_page_is_superseded() -> None:
+    history = History()
+    page, command = read(history, "/a.py", 1, 40), bash(history, "git status")
+    failing = bash(history, "make", code=2)
+    more, again = read(history, "/a.py", 1, 90), bash(history, "git status")
+    fixed = bash(history, "make")
+    found = fates(history.view())
+    assert found[page].repeated_by == more
+    assert found[command].repeated_by == again
+    assert found[failing].repeated_by == fixed
+    assert found[failing].fixed
+    assert {found[seq].superseded_by for seq in (more, again, fixed)} == {None}
+    assert chance(history.view(), page) == REPEATED
+
+
+def test_a_file_that_was_read_is_needed_more_than_what_a_command_printed() -> None:
+    history = History()
+    seqs = {
+        "read": read(history, "/a.py"),
+        "shown": bash(history, "cd /x && sed -n '1,40p' b.py"),
+        "search": history.call("Grep", {"pattern": "x"}, words(50)),
+        "command": bash(history, "pytest -q"),
+    }
+    view = history.view()
+    for age, (kind, seq) in enumerate(reversed(seqs.items())):
+        assert chance(view, seq) == CURVES[kind].at(age)  # type: ignore[index]
+    chances = [CURVES[kind].at(0) for kind in ("read", "shown", "search", "command")]
+    assert chances == sorted(chances, reverse=True)
+
+
+def test_a_change_makes_it_less_likely_that_the_page_is_needed() -> None:
+    history = History()
+    page = read(history, "/a.py")
+    before = chance(history.view(), page)
+    edit(history, "/a.py")
+    once = chance(history.view(), page)
+    edit(history, "/a.py")
+    assert before > once > chance(history.view(), page) > REPEATED
+
+
+def test_a_chance_falls_with_age_and_ends_at_its_rest() -> None:
+    for curve in CURVES.values():
+        assert curve.at(0) == pytest.approx(curve.first)
+        assert curve.at(0) > curve.at(5) > curve.at(50) > curve.rest
+        half = curve.rest + (curve.first - curve.rest) / 2
+        assert abs(curve.at(int(curve.half_life)) - half) < 1e-9
+
+
+def test_the_ages_of_inputs() -> None:
+    history = History()
+    edit(history, "/a.py")
+    bash(history, "make")
+    history.call("Write", {"path": "/b.py", "content": "x"}, "done", details={"path": "/b.py"})
+    assert sorted(input_ages(history.view()).values()) == [0, 2]

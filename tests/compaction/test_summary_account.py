@@ -1,0 +1,57 @@
+"""When a summary pays, by its account, in the presets that ask for it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
+from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
+from ctxagent.agent.session.entries import Mask, Summary
+
+from .test_engine import Player, play
+
+
+def test_a_summary_pays_when_reading_has_cost_its_price() -> None:
+    account, cost = SummaryAccount(), SummaryCost(reading=1_000, price=4_500)
+    left = []
+    while not account.pays(cost):
+        left.append(account.calls_left(cost))
+        account.charge(cost)
+    assert left == [5, 4, 3, 2, 1]
+    assert account.calls_left(cost) == 0
+    assert SummaryAccount().calls_left(SummaryCost(0, 4_500)) is None
+    assert not SummaryAccount(spent=9_999).pays(SummaryCost(0, 4_500))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+@pytest.mark.slow
+def test_lean_summarises_long_before_the_window_is_full(project: Path) -> None:
+    lean = replace(PRESETS["lean"], clear_when="off", truncate_at=None)
+    talk = play(project, Player(60, 2_000), lean, window=200_000)
+    found = talk.of(Summary)
+    assert found
+    for summary in found:
+        assert summary.trigger == "it pays"
+        assert summary.tokens_before < 0.5 * 200_000
+        assert summary.tokens_after < 0.5 * summary.tokens_before
+    assert talk.agent.engine.policy.summarize_at == DEFAULT.summarize_at
+
+
+@pytest.mark.slow
+def test_default_makes_none_there(project: Path) -> None:
+    talk = play(project, Player(60, 2_000), replace(DEFAULT, clear_when="off"), window=200_000)
+    assert talk.of(Summary) == []
+    assert talk.agent.engine.calls_until_summary_pays() is None
+
+
+@pytest.mark.slow
+def test_append_edits_nothing(project: Path) -> None:
+    talk = play(project, Player(60, 2_000), PRESETS["append"], window=200_000)
+    assert talk.of(Summary)
+    assert talk.of(Mask) == []
