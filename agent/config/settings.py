@@ -68,6 +68,7 @@ ADDRESS = text_matching("an http:// or https:// address", r"https?://[!-.0-~][!-
 HOSTS = switch_or(
     list_of(text_matching('a name such as "pypi.org" or "*.npmjs.org"', r"[\w*.:-]+", str.lower))
 )
+FILE = text_matching("a file, absolute", rf"/{_VISIBLE}+", Path)
 FOLDER = text_matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
 PROJECT_PATH = text_matching(
     "a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+"
@@ -153,6 +154,12 @@ class ModelSettings:
         SECONDS_OR_AUTO,
         "How many seconds an overloaded server (529, 503) is asked again. "
         '"auto": 600, and 120 with -p.',
+    )
+    wait_file: Path | None = _setting(
+        None,
+        or_none("off", FILE),
+        "A file that several agents share: what the server asks one to wait (429, 529), all wait.",
+        loosens=loosens_if_different,
     )
 
 

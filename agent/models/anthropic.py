@@ -24,17 +24,18 @@ from urllib.parse import quote, urlsplit
 
 from ..context.request import Request, adds_tools
 from ..errors import NoCredentials, RequestRejected, conceal
-from ..events import Accepted, Delta
+from ..events import Accepted, Delta, Retrying
 from . import lazy_sdk
 from .base import Reply
 from .bounded_body import bound_body
 from .catalog import DEFAULT_LIMITS, Limits, known_model
 from .credentials import LOOPBACK_HOSTS, find_credentials
 from .request_body import body, digest, encode
-from .retry import Fault, RetryPlan, RetryPolicy, classify_error
+from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy, classify_error
 from .server_gaps import ServerGaps
 from .server_limits import in_list, told_limits
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
+from .shared_wait import OTHERS_WAIT, SharedWait
 from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
 if TYPE_CHECKING:
@@ -115,10 +116,12 @@ class AnthropicModel:
         retry: RetryPolicy | None = None,
         environ: Mapping[str, str] = os.environ,
         learned: Path | None = None,
+        shared_wait: SharedWait | None = None,
     ) -> None:
         """Set the model up without connecting. `base_url`, `context_window` and `max_output` come
         from the settings and win over what the environment and the server say. `environ` holds the
-        variables that the SDK would read, and the file `learned` what servers do not take."""
+        variables that the SDK would read, and the file `learned` what servers do not take.
+        `shared_wait` is what other agents were told to wait."""
         self.id = id
         self.base_url = base_url or environ.get(BASE_URL_VAR) or None
         self.gaps = ServerGaps(learned, self.base_url or "", id)
@@ -127,6 +130,7 @@ class AnthropicModel:
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or RetryPolicy()
         self._environ = environ
+        self._shared_wait = shared_wait or SharedWait(None)
         self._client: anthropic.AsyncAnthropic | None = None
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -135,6 +139,10 @@ class AnthropicModel:
         plan = RetryPlan(self.retry, request.overload_wait)
         while True:
             has_output = False
+            if (told := self._shared_wait.left()) > 0:
+                yield Retrying(plan.tried + 1, None, round(told, 3), OTHERS_WAIT)
+                await asyncio.sleep(told)
+                continue
             try:
                 async with aclosing(self._attempt(request)) as deltas:
                     async for delta in deltas:
@@ -143,6 +151,8 @@ class AnthropicModel:
                 return
             except Fault as fault:
                 retrying = plan.next_attempt(fault, has_output=has_output)
+                if fault.overloaded or fault.status == RATE_LIMITED:
+                    self._shared_wait.extend(retrying.seconds)
             yield retrying
             await asyncio.sleep(retrying.seconds)
 

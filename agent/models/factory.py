@@ -8,6 +8,7 @@ from ..config.settings import Settings
 from .base import Model
 from .catalog import DEFAULT_LIMITS
 from .server_gaps import FILE_NAME
+from .shared_wait import SharedWait
 
 
 def make_model(settings: Settings, environ: Mapping[str, str], state: Path) -> Model:
@@ -28,4 +29,5 @@ def make_model(settings: Settings, environ: Mapping[str, str], state: Path) -> M
         context_window=chosen.context_window,
         environ=environ,
         learned=state / FILE_NAME,
+        shared_wait=SharedWait(chosen.wait_file),
     )

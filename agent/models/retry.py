@@ -29,7 +29,8 @@ _STATUS = {
 }
 _OVERLOADED = (503, 529)
 _OVERLOADED_KIND = "overloaded_error"
-_RETRIED = (408, 409, 425, 429)
+RATE_LIMITED = 429
+_RETRIED = (408, 409, 425, RATE_LIMITED)
 _NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
 _TOO_LONG = (
     re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
@@ -84,6 +85,11 @@ class RetryPlan:
     overloads: int = 0  # attempts that only their time limits
     overloaded_since: float | None = None
 
+    @property
+    def tried(self) -> int:
+        """How many attempts there were."""
+        return self.failed + self.overloads
+
     def next_attempt(self, fault: Fault, *, has_output: bool = False) -> Retrying:
         """Return when to try again after a fault. Raises ModelUnavailable when the time for an
         overload is up, the attempts are used up, or the server has asked twice for too long a wait:
@@ -98,7 +104,7 @@ class RetryPlan:
         seconds = max(asked, self._backoff(self.failed, policy.longest_wait))
         seconds = min(seconds, policy.longest_requested_wait)
         of = policy.attempts + self.overloads
-        return Retrying(self.failed + self.overloads, of, round(seconds, 3), fault.reason)
+        return Retrying(self.tried, of, round(seconds, 3), fault.reason)
 
     def _after_overload(self, fault: Fault, limit: float) -> Retrying:
         """Return when to try again; the last attempt comes when the time is up."""
@@ -118,7 +124,7 @@ class RetryPlan:
             )
         backoff = self._backoff(self.overloads, self.policy.longest_overload_wait)
         seconds = min(max(fault.wait or 0.0, backoff), left)
-        attempt = self.failed + self.overloads
+        attempt = self.tried
         return Retrying(attempt, None, round(seconds, 3), fault.reason, left)
 
     def _backoff(self, failed: int, longest: float) -> float:
@@ -132,7 +138,7 @@ class RetryPlan:
             message = f"{fault.reason}; the server asks to wait {long}"
             hint = "Try again after that, or use another model (--model) or key."
         else:
-            message = f"{fault.reason} (tried {_times(self.failed + self.overloads)})"
+            message = f"{fault.reason} (tried {_times(self.tried)})"
             hint = "Nothing recorded is lost: try again later"
             hint += "." if fault.overloaded else ", or check the network and ANTHROPIC_BASE_URL."
         return ModelUnavailable(
@@ -194,7 +200,7 @@ def _fault_reason(status: int, kind: str) -> str:
         return "the model is overloaded"
     if status == 503:
         return "the server is overloaded"
-    if status == 429 or kind == "rate_limit_error":
+    if status == RATE_LIMITED or kind == "rate_limit_error":
         return "the rate limit is reached"
     return f"the server failed ({kind or status})"
 

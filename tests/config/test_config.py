@@ -141,7 +141,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "permissions.allow": "Read", "permissions.ask": "Bash", "permissions.deny": "Edit",
         "bash.keep_env": "X", "model.id": "m", "ui.theme": "dark",
         "model.max_tokens": "7", "model.images": "off", "model.server": "ollama",
-        "model.overload_wait": "0",
+        "model.overload_wait": "0", "model.wait_file": "/tmp/wait",
         "demote.preview_chars": "0", "ui.editing_mode": "vi",
         "ui.enter_while_working": "after-turn",
         "cache.keep_warm": "30m",
