@@ -495,6 +495,9 @@ def _context(launch: LaunchOptions, log: Log, state: SessionState, redaction: Re
 
 
 def _session(project: Project, choice: SessionChoice) -> tuple[Log, SessionState, ResumeCache]:
+    if choice.for_task is not None:
+        path = project.log_for_task(choice.for_task)
+        return resume_session(path) if path.exists() else create_session(path)
     if choice.id is None and not choice.newest:
         return create_session(project.new_log())
     path = project.newest_log() if choice.id is None else project.find_log(choice.id)

@@ -45,6 +45,7 @@ class SessionChoice:
     pick: bool = False  # the person picks it
     fork: bool = False  # go on in a copy
     read_only: bool = False  # only look at it; it may be open elsewhere
+    for_task: str | None = None  # the id of one that is made for a single task, or gone on with
 
 
 @dataclass(frozen=True, slots=True)

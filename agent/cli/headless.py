@@ -85,7 +85,8 @@ def _run_in(
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
     task, is_given = task_of(options["task"], words_of(context), front.say)
     beside = read_beside_task(front.say) if is_given else None
-    run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
+    once = choice.for_task is not None
+    run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside, once=once)
     return _outcome(front, front.run(agent, run))
 
 
@@ -93,6 +94,9 @@ def _check_formats(options: dict[str, Any]) -> None:
     """Raise UsageError for a form of input that has no answer of its form or source."""
     if options["input_format"] != "stream-json":
         return
+    if options["session_id"] is not None:
+        hint = "Give --resume ID to go on with a session."
+        raise UsageError("--session-id is for one task, -p TASK", hint=hint)
     if options["format"] != "stream-json":
         hint = "Add --output-format stream-json."
         raise UsageError("--input-format stream-json answers in stream-json alone", hint=hint)

@@ -189,6 +189,12 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     metavar="[ID]",
     help="Resume a session; without ID, pick one from a list.",
 )
+@click.option(
+    "--session-id",
+    metavar="ID",
+    help="Do TASK once, in the session ID: the same command again goes on where it was cut, or "
+    "prints the result again; headless.",
+)
 @click.option("--fork", is_flag=True, help="Resume in a copy of the session.")
 @click.option(
     "--answers",

@@ -48,6 +48,7 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "fork": "--fork",
     "wait": "--wait",
     "origin": "--from",
+    "session_id": "--session-id",
     "json_schema": "--json-schema",
     "worktree": "--worktree",
     "safe": "--safe",
@@ -171,6 +172,8 @@ def is_headless(options: dict[str, Any]) -> bool:
         return True
     if options["json_schema"] is not None:
         raise click.UsageError("--json-schema needs -p TASK.")
+    if options["session_id"] is not None:
+        raise click.UsageError("--session-id needs -p TASK.")
     return bool(options["input_format"] == "stream-json")
 
 
@@ -221,20 +224,28 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
     pick = resume == PICK
     if resume is not None and not resume.strip():
         raise UsageError("--resume names no session", hint="Give an id, or --continue.")
-    if options["fork"] and not (options["newest"] or resume):
+    given, one_more = options["session_id"], options["newest"] or resume
+    if options["fork"] and not one_more:
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
-    if options["wait"] and (options["fork"] or pick or not (options["newest"] or resume)):
+    if given is not None and (one_more or options["origin"]):
+        hint = "Leave out --continue, --resume and --from."
+        raise UsageError("--session-id names the session by itself", hint=hint)
+    if options["wait"] and (options["fork"] or pick or not (one_more or given)):
         raise UsageError(
             "--wait needs a session, and not a copy of one", hint="Add --continue or --resume ID."
         )
     if options["origin"] is not None and not options["origin"].strip():
         raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
-    if options["origin"] and (options["newest"] or resume):
+    if options["origin"] and one_more:
         raise UsageError("--from starts a fresh session", hint="Leave out --continue or --resume.")
     if options["newest"] and resume:
         raise UsageError("--continue and --resume name two sessions", hint="Give one of them.")
     return SessionChoice(
-        newest=options["newest"], id=None if pick else resume, pick=pick, fork=options["fork"]
+        newest=options["newest"],
+        id=None if pick else resume,
+        pick=pick,
+        fork=options["fork"],
+        for_task=given,
     )
 
 

@@ -231,6 +231,7 @@ class Agent:
         verbatim: bool = False,
         beside: AttachedData | None = None,
         next_words: "Callable[[], Content | None] | None" = None,
+        once: bool = False,
     ) -> "AgentRun":
         """Return a run of one task, which starts when it is awaited or its events are read.
 
@@ -238,9 +239,10 @@ class Agent:
         skills and name files with @, as on the command line, but for words that are `verbatim`.
         The answer has to fit `schema`, a JSON Schema. `beside` is data that the words come with;
         `next_words` is asked before each call of the model for more words, instead of those of
-        `AgentRun.say`.
+        `AgentRun.say`. `once`: text that is the only task of its session; where it was begun it is
+        gone on with, and where it was done the result is given again.
         """
-        return AgentRun(self, words, schema, verbatim, beside, next_words)
+        return AgentRun(self, words, schema, verbatim, beside, next_words, once)
 
     async def finish(self) -> None:
         """Do what is due at the end of a session that ends well, as its settings say."""
@@ -323,8 +325,10 @@ class AgentRun:
         verbatim: bool,
         beside: AttachedData | None,
         next_words: "Callable[[], Content | None] | None",
+        once: bool,
     ) -> None:
         self._agent, self._words, self._verbatim = agent, words, verbatim
+        self._once = once
         self._schema, self._beside = schema, beside
         self._next_words = next_words or self._said
         self._waiting: deque[Content] = deque()  # words that were said
@@ -423,6 +427,9 @@ class AgentRun:
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
         try:
+            if self._once and (done := await self._done_before(schema)):
+                return done
+            words: Content | None
             words = self._words if self._verbatim else await self._agent.expanded(self._words)
         except asyncio.CancelledError:
             return TurnFinished("interrupted", "")
@@ -431,9 +438,17 @@ class AgentRun:
         except (CtxagentError, ToolError) as error:  # what the words call cannot be done
             shown = {"type": type(error).__name__, "message": str(error)}
             return TurnFinished("error", "", shown)
+        if self._once and self._agent.state.totals.turns:
+            words = None
         return await run_turn(
             self._agent.state, words, self._next_words, self._attached, schema=schema
         )
+
+    async def _done_before(self, schema: "ResultSchema | None") -> TurnFinished | None:
+        """Return how the only task of the session was answered before; None where it was not."""
+        from ..loop.single_task import find_answer
+
+        return await find_answer(self._agent.state, str(self._words), needs_end=schema is not None)
 
     def _attached(self, words: "Content") -> "list[Attached]":
         beside, self._beside = self._beside, None

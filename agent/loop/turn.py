@@ -55,12 +55,12 @@ NextWords = Callable[[], Content | None]  # takes the person's next words, None 
 
 async def run_turn(
     agent: AgentState,
-    words: Content,
+    words: Content | None,
     next_words: NextWords = lambda: None,
     attached_to: AttachedTo = lambda words: (),
     schema: ResultSchema | None = None,
 ) -> TurnFinished:
-    """Run one turn and return how it ended.
+    """Run one turn and return how it ended; without `words` go on with the one that was cut.
 
     Before each call of the model `next_words` is asked for what the person has said meanwhile;
     `attached_to` says what they bring in beside their words; the answer is to fit `schema`.
@@ -73,7 +73,8 @@ async def run_turn(
             await agent.prepare()
         finally:
             agent.open()
-        await _hear(agent, words, attached_to)
+        if words is not None:
+            await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
         await agent.skills.refresh()

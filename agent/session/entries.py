@@ -286,8 +286,8 @@ class Note(Entry):
     """Something worth keeping that the model does not see."""
 
     kind: ClassVar[str] = "note"
-    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, title,
-    # warning
+    # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, task,
+    # title, warning
     topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from ...tools.system.files import (
     open_kept,
     read_below,
 )
-from ..errors import RecordError, SessionError
+from ..errors import RecordError, SessionError, UsageError
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -51,6 +51,7 @@ _IMAGE = re.compile(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
 MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
 _COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
+_GIVEN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,15 @@ class Project:
 
     def new_log(self) -> Path:
         """Return the path of a new session's log; nothing is made yet."""
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        return self.folder / "sessions" / f"{stamp}-{secrets.token_hex(3)}" / LOG_NAME
+        return self.folder / "sessions" / new_session_id() / LOG_NAME
+
+    def log_for_task(self, id: str) -> Path:
+        """Return the path of the log of a session whose id was given, which need not exist. Raises
+        UsageError for what can be no id."""
+        if not _GIVEN_ID.fullmatch(id):
+            hint = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
+            raise UsageError(f"{id!r} is no id for a session", hint=hint)
+        return self.folder / "sessions" / id / LOG_NAME
 
     def logs(self) -> list[Path]:
         """Return the logs of this project, newest change first."""
@@ -126,6 +134,11 @@ class Project:
                 hint="Free the disk, then try again; the session itself is as it was.",
             ) from error
         return target
+
+
+def new_session_id() -> str:
+    """Return an id for a session that no other has."""
+    return f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> None:
