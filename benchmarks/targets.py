@@ -43,6 +43,8 @@ LONG = "going on with a long session"
 PLANTED = "a look for what was planted"
 LOST = "recorded sessions with bad summaries"
 TOOLS = "tools of MCP servers"
+FLEET_ROW = "ctxagent fleet"
+FLEET, MANIFEST = "a fleet that is killed", "a long manifest"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
     Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.35),
@@ -94,6 +96,15 @@ TARGETS = (
     Target("tokens of the first request", TOOLS, "no servers", "first_tokens", 2_700, count=True),
     Target("tokens of 120 tools of servers", TOOLS, "the one tool", "more_first", 400, count=True),
     Target("requests rejected, servers", TOOLS, "", "rejected", 0, count=True),
+    Target("tasks of a fleet not done", FLEET, "", "not_done", 0, count=True),
+    Target("paid twice by a fleet", FLEET, "", "twice", 0, count=True),
+    Target("its bill beside the logs, $", FLEET, "", "bill_off", 1e-6, count=True),
+    Target("agents left running", FLEET, "", "left_running", 0, count=True),
+    Target("a fleet, wall times xargs", "a fleet beside xargs", FLEET_ROW, "x_wall", 1.1),
+    Target("a fleet, CPU times xargs", "a fleet beside xargs", FLEET_ROW, "x_cpu", 1.1),
+    Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
+    Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
+    Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )
 
 

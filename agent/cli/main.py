@@ -18,6 +18,7 @@ from ..errors import UsageError
 from .acp import acp
 from .compact import compact
 from .doctor import doctor
+from .fleet import fleet
 from .log import log
 from .mcp import mcp
 from .options import (
@@ -298,6 +299,7 @@ for _command in (
     replay,
     mcp,
     plugin,
+    fleet,
 ):
     main.add_command(_command)
 

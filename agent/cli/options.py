@@ -263,6 +263,11 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings. Raises ConfigError."""
+    return load_settings(cwd_of(options), os.environ, setting_flags(options))
+
+
+def setting_flags(options: dict[str, Any]) -> list[str]:
+    """Return all settings that the options make, each as KEY=VALUE."""
     flags = list(options["settings"])
     for name, key in (
         ("model", "model.id"),
@@ -277,8 +282,7 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
     if options["plain"]:
         flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
-    flags += [f"permissions.deny={rule}" for rule in options["deny"]]
-    return load_settings(cwd_of(options), os.environ, flags)
+    return [*flags, *(f"permissions.deny={rule}" for rule in options["deny"])]
 
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:

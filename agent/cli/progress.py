@@ -31,6 +31,10 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self._show("")
 
+    def show(self, text: str) -> None:
+        """Show how far it is, in words."""
+        self._show(f"{self._what} {text}")
+
     def tell(self, done: int, all: int, share: float) -> None:
         """Show that `done` of `all` are finished, which is this share of the work."""
         self._show(f"{self._what} {done} of {all}{self._remaining(share)}")

@@ -12,6 +12,7 @@ from .options import ends_process, load, project_of, say
 from .recover import print_passages
 
 if TYPE_CHECKING:
+    from ..config.load import LoadedSettings
     from ..export import ExportFormat, WindowScale
 
 MAX_HITS = 20  # in the sessions of one directory
@@ -128,16 +129,19 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
 
 
 def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
+    loaded = load(options)
+    say(exported(project_of(options, loaded).find_log(id), format, loaded), nl=False)
+    return 0
+
+
+def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str:
+    """Return a session in one of the formats, without our keys. Raises SessionError."""
     from ..export import export
     from ..security.redaction import redaction_for as secrets_of
 
-    loaded = load(options)
-    log = project_of(options, loaded).find_log(id)
-    window = loaded.settings.model.context_window
-    scale = _scale(log, window) if format == "html" else None
+    scale = _scale(log, loaded.settings.model.context_window) if format == "html" else None
     redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
-    say(export(log, format, scale=scale, redact=redaction.clean_entry), nl=False)
-    return 0
+    return export(log, format, scale=scale, redact=redaction.clean_entry)
 
 
 def _scale(log: Path, window: int | None) -> "WindowScale | None":

@@ -90,7 +90,7 @@ class Agent:
             if not here.is_dir():
                 raise UsageError(f"{here} is not a directory", hint="Give cwd an existing one.")
             more = {"model.id": model} if isinstance(model, str) and model else {}
-            loaded = launching.load(here, env, _flags({**(settings or {}), **more}))
+            loaded = launching.load(here, env, launching.as_flags({**(settings or {}), **more}))
             self._notices = loaded.notices
             made = launching.launch_options(
                 loaded,
@@ -457,15 +457,6 @@ class AgentRun:
 
     def _said(self) -> "Content | None":
         return self._waiting.popleft() if self._waiting else None
-
-
-def _flags(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as the command line gives them with -c."""
-    flags = []
-    for key, value in settings.items():
-        for each in value if isinstance(value, list | tuple) else [value]:
-            flags.append(f"{key}={str(each).lower() if isinstance(each, bool) else each}")
-    return flags
 
 
 def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..launch import Budget, LaunchOptions
 
@@ -25,6 +25,15 @@ def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "Loaded
 
         add_models(models)
     return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
+
+
+def as_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as the command line gives them with -c."""
+    flags = []
+    for key, value in settings.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            flags.append(f"{key}={str(each).lower() if isinstance(each, bool) else each}")
+    return flags
 
 
 def launch_options(

@@ -23,7 +23,7 @@ NAME_HINT = "Give up to 64 letters, digits, dots, - and _, beginning with a lett
 _NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
 _SETTINGS = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
 # Variables by which git would look at another repository than the one in its folder.
-_OF_ANOTHER = frozenset(
+OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 )
 
@@ -75,7 +75,7 @@ class _Git:
     """The repository of a folder."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
-        env = {name: value for name, value in env.items() if name not in _OF_ANOTHER}
+        env = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
         self._cwd, self._program = cwd, git_program(env)
         if not self._program:
             raise UsageError("--worktree: git is not installed", hint="Install it, or do without.")

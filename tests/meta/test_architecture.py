@@ -49,6 +49,7 @@ LIBRARY_USERS = {
     "referencing": ("agent.loop.result_schema",),
     "jinja2": ("agent.export.templates",),
     "markupsafe": ("agent.export", "agent.replay.report"),
+    "parsl": ("agent.fleet.parsl_engine",),
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(

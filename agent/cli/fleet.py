@@ -1,0 +1,367 @@
+"""`ctxagent fleet`: many agents, from one manifest, with one bill."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...tools.system.plural import count_of
+from ..errors import UsageError
+from .options import check_finite, cwd_of, ends_process, load, say, setting_flags
+from .progress import Progress, in_words
+
+if TYPE_CHECKING:
+    from ..fleet.attempt import AttemptOrder
+    from ..fleet.ledger import AttemptOutcome, FleetFolder
+    from ..fleet.manifest import Manifest
+    from ..fleet.runner import FleetRun
+    from ..fleet.summary import FleetSummary, TaskStanding
+
+DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
+MAX_LISTED = 20  # tasks of one state in a summary
+MAX_ANSWER_CHARS = 4_000  # that `show` prints
+LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
+
+_manifest = click.argument(
+    "manifest", type=click.Path(dir_okay=False, path_type=Path), metavar="TASKS.jsonl"
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+@click.group()
+def fleet() -> None:
+    """Run many tasks of one manifest: docs/guide/fleet.md."""
+
+
+@fleet.command()
+@_manifest
+@click.option(
+    "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
+    help=f"At once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE.py",
+    help="A configuration of Parsl, for workers elsewhere.",
+)  # fmt: skip
+@click.option(
+    "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
+    help="For all tasks together, earlier runs included.",
+)  # fmt: skip
+@click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Then start no more.")
+@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
+@_as_json
+@click.pass_obj
+@ends_process
+def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
+    """Run the tasks that are not done.
+
+    What was killed or interrupted goes on where it was; what ended never runs twice. Ctrl-C starts
+    no more tasks, a second one interrupts those that run. The options before `fleet` count for all
+    tasks, such as --model, --permission-mode, --allow and --max-turns.
+    """
+    from ..fleet.ledger import FleetFolder, FleetLedger
+    from ..fleet.manifest import Manifest, settings_check
+    from ..fleet.runner import FleetRun, RunLimits
+
+    options = {**options, "settings": (*options["settings"], *given["settings"])}
+    tasks = Manifest(manifest, settings_check(cwd_of(options), os.environ, setting_flags(options)))
+    dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
+    is_local = given["config"] is None
+    jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
+    ledger = FleetLedger(FleetFolder.of(manifest))
+    try:
+        for warning in ledger.warnings:
+            say(f"warning: {warning}", err=True)
+        with _engine(given["config"], jobs, ledger.folder) as engine, _Watcher(tasks) as watcher:
+            limits = RunLimits(jobs, dollars, given["max_failures"], is_local)
+            fleet_run = FleetRun(
+                tasks, ledger, engine, limits, options=_task_options(options),
+                on_start=watcher.started, on_end=watcher.ended,
+            )  # fmt: skip
+            watcher.watch(fleet_run)
+            with _interrupting(fleet_run):
+                fleet_run.run()
+        return _conclude(tasks, ledger.folder, fleet_run.ended, given["as_json"])
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[Any]:
+    """Have an engine, and end it."""
+    from ..fleet.runner import LocalEngine
+
+    if config is None:
+        engine: Any = LocalEngine(jobs)
+    else:
+        from ..fleet.parsl_engine import ParslEngine
+
+        engine = ParslEngine(config, folder.path / "parsl")
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _task_options(options: dict[str, Any]) -> list[str]:
+    """Return the options of the command line that count for every task, as its agent gets them."""
+    words = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    for name, flag in (
+        ("max_turns", "--max-turns"),
+        ("append_system_prompt", "--append-system-prompt"),
+        ("answers", "--answers"),
+    ):
+        if options[name]:
+            value = options[name].absolute() if name == "answers" else options[name]
+            words += [flag, str(value)]
+    return words
+
+
+@contextmanager
+def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
+    """Have signals interrupt a run: SIGINT as often as it comes, others twice at once."""
+
+    def interrupt(number: int, frame: object) -> None:
+        fleet_run.interrupt()
+        if number != signal.SIGINT:
+            fleet_run.interrupt()
+        left = f"{count_of(fleet_run.running, 'task')} still running"
+        told = "interrupting" if fleet_run.interrupts > 1 else "again to interrupt them"
+        say(f"ctxagent: no more tasks are started; {left}: {told}", err=True)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Watcher:
+    """Shows how far a run is: a line that changes on a terminal, a line for each end in a pipe."""
+
+    def __init__(self, manifest: "Manifest") -> None:
+        self._all = len(manifest.lines)
+        self._progress = Progress("fleet")
+        self._run: FleetRun | None = None
+        self._began = time.monotonic()
+        self._ended = self._failed = self._to_do = 0
+
+    def __enter__(self) -> "_Watcher":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.show("")
+
+    def watch(self, fleet_run: "FleetRun") -> None:
+        """Begin to show a run."""
+        self._run, self._to_do = fleet_run, fleet_run.waiting
+        for id in fleet_run.changed[:MAX_LISTED]:
+            say(
+                f"note: {id} was changed after it was begun; `fleet retry` begins it anew", err=True
+            )
+        if self._to_do < self._all:
+            say(f"note: {self._all - self._to_do:,} of {self._all:,} have ended before", err=True)
+
+    def started(self, order: "AttemptOrder") -> None:
+        """Show that an attempt has begun."""
+        self._show()
+
+    def ended(self, order: "AttemptOrder", outcome: "AttemptOutcome") -> None:
+        """Show that an attempt has ended."""
+        self._ended += outcome.state in ("done", "failed")
+        self._failed += outcome.state == "failed"
+        if outcome.kind or not sys.stderr.isatty():
+            say(f"{outcome.state:<8}{order.task.id}  {_facts(outcome)}", err=True)
+        self._show()
+
+    def _show(self) -> None:
+        fleet_run = self._run
+        assert fleet_run is not None
+        parts = [
+            f"{self._ended:,} of {self._to_do:,}",
+            f"{fleet_run.running:,} running",
+            *([f"{self._failed:,} failed"] if self._failed else []),
+            f"${fleet_run.dollars:.2f}",
+        ]
+        if self._ended:
+            each = (time.monotonic() - self._began) / self._ended
+            parts.append(f"about {in_words(each * (self._to_do - self._ended))} left")
+        self._progress.show(" · ".join(parts))
+
+
+def _facts(outcome: "AttemptOutcome") -> str:
+    """Return what is worth knowing of an attempt, in one line."""
+    cost = "price unknown" if outcome.cost_usd is None else f"${outcome.cost_usd:.4f}"
+    facts = [f"{outcome.kind}: {outcome.message}".strip(": ")] if outcome.kind else []
+    facts += [count_of(outcome.calls, "call"), cost, f"{outcome.seconds:.1f} s"]
+    if outcome.patch_bytes:
+        facts.append("changed files")
+    return " · ".join(facts)
+
+
+def _conclude(manifest: "Manifest", folder: "FleetFolder", ended: str, as_json: bool) -> int:
+    """Print how a run has ended, and return its exit code."""
+    from ..fleet.ledger import read_records
+    from ..fleet.summary import FleetSummary
+
+    summary = FleetSummary.of(manifest, read_records(folder), is_running=False)
+    _print_summary(summary, folder, as_json)
+    if ended == "interrupted":
+        say("interrupted: the same command goes on", err=True)
+        return 130
+    if ended in LIMITS:
+        say(f"{LIMITS[ended]}: the same command with a higher limit goes on", err=True)
+        return 4
+    return 0 if summary.counts["done"] == len(summary.tasks) else 1
+
+
+def _print_summary(summary: "FleetSummary", folder: "FleetFolder", as_json: bool) -> None:
+    if as_json:
+        say(json.dumps(summary.to_json(folder), ensure_ascii=False))
+        return
+    counts = [f"{count:,} {state}" for state, count in summary.counts.items() if count]
+    say(f"{count_of(len(summary.tasks), 'task')}: {', '.join(counts)}")
+    if summary.kinds:
+        say("failures: " + ", ".join(f"{count:,} {kind}" for kind, count in summary.kinds.items()))
+    cost = f"${summary.dollars:.4f}" + ("" if summary.is_priced else " and calls without a price")
+    calls, tokens = summary.total("calls"), summary.total("tokens")
+    say(f"bill: {cost} · {count_of(calls, 'call')} · {tokens:,} tokens"
+        f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
+    for state in ("failed", "stopped", "running"):
+        listed = [task for task in summary.tasks if task.state == state]
+        for task in listed[:MAX_LISTED]:
+            facts = _facts(task.outcome) if task.outcome else ""
+            say(f"  {state:<8}{task.id}  {facts}".rstrip())
+        if len(listed) > MAX_LISTED:
+            say(f"  {state:<8}and {len(listed) - MAX_LISTED:,} more: --json has all")
+
+
+def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
+    """Return the tasks of a manifest and how they stand. Raises UsageError."""
+    from ..fleet.ledger import FleetFolder, read_records
+    from ..fleet.manifest import Manifest
+    from ..fleet.summary import FleetSummary
+    from ..session.listing import is_in_use
+
+    tasks, folder = Manifest(manifest), FleetFolder.of(manifest)
+    is_running = is_in_use(folder.lock)
+    return tasks, folder, FleetSummary.of(tasks, read_records(folder), is_running=is_running)
+
+
+@fleet.command()
+@_manifest
+@_as_json
+@ends_process
+def status(manifest: Path, as_json: bool) -> int:
+    """Tell how the tasks stand, and what they have cost; also while they run."""
+    _, folder, summary = _standing(manifest)
+    _print_summary(summary, folder, as_json)
+    return 0
+
+
+@fleet.command()
+@_manifest
+@click.argument("id")
+@_as_json
+@ends_process
+def show(manifest: Path, id: str, as_json: bool) -> int:
+    """Tell all of one task: its answer, its patch, its session."""
+    _, folder, summary = _standing(manifest)
+    task = _task(summary, manifest, id)
+    told = task.to_json(folder)
+    if task.record is not None:
+        kept = folder.task(id, task.record.session)
+        told |= {
+            "log": (log := kept.find_log()) and str(log),
+            "patch": str(kept.patch) if kept.patch.exists() else None,
+            "result": kept.result(task.record.attempt),
+        }
+    if as_json:
+        say(json.dumps(told, ensure_ascii=False))
+        return 0
+    answer = (told.pop("result", None) or {}).get("result")
+    for name, value in told.items():
+        if value not in (None, "", False):
+            say(f"{name}: {value}")
+    if told.get("log"):
+        state = Path(told["log"]).parents[4]
+        say(f"more words: ctxagent -c state.dir={state} --resume {told['session']}")
+    if answer:
+        say(f"\n{answer[:MAX_ANSWER_CHARS]}")
+    return 0
+
+
+def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
+    for task in summary.tasks:
+        if task.id == id:
+            return task
+    raise UsageError(f"{manifest} has no task {id}", hint="`ctxagent fleet status` lists them.")
+
+
+@fleet.command()
+@_manifest
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@ends_process
+def retry(manifest: Path, ids: tuple[str, ...]) -> int:
+    """Have tasks that failed tried again at the next run; without IDs all of them.
+
+    A task goes on in its session; one whose prompt or place was changed begins anew, also where it
+    was done.
+    """
+    from ..fleet.ledger import FleetFolder, FleetLedger
+    from ..fleet.manifest import Manifest
+    from ..fleet.summary import FleetSummary
+
+    tasks, ledger = Manifest(manifest), FleetLedger(FleetFolder.of(manifest))
+    try:
+        summary = FleetSummary.of(tasks, ledger.records, is_running=False)
+        chosen = [_task(summary, manifest, id) for id in ids] or [
+            task for task in summary.tasks if task.state == "failed"
+        ]
+        for task in chosen:
+            if task.state == "done" and not task.is_changed:
+                hint = (
+                    "Change its prompt or its place to have it done again, or give it another id."
+                )
+                raise UsageError(f"{task.id} is done", hint=hint)
+        for task in chosen:
+            if task.state in ("done", "failed"):
+                ledger.retry(task.id)
+    finally:
+        ledger.close()
+    say(f"{count_of(len(chosen), 'task')} to be tried again: ctxagent fleet run {manifest}")
+    return 0
+
+
+@fleet.command()
+@_manifest
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.pass_obj
+@ends_process
+def collect(options: dict[str, Any], manifest: Path, folder: Path) -> int:
+    """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
+
+    DIR/index.html needs no network and leads to the pages of the sessions.
+    """
+    from ..fleet.report import Collection
+    from .sessions import exported
+
+    loaded = load(options)
+    _, kept, summary = _standing(manifest)
+    collection = Collection(kept, folder, lambda log: exported(log, "html", loaded))
+    with Progress("collecting") as progress:
+        for done, task in enumerate(summary.tasks):
+            progress.tell(done, len(summary.tasks), done / len(summary.tasks))
+            collection.add(task)
+    collection.finish(manifest.name, summary)
+    say(f"{folder / 'index.html'}")
+    return 0

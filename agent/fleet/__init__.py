@@ -1,0 +1,3 @@
+"""Many agents: tasks from one manifest, run side by side, with one ledger and one bill. `manifest`
+and `ledger` say what is to be done and what was, `attempt` runs the agent for one task, `runner`
+decides what starts when, `parsl_engine` runs attempts elsewhere, `report` shows what came out."""

@@ -1,0 +1,308 @@
+"""One attempt at a task: its place is made, the agent runs there, and what came out is kept.
+
+`run_attempt` does it, in a thread of this process or in a worker on another machine. All that
+matters survives its death: the agent is in a process group of its own and writes its result into
+a file, and the lock of the task's folder is held as long as the agent runs, whoever started it.
+So whoever comes next waits for the end of an agent that was left, and takes its result.
+"""
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ...tools.system.files import make_private_folder, private_opener
+from ...tools.system.process import birth
+from ..errors import CtxagentError
+from ..library.launching import as_flags
+from ..session.log import Entries
+from ..session.totals import Totals
+from . import places
+from .ledger import FLEET_BUDGET, AttemptOutcome, FleetFolder, TaskFolder
+from .manifest import Task
+
+LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
+INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
+MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
+MAX_MESSAGE_CHARS = 300  # of a failure, in the ledger
+KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "unreachable", 130: "interrupted"}
+LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
+ENGINES = ("docker", "podman")
+ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOrder:
+    """All that an attempt needs, wherever it is made."""
+
+    task: Task
+    fleet: FleetFolder
+    session: str
+    attempt: int
+    options: tuple[str, ...] = ()  # of the command line, for all tasks
+    dollars: float | None = None  # what it may cost
+    is_share: bool = False  # whether that is what is left for the fleet, not the task's own budget
+    env: Mapping[str, str] = field(default_factory=dict)  # beside that of the worker
+
+    @property
+    def folder(self) -> TaskFolder:
+        return self.fleet.task(self.task.id, self.session)
+
+    @property
+    def state(self) -> Path:
+        """The state folder of the agent."""
+        return self.folder.own_state if self.task.image else self.fleet.state
+
+
+def run_attempt(order: AttemptOrder) -> AttemptOutcome:
+    """Make an attempt at a task, unless it was made and only its result not heard; return how it
+    ended. Blocking."""
+    began = time.monotonic()
+    try:
+        make_private_folder(order.folder.path)
+        with _held(order) as lock:
+            outcome = None if lock is None else _finished(order)
+            if outcome is None and lock is not None:
+                outcome = _run(order, lock)
+    except (CtxagentError, OSError) as error:
+        kind = "place" if isinstance(error, places.PlaceError) else "error"
+        outcome = outcome_of_log(order, kind, str(error))
+    if outcome is None:
+        outcome = outcome_of_log(order, "interrupted", "before it began")
+    seconds = round(time.monotonic() - began, 3)
+    return replace(outcome, seconds=seconds, host=socket.gethostname())
+
+
+@contextmanager
+def _held(order: AttemptOrder) -> Iterator[int | None]:
+    """Hold the lock of the task's folder. An agent that was left running there is waited for, and
+    ended where its time is up or the fleet is to stop: then None is yielded."""
+    path = order.folder.lock
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if not _is_locked(fd):
+            watch = _Watch(order, path.stat().st_mtime)
+            pid = _holder(fd)
+            watch.wait(lambda: _is_locked_within(fd, LOOK_EVERY_S), pid)
+            yield None if watch.stopped else fd
+        else:
+            yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_locked(fd: int) -> bool:
+    """Take a lock if it is free; return whether it is ours."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_locked_within(fd: int, seconds: float) -> bool:
+    time.sleep(seconds)
+    return _is_locked(fd)
+
+
+def _holder(fd: int) -> int | None:
+    """Return the process that a lock names, if it runs on this machine and is the same still."""
+    with suppress(ValueError):
+        pid, born, host = os.pread(fd, 200, 0).decode(errors="replace").split()
+        if host == socket.gethostname() and birth(int(pid)) == born.encode():
+            return int(pid)
+    return None
+
+
+class _Watch:
+    """What may end an agent before it ends by itself: its time limit, and the fleet's stop."""
+
+    def __init__(self, order: AttemptOrder, began: float) -> None:
+        limit = order.task.time_limit
+        self._until = None if limit is None else began + limit
+        self._stop = order.fleet.stop_file
+        self._asked_at: float | None = None  # when it was asked to end
+        self.stopped = self.late = False
+
+    def wait(self, has_ended: Callable[[], bool], pid: int | None) -> None:
+        """Wait until an agent has ended, and end its process group where it has to; None as its
+        number for one that cannot be reached."""
+        while not has_ended():
+            if self._asked_at is None:
+                self.late = self._until is not None and time.time() >= self._until
+                self.stopped = self._stop.exists()
+                if self.late or self.stopped:
+                    self._asked_at = time.monotonic()
+                    _send(pid, signal.SIGINT)
+            elif time.monotonic() - self._asked_at > INTERRUPT_GRACE_S:
+                _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int | None, number: signal.Signals) -> None:
+    if pid is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+
+
+def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
+    """Start the agent and wait for its end. Raises CtxagentError and OSError."""
+    if order.fleet.stop_file.exists():
+        return outcome_of_log(order, "interrupted", "before it began")
+    env = {**os.environ, **order.env}
+    place = places.prepare(order.task, order.folder, env)
+    command = _command(order, place, env)
+    with (
+        open(order.folder.result_file(order.attempt), "wb", opener=private_opener) as out,
+        open(order.folder.stderr, "ab", opener=private_opener) as err,
+    ):
+        agent = subprocess.Popen(
+            command,
+            cwd=order.folder.path,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    born = birth(agent.pid) or b"-"
+    os.pwrite(lock, f"{agent.pid} {born.decode()} {socket.gethostname()}\n".ljust(200).encode(), 0)
+    watch = _Watch(order, time.time())
+    with _ends(agent.pid) as has_ended:
+        watch.wait(has_ended, agent.pid)
+    code = agent.wait()
+    outcome = _finished(order) or _without_result(order, code)
+    if watch.late and outcome.kind:
+        message = f"more than {order.task.time_limit:g} s"
+        outcome = replace(outcome, kind="time limit", message=message)
+    return outcome
+
+
+def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
+    """Return the command line of the agent. Raises PlaceError without an engine for a container."""
+    task = order.task
+    settings = {**task.settings, "state.dir": order.state, "model.wait_file": order.fleet.wait_file}
+    flags = [*as_flags(settings), *(f"bash.keep_env={name}" for name in task.env)]
+    words = [
+        f"--print={task.prompt}", "--session-id", order.session, "--output-format", "json",
+        "--cwd", str(place), *order.options, *(part for flag in flags for part in ("-c", flag)),
+    ]  # fmt: skip
+    if task.dir is not None and task.worktree and task.image is None:
+        words += ["--worktree", f"{task.id[:MAX_NAME_CHARS]}-{order.session[-6:]}"]
+    if order.dollars is not None:
+        words += ["--max-budget-usd", f"{order.dollars:.6f}"]
+    if task.image is None:
+        return [sys.executable, "-P", "-m", "ctxagent", *words]
+    return [*_container(order, place, env), "ctxagent", *words]
+
+
+def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
+    """Return the command that runs another in a container, which sees the task's folder and its
+    place where they are here. A container that was left by a kill is removed. Raises PlaceError."""
+    engine = next(filter(None, map(shutil.which, ENGINES)), None)
+    if engine is None:
+        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
+        raise places.PlaceError("there is no container engine", hint=hint)
+    task, name, home = order.task, f"ctxagent-{order.session}", order.folder.path / "home"
+    subprocess.run([engine, "rm", "--force", name], capture_output=True, stdin=subprocess.DEVNULL)
+    home.mkdir(exist_ok=True)
+    order.fleet.wait_file.touch()
+    given = [name for name in env if name.startswith("ANTHROPIC_")]
+    user = (
+        "--userns=keep-id"
+        if Path(engine).name == "podman"
+        else f"--user={os.getuid()}:{os.getgid()}"
+    )
+    seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
+    return [
+        engine, "run", "--rm", "--init", "--name", name, user, "--workdir", str(place),
+        *(f"--mount=type=bind,source={path},target={path}" for path in seen),
+        *(f"--env={name}" for name in dict.fromkeys([*given, *task.env])), f"--env=HOME={home}",
+        *([f"--cpus={task.cores}"] if task.cores > 1 else []),
+        *([f"--memory={task.memory_mb}m"] if task.memory_mb else []),
+        task.image or "",
+    ]  # fmt: skip
+
+
+@contextmanager
+def _ends(pid: int) -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells, after a moment, whether a child has ended."""
+    fd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        yield lambda: bool(poll.poll(LOOK_EVERY_S * 1_000))
+    finally:
+        os.close(fd)
+
+
+def _finished(order: AttemptOrder) -> AttemptOutcome | None:
+    """Return how this attempt ended by the result that its agent has written, with the patch beside
+    it; None where there is none that is whole."""
+    result = order.folder.result(order.attempt)
+    if result is None:
+        return None
+    code = int(result["exit_code"])
+    error, compaction = result.get("error") or {}, result.get("compaction") or {}
+    kind = "" if code == 0 else KINDS.get(code, "error")
+    if kind == "limit" and order.is_share and "budget" in str(error.get("message")):
+        kind = FLEET_BUDGET
+    worktree = result.get("worktree") or {}
+    place = Path(worktree.get("path") or order.task.dir or order.folder.place)
+    if order.folder.place.exists():
+        place = order.folder.place
+    patch_bytes = None
+    with suppress(CtxagentError, OSError):
+        patch_bytes = places.write_patch(place, order.folder, {**os.environ, **order.env})
+    return AttemptOutcome(
+        exit_code=code,
+        kind=kind,
+        message=str(error.get("message") or "")[:MAX_MESSAGE_CHARS],
+        cost_usd=result.get("cost_usd"),
+        calls=result.get("calls") or 0,
+        tool_calls=result.get("tool_calls") or 0,
+        tokens=sum((result.get("usage") or {}).values()),
+        tokens_saved=compaction.get("tokens_saved") or 0,
+        patch_bytes=patch_bytes,
+    )
+
+
+def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
+    """Return how an agent ended that has left no result."""
+    said = order.folder.stderr.read_bytes()[-MAX_MESSAGE_CHARS:].decode("utf-8", "replace")
+    if order.task.image and code in ENGINE_CODES:
+        return outcome_of_log(order, "container", said, code)
+    if code >= 0:
+        return outcome_of_log(order, KINDS.get(code, "error"), said, code)
+    return outcome_of_log(order, LOST, f"the agent was ended by signal {-code}")
+
+
+def outcome_of_log(
+    order: AttemptOrder, kind: str, message: str, code: int | None = None
+) -> AttemptOutcome:
+    """Return an outcome whose sums are those of the session's log."""
+    totals = Totals()
+    with suppress(CtxagentError):
+        if log := order.folder.find_log():
+            for entry in Entries(log):
+                totals.add(entry)
+    sums = totals.all
+    return AttemptOutcome(
+        exit_code=code,
+        kind=kind,
+        message=" ".join(message.split())[:MAX_MESSAGE_CHARS],
+        cost_usd=sums.cost_usd,
+        calls=sums.calls,
+        tool_calls=sums.tool_calls,
+        tokens=sum(sums.usage.to_json().values()),
+        tokens_saved=sums.compaction["tokens_saved"],
+    )

@@ -1,0 +1,271 @@
+"""The folder of a fleet, and its ledger: an append-only file that says what was begun and how it
+ended. It is the truth: a run goes on from there.
+
+A line is on the medium before what it tells of begins. A torn last line, left by a kill in the
+middle of a write, is cut off when the ledger is opened to be written.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from ...tools.system.files import open_kept, private_opener
+from ..errors import RecordError, SessionBusy, UsageError
+from ..session.lock import LOCK_NAME, acquire_lock
+from ..session.log import LOG_NAME, end_of_whole_lines
+
+TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
+# Ways to end without an answer after which a task goes on by itself at the next run.
+PATCH_NAME = "patch.diff"
+FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
+STOPPED_KINDS = ("interrupted", FLEET_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """How an attempt at a task ended. Counts and dollars are those of the task's whole session."""
+
+    exit_code: int | None  # None where the agent came to no end of its own
+    kind: str = ""  # of a failure: a word or two; "" for none
+    message: str = ""
+    cost_usd: float | None = 0.0  # None where no price is known
+    calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0  # that the model read and wrote
+    tokens_saved: int = 0  # by compaction
+    seconds: float = 0.0  # of this attempt
+    host: str = ""
+    patch_bytes: int | None = None  # None where there is no repository
+
+    @property
+    def state(self) -> TaskState:
+        """The state of a task whose last attempt ended so."""
+        if self.kind in STOPPED_KINDS:
+            return "stopped"
+        return "failed" if self.kind else "done"
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """What the ledger says of a task."""
+
+    id: str
+    digest: str  # of the task as it was begun
+    session: str  # the newest
+    attempt: int = 0  # the number of the newest
+    starts: int = 0  # how often it was started, also to go on with an attempt that was cut
+    state: TaskState = "running"
+    outcome: AttemptOutcome | None = None  # of the newest attempt that has ended
+    costs: dict[str, float | None] = field(default_factory=dict)  # dollars of each session
+
+    @property
+    def cost_usd(self) -> float:
+        """The dollars of all sessions of the task, as far as prices are known."""
+        return sum(cost or 0.0 for cost in self.costs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFolder:
+    """Where everything of a fleet lies: beside its manifest, in `<name>.fleet`."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, manifest: Path) -> "FleetFolder":
+        return cls(manifest.absolute().with_suffix(".fleet"))
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """The lock that a process has which writes the ledger."""
+        return self.ledger.with_name(LOCK_NAME)
+
+    @property
+    def state(self) -> Path:
+        """The state folder of the agents, with their sessions."""
+        return self.path / "state"
+
+    @property
+    def wait_file(self) -> Path:
+        """The file by which agents tell each other what the server asks them to wait."""
+        return self.path / "wait"
+
+    @property
+    def stop_file(self) -> Path:
+        """The file that asks all attempts to end, wherever they run."""
+        return self.path / "stop"
+
+    def task(self, id: str, session: str) -> "TaskFolder":
+        """Return the folder of a task's session."""
+        return TaskFolder(self, id, session)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFolder:
+    """What is kept of a task's session: its results, its patch, its clone."""
+
+    fleet: FleetFolder
+    id: str
+    session: str
+
+    @property
+    def path(self) -> Path:
+        return self.fleet.path / "tasks" / self.id / self.session
+
+    @property
+    def lock(self) -> Path:
+        """The file that is locked as long as an agent runs for the task, whoever started it."""
+        return self.path / "lock"
+
+    @property
+    def place(self) -> Path:
+        """The clone of a repository, or the empty folder, that the task is done in."""
+        return self.path / "place"
+
+    @property
+    def base(self) -> Path:
+        """The file with the commit that the task began from."""
+        return self.path / "base"
+
+    @property
+    def patch(self) -> Path:
+        return self.path / PATCH_NAME
+
+    @property
+    def stderr(self) -> Path:
+        """What the agent, or the engine of its container, has said beside its result."""
+        return self.path / "stderr.txt"
+
+    @property
+    def own_state(self) -> Path:
+        """The agent's state folder in a container, which sees no other's."""
+        return self.path / "state"
+
+    def result_file(self, attempt: int) -> Path:
+        """Return the file that the agent of an attempt writes its result into."""
+        return self.path / f"result-{attempt}.json"
+
+    def result(self, attempt: int) -> dict[str, Any] | None:
+        """Return the result of an attempt, None where there is none that is whole."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self.result_file(attempt).read_bytes())
+            return found if isinstance(found, dict) else None
+        return None
+
+    def find_log(self) -> Path | None:
+        """Return the log of the session, None where there is none yet."""
+        for state in (self.own_state, self.fleet.state):
+            for log in state.glob(f"projects/*/sessions/{self.session}/{LOG_NAME}"):
+                return log
+        return None
+
+
+class FleetLedger:
+    """The ledger of a fleet, held by one process and open to be appended to."""
+
+    def __init__(self, folder: FleetFolder) -> None:
+        """Open the ledger, and make it where there is none. Raises UsageError where another process
+        has it, RecordError where it cannot be written."""
+        self.folder = folder
+        self.warnings: list[str] = []
+        try:
+            self._lock = acquire_lock(folder.ledger, self.warnings)
+        except SessionBusy as busy:
+            hint = "Wait for its end; `ctxagent fleet status` shows how far it is."
+            why = f"another process (pid {busy.holder}) runs this manifest"
+            raise UsageError(why, hint=hint) from None
+        try:
+            self._file: BinaryIO = open(  # noqa: SIM115 - open until `close`
+                folder.ledger, "ab+", buffering=0, opener=private_opener
+            )
+            self._file.truncate(end_of_whole_lines(self._file, self._file.seek(0, os.SEEK_END)))
+        except OSError as error:
+            os.close(self._lock)
+            raise _unwritable(folder.ledger, error) from error
+        self.records = read_records(folder)
+
+    def begin(self, id: str, digest: str, session: str, attempt: int) -> None:
+        """Record that an attempt begins. Raises RecordError, and then it must not begin."""
+        self._append("begun", task=id, digest=digest, session=session, attempt=attempt)
+
+    def end(self, id: str, session: str, attempt: int, outcome: AttemptOutcome) -> None:
+        """Record how an attempt ended. Raises RecordError."""
+        self._append("ended", task=id, session=session, attempt=attempt, **asdict(outcome))
+
+    def retry(self, id: str) -> None:
+        """Record that a task which had failed is to be tried again. Raises RecordError."""
+        self._append("retry", task=id)
+
+    def _append(self, event: str, **more: Any) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"event": event, "at": at, **more}
+        try:
+            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _unwritable(self.folder.ledger, error) from error
+        _fold(self.records, line)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._file.close()
+        os.close(self._lock)
+
+
+def read_records(folder: FleetFolder) -> dict[str, TaskRecord]:
+    """Return what the ledger says of each task that was begun, in the order of their beginnings. A
+    line that is none is passed over. Raises RecordError where the ledger cannot be read."""
+    records: dict[str, TaskRecord] = {}
+    try:
+        with open_kept(folder.ledger) as file:
+            for line in file:
+                try:
+                    _fold(records, json.loads(line))
+                except (ValueError, TypeError, LookupError):
+                    continue
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise RecordError(f"cannot read {folder.ledger}: {error.strerror}") from error
+    return records
+
+
+def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
+    """Add a line. Raises ValueError, TypeError and LookupError for one that is none."""
+    event, id = line["event"], line["task"]
+    if event == "begun":
+        record = records.get(id)
+        if record is None:
+            record = records[id] = TaskRecord(id, line["digest"], line["session"])
+        record.digest, record.session = line["digest"], line["session"]
+        record.attempt, record.state = line["attempt"], "running"
+        record.starts += 1
+        record.costs.setdefault(record.session, 0.0)
+    elif event == "ended":
+        fields = {name: line[name] for name in AttemptOutcome.__slots__ if name in line}
+        record, outcome = records[id], AttemptOutcome(**fields)
+        record.outcome, record.state = outcome, outcome.state
+        record.costs[line["session"]] = outcome.cost_usd
+    elif event == "retry":
+        records[id].state = "stopped"
+
+
+def bill(records: Iterable[TaskRecord]) -> float:
+    """Return the dollars of all sessions, as far as prices are known."""
+    return sum(record.cost_usd for record in records)
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+    return RecordError(
+        f"cannot write {path}: {why}", hint="Nothing more is started until it can be written."
+    )

@@ -1,0 +1,244 @@
+"""The manifest of a fleet: a file with one task a line, each a JSON object.
+
+All lines are checked before anything starts. What is kept of a task in memory is where its line
+stands and a digest of it, so that the prompts of ten thousand tasks do not have to fit.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, UsageError
+from ..library.launching import as_flags
+
+MAX_PROMPT_BYTES = 100_000  # that one argument of a command line can have
+MAX_LINE_BYTES = 1 << 20
+NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
+
+_ID = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One line of a manifest."""
+
+    id: str
+    prompt: str
+    dir: str | None = None  # a directory; relative to the manifest
+    worktree: bool = True  # whether the task has a git worktree of it, or works in it itself
+    git: str | None = None  # the URL or path of a repository, of which the task has a clone
+    commit: str | None = None  # that is checked out
+    image: str | None = None  # of a container in which the agent runs
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    budget_usd: float | None = None
+    time_limit: float | None = None  # seconds
+    cores: int = 1
+    memory_mb: int = 0  # 0: not said
+    env: tuple[str, ...] = ()  # names of variables that the agent's commands get, and a container
+
+    @property
+    def digest(self) -> str:
+        """A digest of what the task is about: its prompt and its place. Another one makes it
+        another task, while limits and settings may change in the middle of it."""
+        about = [self.prompt, self.dir, self.worktree, self.git, self.commit, self.image]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """Where a task stands in its manifest."""
+
+    id: str
+    start: int
+    size: int
+    digest: str  # of what it is about: its prompt and its place
+    cores: int
+    memory_mb: int
+    budget_usd: float | None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("a text that is not blank")
+    return value
+
+
+def _identifier(value: Any) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError(f"a name. {NAME_HINT}")
+    return value
+
+
+def _argument(value: Any) -> str:
+    """A text that may stand behind a command without being taken for an option of it."""
+    if _text(value).startswith("-"):
+        raise ValueError("a text that does not begin with -")
+    return str(value)
+
+
+def _prompt(value: Any) -> str:
+    if len(_text(value).encode("utf-8", "replace")) > MAX_PROMPT_BYTES or value == "-":
+        raise ValueError(f"a text of at most {MAX_PROMPT_BYTES:,} bytes")
+    return str(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _amount(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value < 1e9:
+        raise ValueError("a number above 0")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 < value < 1e9:
+        raise ValueError("a whole number above 0")
+    return int(value)
+
+
+def _variables(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and _VARIABLE.fullmatch(each) for each in value
+    ):
+        raise ValueError("a list of names of variables")
+    return tuple(value)
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("an object with settings by their names")
+    return value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "id": _identifier, "prompt": _prompt, "dir": _argument, "worktree": _switch, "git": _argument,
+    "commit": _argument, "image": _argument, "settings": _settings, "budget_usd": _amount,
+    "time_limit": _amount, "cores": _count, "memory_mb": _count, "env": _variables,
+}  # fmt: skip
+
+
+def parse_task(line: bytes) -> Task:
+    """Return the task of a line. Raises ValueError, saying what is wrong with it."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    for name in ("id", "prompt"):
+        if name not in found:
+            raise ValueError(f"{name} is missing")
+    values = {}
+    for name, value in found.items():
+        if name not in _READERS:
+            raise ValueError(f"{name} is no key of a task; they are {', '.join(_READERS)}")
+        try:
+            values[name] = _READERS[name](value)
+        except ValueError as error:
+            raise ValueError(f"{name} is to be {error}") from None
+    task = Task(**values)
+    if (task.dir is not None) + (task.git is not None) > 1:
+        raise ValueError("dir and git are two places")
+    if task.dir is None and task.git is None and task.image is None:
+        raise ValueError("no place: give dir, git or image")
+    if task.commit is not None and task.git is None:
+        raise ValueError("commit needs git")
+    return task
+
+
+class Manifest:
+    """The tasks of a file, in their order."""
+
+    def __init__(self, path: Path, check: Callable[[Task], None] = lambda task: None) -> None:
+        """Read and check the file; `check` raises CtxagentError for a task that cannot be run.
+        Raises UsageError that names the line."""
+        self.path = path
+        self.lines: dict[str, TaskLine] = {}
+        try:
+            for number, start, line in _lines(path):
+                self._add(number, start, line, check)
+        except OSError as error:
+            hint = "Give a file with one task a line: docs/guide/fleet.md."
+            raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
+        if not self.lines:
+            hint = 'Write one a line: {"id": "a", "dir": "repos/a", "prompt": "…"}'
+            raise UsageError(f"{path} has no task", hint=hint)
+
+    def _add(self, number: int, start: int, line: bytes, check: Callable[[Task], None]) -> None:
+        where = f"{self.path}:{number}"
+        try:
+            task = parse_task(line)
+            if task.id in self.lines:
+                raise ValueError(f"the id {task.id} is that of another line")
+            check(task)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+        except (UsageError, ConfigError) as error:
+            raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
+        self.lines[task.id] = TaskLine(
+            task.id,
+            start,
+            len(line),
+            task.digest,
+            task.cores,
+            task.memory_mb,
+            task.budget_usd,
+        )
+
+    def task(self, id: str) -> Task:
+        """Read a task again. Raises UsageError where the file has changed meanwhile."""
+        known = self.lines[id]
+        try:
+            with self.path.open("rb") as file:
+                file.seek(known.start)
+                line = file.read(known.size)
+            task = parse_task(line)
+            if (task.id, task.digest) == (id, known.digest):
+                return task
+        except (OSError, ValueError):
+            pass
+        hint = "Nothing is lost: run it again. While it runs, lines may only be added."
+        raise UsageError(f"{self.path} was changed where {id} stood", hint=hint)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the lines that are not blank, with their numbers and where they start. Raises OSError,
+    and UsageError for a line that is too long."""
+    start = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise UsageError(f"{path}:{number}: more than {MAX_LINE_BYTES:,} bytes")
+            if line.strip():
+                yield number, start, line
+            start += len(line)
+
+
+def settings_check(
+    cwd: Path, environ: Mapping[str, str], for_all: Sequence[str]
+) -> Callable[[Task], None]:
+    """Return a check of the settings and variables of tasks, the settings `for_all` included. Each
+    set of settings is looked at once."""
+    from ..library.launching import load
+
+    seen = set[str]()
+
+    def check(task: Task) -> None:
+        for name in task.env:
+            if name not in environ:
+                raise UsageError(f"the variable {name} is not set", hint=f"export {name}=…")
+        flags = [*for_all, *as_flags(task.settings)]
+        if (key := json.dumps(flags)) not in seen:
+            load(cwd, environ, flags)
+            seen.add(key)
+
+    return check

@@ -1,0 +1,73 @@
+"""Attempts made by Parsl: on the workers of any configuration of the person's. Only this module
+knows Parsl, which is an extra (`ctxagent[fleet]`)."""
+
+import os
+import runpy
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .attempt import AttemptOrder, run_attempt
+from .ledger import AttemptOutcome
+
+# Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it.
+_LEASH = (
+    "import ctypes, os, signal, sys;"
+    "ctypes.CDLL(None).prctl(1, signal.SIGTERM);"
+    "os.setsid();"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+# What the person's own code may raise.
+_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
+    RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
+
+
+class ParslEngine:
+    """Makes attempts by way of Parsl."""
+
+    def __init__(self, path: Path, run_dir: Path) -> None:
+        """Load the configuration that a Python file calls `config`; what Parsl writes goes to
+        `run_dir` unless it names another folder. Raises UsageError."""
+        try:
+            import parsl
+        except ImportError:
+            hint = "Install it: pip install 'ctxagent[fleet]'"
+            raise UsageError("--config needs Parsl", hint=hint) from None
+        config = _read_config(path)
+        config.retries = 0  # a task that is tried again goes on, and that is decided here
+        if config.run_dir == "runinfo":
+            config.run_dir = str(run_dir)
+        # Parsl starts its programs by their names.
+        os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        for executor in config.executors:
+            if command := getattr(executor, "interchange_launch_cmd", None):
+                executor.interchange_launch_cmd = [sys.executable, "-c", _LEASH, *command]
+        self._kernel: Any = parsl.load(config)
+        self._app = parsl.python_app(run_attempt, data_flow_kernel=self._kernel)
+
+    def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]":
+        """Have a worker make an attempt. The future raises where the worker is lost."""
+        future: Future[AttemptOutcome] = self._app(order)
+        return future
+
+    def close(self) -> None:
+        """End the workers and let go of Parsl."""
+        import parsl
+
+        self._kernel.cleanup()
+        parsl.clear()
+
+
+def _read_config(path: Path) -> Any:
+    hint = "It is a Python file with `config = parsl.config.Config(…)`: docs/guide/fleet.md."
+    try:
+        found = runpy.run_path(str(path)).get("config")
+    except _FAULTS as error:
+        raise UsageError(f"--config {path}: {type(error).__name__}: {error}", hint=hint) from error
+    if not hasattr(found, "executors"):
+        raise UsageError(f"--config {path} has no configuration called config", hint=hint)
+    return found

@@ -1,0 +1,155 @@
+"""What came out of a fleet: its files gathered in one folder, with a page for a browser.
+
+`index.html` needs no network. Each task has a folder with its result, its patch, its log and the
+page of its session. This module makes pages, so jinja2 is loaded with it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...tools.system.files import copy_private, make_private_folder, write_private
+from ...tools.system.plural import count_of
+from ..errors import CtxagentError, RecordError
+from ..export.templates import render
+from ..session.log import LOG_NAME
+from .ledger import PATCH_NAME, FleetFolder
+from .summary import STATES, FleetSummary, TaskStanding
+
+PAGE_NAME, RESULT_NAME = "session.html", "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A task on the page; the links are "" where there is nothing to lead to."""
+
+    task: TaskStanding
+    page: str
+    patch: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the page tells of it, in words; "" for what is not known."""
+        record, outcome = self.task.record, self.task.outcome
+        if record is None or outcome is None:
+            return dict.fromkeys(("cost", "calls", "tokens", "saved", "time"), "")
+        return {
+            "cost": "" if outcome.cost_usd is None else f"${record.cost_usd:,.4f}",
+            "calls": f"{outcome.calls:,}",
+            "tokens": f"{outcome.tokens:,}",
+            "saved": f"{outcome.tokens_saved:,}",
+            "time": f"{outcome.seconds:,.1f} s",
+        }
+
+    @property
+    def why(self) -> str:
+        """Why it has failed or stopped."""
+        outcome = self.task.outcome
+        if outcome is None or self.task.state not in ("failed", "stopped"):
+            return ""
+        return f"{outcome.kind}: {outcome.message}".strip(": ")
+
+
+class Collection:
+    """A folder that is filled with what came out. What is there and newer than its source is not
+    made again."""
+
+    def __init__(self, kept: FleetFolder, target: Path, make_page: Callable[[Path], str]) -> None:
+        """`make_page` returns the page of the session of a log, and raises SessionError."""
+        self._kept, self._target, self._make_page = kept, target, make_page
+        self._rows: list[_Row] = []
+
+    def add(self, task: TaskStanding) -> None:
+        """Add the files of a task. Raises RecordError."""
+        page = patch = ""
+        if task.record is not None:
+            kept, target = self._kept.task(task.id, task.record.session), self._target / task.id
+            try:
+                make_private_folder(target)
+                self._copy(kept.result_file(task.record.attempt), target / RESULT_NAME)
+                if self._copy(kept.patch, target / PATCH_NAME):
+                    patch = f"{task.id}/{PATCH_NAME}"
+                log = kept.find_log()
+                if log is not None and self._add_session(log, target):
+                    page = f"{task.id}/{PAGE_NAME}"
+            except OSError as error:
+                raise _unwritable(target, error) from error
+        self._rows.append(_Row(task, page, patch))
+
+    def finish(self, name: str, summary: FleetSummary) -> None:
+        """Write the page of all tasks. Raises RecordError."""
+        html = render(
+            "fleet/page.html.j2",
+            title=f"{name}: {_headline(summary)}",
+            name=name,
+            headline=_headline(summary),
+            facts=list(_facts(summary)),
+            counts=[(state, summary.counts[state]) for state in STATES if summary.counts[state]],
+            bars=list(_bars(summary)),
+            kinds=summary.kinds,
+            rows=self._rows,
+        )
+        try:
+            make_private_folder(self._target)
+            write_private(self._target / "index.html", str(html).encode("utf-8", "replace"))
+        except OSError as error:
+            raise _unwritable(self._target, error) from error
+
+    def _copy(self, source: Path, target: Path) -> bool:
+        """Copy a file unless it was copied before; return whether it is there."""
+        if not source.exists() or not source.stat().st_size:
+            target.unlink(missing_ok=True)
+            return False
+        if not _is_newer(target, source):
+            copy_private(source, target)
+        return True
+
+    def _add_session(self, log: Path, target: Path) -> bool:
+        """Add the log of a session, and its page; return whether there is one."""
+        page = target / PAGE_NAME
+        if not _is_newer(page, log):
+            try:
+                text = self._make_page(log)
+            except CtxagentError:
+                return False
+            self._copy(log, target / LOG_NAME)
+            write_private(page, text.encode("utf-8", "replace"))
+        return True
+
+
+def _is_newer(target: Path, source: Path) -> bool:
+    try:
+        return target.stat().st_mtime_ns > source.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
+def _headline(summary: FleetSummary) -> str:
+    counts = [f"{count:,} {state}" for state, count in summary.counts.items() if count]
+    return f"{count_of(len(summary.tasks), 'task')}, {', '.join(counts)}"
+
+
+def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
+    """Yield the sums, each with its name."""
+    more = "" if summary.is_priced else " and calls without a price"
+    yield "bill", f"${summary.dollars:,.4f}{more}"
+    yield "calls of the model", f"{summary.total('calls'):,}"
+    yield "calls of tools", f"{summary.total('tool_calls'):,}"
+    yield "tokens", f"{summary.total('tokens'):,}"
+    yield "saved by compaction", f"{summary.total('tokens_saved'):,} tokens"
+    yield "starts", f"{sum(record.starts for record in summary.records):,}"
+
+
+def _bars(summary: FleetSummary) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts of a bar: a state, where it begins, and how wide it is."""
+    begin = 0.0
+    for state, count in summary.counts.items():
+        share = 100 * count / len(summary.tasks)
+        if count:
+            yield state, f"{begin:.3f}%", f"{share:.3f}%"
+        begin += share
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    where = error.filename or path
+    return RecordError(f"cannot write {where}: {error.strerror}", hint="Give another folder.")

@@ -1,0 +1,114 @@
+"""What became of the tasks of a manifest, in sum and one by one."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState
+from .manifest import Manifest
+
+STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStanding:
+    """How a task of the manifest stands; `record` is None for one that was never begun."""
+
+    id: str
+    state: TaskState
+    record: TaskRecord | None
+    is_changed: bool  # whether its line was changed after it was begun
+
+    @property
+    def outcome(self) -> AttemptOutcome | None:
+        """How its newest attempt that has ended did so."""
+        return self.record.outcome if self.record else None
+
+    def to_json(self, folder: FleetFolder) -> dict[str, Any]:
+        """Return it as programs get it."""
+        record = self.record
+        if record is None:
+            return {"id": self.id, "state": self.state}
+        return {
+            "id": self.id,
+            "state": self.state,
+            "session": record.session,
+            "folder": str(folder.task(self.id, record.session).path),
+            "attempt": record.attempt,
+            "starts": record.starts,
+            "changed": self.is_changed,
+            **(asdict(record.outcome) if record.outcome else {}),
+            "cost_usd": record.cost_usd,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """How the tasks of a manifest stand."""
+
+    tasks: Sequence[TaskStanding]
+    gone: Sequence[TaskRecord]  # of tasks that are in the manifest no more; they are in the bill
+
+    @classmethod
+    def of(
+        cls, manifest: Manifest, records: Mapping[str, TaskRecord], *, is_running: bool
+    ) -> "FleetSummary":
+        """Return how tasks stand. What was begun and has not ended runs only while a run does."""
+
+        def standings() -> Iterator[TaskStanding]:
+            for line in manifest.lines.values():
+                record = records.get(line.id)
+                state: TaskState = record.state if record else "waiting"
+                if state == "running" and not is_running:
+                    state = "stopped"
+                changed = record is not None and record.digest != line.digest
+                yield TaskStanding(line.id, state, record, changed)
+
+        gone = [record for id, record in records.items() if id not in manifest.lines]
+        return cls(list(standings()), gone)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state."""
+        found = Counter(task.state for task in self.tasks)
+        return {state: found[state] for state in STATES}
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many tasks have failed in each way, the most frequent first."""
+        failed = (task.outcome for task in self.tasks if task.state == "failed")
+        found = Counter(outcome.kind for outcome in failed if outcome)
+        return dict(found.most_common())
+
+    @property
+    def records(self) -> list[TaskRecord]:
+        """The records of all tasks that were ever begun."""
+        return [*(task.record for task in self.tasks if task.record), *self.gone]
+
+    @property
+    def dollars(self) -> float:
+        """What all sessions have cost, as far as prices are known."""
+        return sum(record.cost_usd for record in self.records)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of every call is known."""
+        return all(cost is not None for record in self.records for cost in record.costs.values())
+
+    def total(self, name: str) -> int:
+        """Return the sum of a count over all tasks that have ended."""
+        return sum(getattr(each.outcome, name) for each in self.records if each.outcome)
+
+    def to_json(self, folder: FleetFolder) -> dict[str, Any]:
+        """Return all of it as programs get it."""
+        return {
+            "tasks": len(self.tasks),
+            **self.counts,
+            "failures": self.kinds,
+            "cost_usd": round(self.dollars, 6) if self.is_priced else None,
+            "tokens": self.total("tokens"),
+            "tokens_saved": self.total("tokens_saved"),
+            "calls": self.total("calls"),
+            "each": [task.to_json(folder) for task in self.tasks],
+        }

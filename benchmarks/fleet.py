@@ -1,0 +1,178 @@
+"""A fleet: killed again and again, its overhead, and a manifest of 10,000 tasks.
+
+The real command against the strict server of the tests, on which 15 % of the requests get a fault.
+Tasks are of two calls and an answer, over small repositories, each in a worktree of its own. Of
+`kills` two thirds end the fleet itself, which is started again, the others a random agent; with
+Parsl one of two workers is killed. `twice` counts turns that were begun twice and requests that
+were asked again although their reply was recorded, `bill_off` is the difference between the bill
+and the sum of the logs in dollars, `cut` counts whole replies of the server that are in no log.
+
+The overhead is against `xargs -P 4 ctxagent -p` over the same repositories, with a worktree for
+each task and in the repositories themselves, on a server that answers at once: `x_wall` and `x_cpu`
+are ratios of time. `start_cpu_s` is what the command has used when the first task is in its ledger.
+"""
+
+import json
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import measure
+
+from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetLedger
+from ctxagent.agent.fleet.manifest import Manifest
+from ctxagent.agent.session.entries import Assistant
+from ctxagent.agent.session.log import Entries
+from ctxagent.tests.support import fleet as support
+from ctxagent.tests.support.server.faults import PASSING, Faults
+from ctxagent.tests.support.server.loopback import Server
+
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"tasks": 60, "repositories": 12, "kills": 20, "runs": 3, "lines": 10_000},
+    "quick": {"tasks": 16, "repositories": 4, "kills": 6, "runs": 1, "lines": 10_000},
+    "tiny": {"tasks": 1, "repositories": 1, "kills": 0, "runs": 1, "lines": 100, "parsl": False},
+}
+JOBS = 4
+
+
+def main(
+    tasks: int, repositories: int, kills: int, runs: int, lines: int, parsl: bool = True
+) -> Iterator[measure.Table]:
+    """The tables."""
+    aims = ["agent" if kill % 3 == 2 else "fleet" for kill in range(kills)]
+    rows = {"this machine": killed(tasks, repositories, aims, "--jobs", str(JOBS))}
+    if parsl:
+        more = ("--config", "parsl.py")
+        rows["Parsl, a worker killed"] = killed(tasks, repositories, ["worker"], *more)
+    yield measure.Table("a fleet that is killed", rows)
+    yield measure.Table("a fleet beside xargs", overhead(tasks, repositories, runs))
+    yield measure.Table("a long manifest", long_manifest(lines))
+
+
+def killed(tasks: int, repositories: int, aims: Sequence[str], *words: str) -> dict[str, float]:
+    """One fleet to its end, with kills."""
+    plan = Faults(support.work, rate=0.15, seed=1, kinds=PASSING)
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder, Server(plan) as server:
+        fleet = support.Fleet(Path(folder), repositories=repositories)
+        (fleet.place.project / "parsl.py").write_text(support.PARSL_CONFIG)
+        fleet.tasks(tasks)
+        env, began = fleet.place.server(server.url), time.perf_counter()
+        code, said = support.run_with_kills(fleet, server, aims, *words, env=env)
+        wall, status = time.perf_counter() - began, fleet.status()
+        if code:
+            print(said, file=sys.stderr)
+        logged = sum(
+            isinstance(entry, Assistant) and entry.purpose != "attempt"
+            for log in fleet.logs()
+            for entry in Entries(log)
+        )
+        found = list(support.paid_twice(fleet, server))
+        print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
+        return {
+            "tasks": tasks,
+            "not_done": tasks - status["done"],
+            "kills": len(aims),
+            "starts": sum(task["starts"] for task in status["each"]),
+            "requests": len(server.requests),
+            "faults": sum(plan.count.values()),
+            "cut": len(server.requests) - sum(plan.count.values()) - logged,
+            "twice": len(found),
+            "bill_off": abs(status["cost_usd"] - support.logged_dollars(fleet)),
+            "left_running": len(fleet.agents()),
+            "wall_s": wall,
+        }
+
+
+def overhead(tasks: int, repositories: int, runs: int) -> dict[str, dict[str, float]]:
+    """The same tasks by a fleet and by xargs."""
+
+    def timed(make: Callable[[support.Fleet], str]) -> Callable[[], measure.Measured]:
+        def act() -> measure.Measured:
+            with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+                fleet = support.Fleet(Path(folder), repositories=repositories)
+                fleet.tasks(tasks)
+                with Server(support.work) as server:
+                    env, project = fleet.place.server(server.url), fleet.place.project
+                    used = measure.whole(["sh", "-c", make(fleet)], env=env, cwd=project)
+                assert len(server.requests) == tasks * (support.CALLS + 1)
+                return used["cpu_s"], used["wall_s"]
+
+        return act
+
+    agent = f"{shlex.quote(measure.COMMAND)} --permission-mode bypass"
+
+    def xargs(more: str) -> Callable[[support.Fleet], str]:
+        def command(fleet: support.Fleet) -> str:
+            lines = "".join(f"{n} r{n % repositories}\n" for n in range(tasks))
+            (fleet.place.project / "lines").write_text(lines)
+            each = f"{agent} -p Task. --cwd $1 --output-format json {more} > $0.json 2> /dev/null"
+            return f"xargs -P {JOBS} -n 2 sh -c {shlex.quote(each)} < lines"
+
+        return command
+
+    rows = measure.medians(
+        {
+            "xargs, in the repositories": timed(xargs("")),
+            "xargs, with worktrees": timed(xargs("--worktree t$0")),
+            "ctxagent fleet": timed(lambda fleet: f"{agent} fleet run tasks.jsonl -j {JOBS}"),
+        },
+        runs=runs,
+    )
+    for row in rows.values():
+        beside = rows["xargs, with worktrees"]
+        row["x_wall"], row["x_cpu"] = (row[key] / beside[key] for key in ("wall_s", "cpu_s"))
+    return rows
+
+
+def long_manifest(lines: int) -> dict[str, dict[str, float]]:
+    """A manifest of so many tasks: nothing done yet, and nearly all."""
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+        fleet = support.Fleet(Path(folder))
+        steps = [{"text": "Wait.", "delay": 600}]
+        (fleet.place.root / "script.json").write_text(json.dumps({"steps": steps}))
+        fleet.tasks(lines)
+        rows = {"nothing done": started(fleet)}
+        ledger = FleetLedger(fleet.folder)
+        for line in [*Manifest(fleet.place.project / "tasks.jsonl").lines.values()][JOBS:-JOBS]:
+            ledger.begin(line.id, line.digest, f"s-{line.id}", 1)
+            ledger.end(
+                line.id, f"s-{line.id}", 1, AttemptOutcome(0, cost_usd=0.01, calls=9, tokens=9_999)
+            )
+        ledger.close()
+        rows["nearly all done"] = started(fleet)
+        return rows
+
+
+def started(fleet: support.Fleet) -> dict[str, float]:
+    """Start a run, and end it when its first tasks have begun."""
+    env, ledger = fleet.place.environ(), fleet.folder.ledger
+    size = ledger.stat().st_size if ledger.exists() else 0
+    model = f"model.id=scripted:{fleet.place.root / 'script.json'}"
+    began = time.perf_counter()
+    process = fleet.start("--jobs", str(JOBS), "-c", model, env=env)
+    while not ledger.exists() or ledger.stat().st_size == size:
+        time.sleep(0.001)
+    start, used = time.perf_counter() - began, measure.used_by(process.pid)
+    assert support.comes(lambda: len(fleet.agents()) == JOBS)
+    told = Path(f"/proc/{process.pid}/status").read_text().split()
+    peak = int(told[told.index("VmHWM:") + 1]) / 1024
+    status = measure.whole(
+        [measure.COMMAND, "fleet", "status", "tasks.jsonl"], env=env, cwd=fleet.place.project
+    )
+    process.terminate()
+    support.tail(process)
+    return {
+        "start_cpu_s": used,
+        "start_s": start,
+        "status_cpu_s": status["cpu_s"],
+        "status_s": status["wall_s"],
+        "peak_MB": peak,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(measure.run(main, SIZES))

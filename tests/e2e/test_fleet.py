@@ -1,0 +1,292 @@
+"""`ctxagent fleet`: many agents from one manifest, by the real command, with kills."""
+
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import PATIENCE, comes, gone
+from ..support.fleet import (
+    CALLS,
+    Fleet,
+    git,
+    logged_dollars,
+    paid_twice,
+    run_with_kills,
+    tail,
+    work,
+)
+from ..support.server.faults import PASSING, Faults
+from ..support.server.loopback import Say, Server, Step
+
+TASKS = 6
+AIMS = ("fleet", "agent", "fleet")
+WRITES = {"steps": [
+    {"text": "", "tools": [{"name": "Bash", "input": {"command": "echo new > made.txt"}}]},
+    {"text": "Written."},
+]}  # fmt: skip
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, repositories=3)
+    yield fleet
+    fleet.end()
+
+
+def scripted(fleet: Fleet, script: dict[str, Any] = WRITES) -> tuple[str, ...]:
+    """The option for a model that plays a script."""
+    path = fleet.place.root / "script.json"
+    path.write_text(json.dumps(script))
+    return ("-c", f"model.id=scripted:{path}")
+
+
+def test_killed_again_and_again_it_ends_well_and_nothing_is_paid_twice(fleet: Fleet) -> None:
+    fleet.tasks(TASKS)
+    with Server(Faults(work, rate=0.15, seed=3, kinds=PASSING)) as server:
+        env = fleet.place.server(server.url)
+        code, said = run_with_kills(fleet, server, AIMS, "--jobs", "3", env=env)
+        assert code == 0, said
+        assert list(paid_twice(fleet, server)) == []
+        assert server.rejected == []
+        asked = len(server.requests)
+        again = fleet.call("run", env=env)
+        assert (again.returncode, len(server.requests)) == (0, asked), again.stderr
+    status = fleet.status()
+    assert (status["done"], status["tasks"], len(fleet.logs())) == (TASKS, TASKS, TASKS)
+    assert status["cost_usd"] == pytest.approx(logged_dollars(fleet), abs=1e-6)
+    assert status["cost_usd"] > 0
+    assert status["calls"] >= TASKS * (CALLS + 1)
+    assert all(task["patch_bytes"] for task in status["each"])
+    assert fleet.agents() == []
+
+
+def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    steps: list[Step] = [Say("", tools=[("Bash", {"command": "true"})]), Say(fault="mute")]
+    with Server([*steps, *[Say("Done.")] * 2]) as server:
+        env = fleet.place.server(server.url)
+        process = fleet.start("--jobs", "1", env=env)
+        assert comes(lambda: len(server.requests) == 2, PATIENCE)
+        second = fleet.call("run", env=env)
+        assert (second.returncode, second.stdout) == (2, "")
+        assert f"another process (pid {process.pid}) runs this manifest" in second.stderr
+        assert (fleet.status()["running"], fleet.status()["waiting"]) == (1, 1)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert "no more tasks are started; 1 task still running" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = tail(process)
+        assert process.returncode == 130, said
+        assert "interrupted: the same command goes on" in said
+        assert (fleet.status()["stopped"], fleet.status()["waiting"]) == (1, 1)
+        done = fleet.call("run", "--jobs", "1", env=env)
+        assert done.returncode == 0, done.stderr
+        assert list(paid_twice(fleet, server)) == []
+        assert len(server.requests) == 4
+
+
+def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    with Server(
+        [Say("", tools=[("Bash", {"command": "echo a > made.txt"})]), Say("Done.")]
+    ) as server:
+        env = fleet.place.server(server.url)
+        process = fleet.start(env=env)
+        with server.halted_after(""):
+            assert comes(lambda: len(server.requests) == 1, PATIENCE)
+            process.kill()
+            tail(process)
+            (agent,) = fleet.agents()
+            after = fleet.start(env=env)
+            assert comes(
+                lambda: (fleet.folder.path / "ledger.jsonl").read_text().count("begun") == 2
+            )
+        said = tail(after)
+        assert after.returncode == 0, said
+        assert gone(agent)
+        assert len(server.requests) == 2
+    (task,) = fleet.status()["each"]
+    assert (task["state"], task["attempt"], task["starts"]) == ("done", 1, 2)
+
+
+def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet) -> None:
+    fleet.tasks(3)
+    with Server(work) as server:
+        env = fleet.place.server(server.url)
+        stopped = fleet.call("run", "--jobs", "1", "--max-budget-usd", "0.0001", env=env)
+        assert stopped.returncode == 4
+        assert "the budget is spent: the same command with a higher limit goes on" in stopped.stderr
+        assert len(server.requests) == 1
+        status = fleet.status()
+        assert (status["stopped"], status["waiting"]) == (1, 2)
+        assert status["each"][0]["kind"] == "fleet budget"
+        assert fleet.call("run", "--max-budget-usd", "5", env=env).returncode == 0
+        assert list(paid_twice(fleet, server)) == []
+    assert len(server.requests) == 3 * (CALLS + 1)
+
+
+def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fleet) -> None:
+    fleet.tasks(3)
+    options = scripted(fleet, {"steps": []})
+    failed = fleet.call("run", *options, "--jobs", "1", "--max-failures", "2")
+    assert failed.returncode == 4
+    assert "too many tasks have failed" in failed.stderr
+    status = fleet.status()
+    assert (status["failed"], status["waiting"]) == (2, 1)
+    assert sum(status["failures"].values()) == 2
+    scripted(fleet)
+    fleet.tasks(2)
+    assert fleet.call("run", *options).returncode == 1, "failed tasks stay failed"
+    assert "2 tasks to be tried again" in fleet.call("retry").stdout
+    assert fleet.call("run", *options).returncode == 0
+    assert fleet.call("retry", "t0").returncode == 2
+    each = fleet.status()["each"]
+    assert [(task["attempt"], task["starts"]) for task in each] == [(2, 2), (2, 2)]
+    assert len(fleet.logs()) == 2, "a retry goes on in its session"
+
+
+def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    options = scripted(fleet)
+    assert fleet.call("run", *options).returncode == 0
+    fleet.write([{"id": "t0", "prompt": "Another.", "dir": "r0"}])
+    told = fleet.call("run", *options)
+    assert (told.returncode, "t0 was changed after it was begun" in told.stderr) == (0, True)
+    assert fleet.call("retry", "t0").returncode == 0
+    assert fleet.call("run", *options).returncode == 0
+    assert len(fleet.logs()) == 2
+    assert not fleet.status()["each"][0]["changed"]
+
+
+def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
+    first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
+    (fleet.place.project / "r0" / "read.me").write_text("later\n")
+    git(fleet.place.project / "r0", "commit", "-qam", "second")
+    git(tmp_path, "clone", "-q", "--bare", str(fleet.place.project / "r0"), str(tmp_path / "b.git"))
+    plain = fleet.place.project / "plain"
+    plain.mkdir()
+    fleet.write(
+        [
+            {"id": "worktree", "prompt": "go", "dir": "r0"},
+            {"id": "clone", "prompt": "go", "git": str(tmp_path / "b.git"), "commit": first},
+            {"id": "url", "prompt": "go", "git": (tmp_path / "b.git").as_uri()},
+            {"id": "itself", "prompt": "go", "dir": "r1", "worktree": False},
+            {"id": "plain", "prompt": "go", "dir": "plain", "worktree": False},
+            {"id": "no-repo", "prompt": "go", "dir": "plain"},
+            {"id": "missing", "prompt": "go", "dir": "nowhere"},
+            {"id": "no-commit", "prompt": "go", "git": "r1", "commit": "0123456789"},
+        ]
+    )
+    done = fleet.call("run", *scripted(fleet))
+    assert done.returncode == 1, done.stderr
+    each = {task["id"]: task for task in fleet.status()["each"]}
+    for id in ("worktree", "clone", "url", "itself"):
+        patch = (Path(each[id]["folder"]) / "patch.diff").read_text()
+        assert "+new" in patch, id
+        assert "made.txt" in patch, id
+    assert (plain / "made.txt").exists()
+    assert each["plain"]["patch_bytes"] is None
+    assert not (fleet.place.project / "r0" / "made.txt").exists()
+    assert (fleet.place.project / "r1" / "made.txt").exists()
+    assert "?? made.txt" in git(fleet.place.project / "r1", "status", "--short")
+    assert (Path(each["clone"]["folder"]) / "place" / "read.me").read_text() == "hello\n"
+    for id, why in (("no-repo", "no git repository"), ("missing", "no directory"),
+                    ("no-commit", "has no commit 0123456789")):  # fmt: skip
+        assert each[id]["kind"] == "place", id
+        assert why in each[id]["message"], id
+
+
+def test_a_task_that_takes_too_long_is_interrupted_and_keeps_its_session(fleet: Fleet) -> None:
+    fleet.tasks(1, time_limit=1)
+    slow = {"steps": [{"text": "", "tools": [{"name": "Bash", "input": {"command": "sleep 300"}}]}]}
+    assert fleet.call("run", *scripted(fleet, slow)).returncode == 1
+    (task,) = fleet.status()["each"]
+    assert (task["state"], task["kind"], task["message"]) == (
+        "failed",
+        "time limit",
+        "more than 1 s",
+    )
+    assert fleet.agents() == []
+    fleet.tasks(1)
+    fleet.call("retry")
+    assert fleet.call("run", *scripted(fleet)).returncode == 0
+    (after,) = fleet.status()["each"]
+    assert (after["session"], after["attempt"]) == (task["session"], 2)
+    shown = fleet.call("show", "t0")
+    assert f"--resume {task['session']}" in shown.stdout
+    assert "Written." in shown.stdout
+
+
+def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path: Path) -> None:
+    """No engine runs here: a program in its place keeps the command line, and runs the agent
+    without a container."""
+    engine = tmp_path / "bin" / "docker"
+    engine.parent.mkdir()
+    agent = f"exec {sys.executable} -P -m ctxagent"
+    engine.write_text(
+        f'#!/bin/bash\nprintf "%s\\n" "$@" >> {tmp_path}/said\n[ "$1" = rm ] && exit 1\n'
+        f'while [ "$1" != ctxagent ]; do shift; done; shift; {agent} "$@"\n'
+    )
+    engine.chmod(engine.stat().st_mode | stat.S_IXUSR)
+    task = {"id": "t", "prompt": "go", "dir": "r0", "image": "img:1", "cores": 2, "memory_mb": 64}
+    fleet.write([{**task, "env": ["MORE"], "time_limit": 300}])
+    env = fleet.place.environ({"MORE": "much", "ANTHROPIC_API_KEY": "k"})
+    env["PATH"] = f"{engine.parent}:{env['PATH']}"
+    done = fleet.call("run", *scripted(fleet), env=env)
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "said").read_text()
+    words = said.split("\n")
+    session = fleet.status()["each"][0]["session"]
+    folder = Path(fleet.status()["each"][0]["folder"])
+    assert words[:6] == ["rm", "--force", f"ctxagent-{session}", "run", "--rm", "--init"]
+    for word in ("--env=MORE", "--env=ANTHROPIC_API_KEY", "--cpus=2", "--memory=64m", "img:1",
+                 f"--mount=type=bind,source={folder},target={folder}",
+                 f"--user={os.getuid()}:{os.getgid()}"):  # fmt: skip
+        assert word in words, word
+    assert "much" not in said
+    assert "made.txt" in (folder / "patch.diff").read_text()
+    assert not (fleet.place.project / "r0" / "made.txt").exists()
+    assert len(fleet.logs()) == 1
+
+
+def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.write([{"id": "t", "prompt": "go", "image": "img:1"}])
+    env = fleet.place.environ({"PATH": str(tmp_path / "nothing")})
+    assert fleet.call("run", *scripted(fleet), env=env).returncode == 1
+    (task,) = fleet.status()["each"]
+    assert (task["kind"], "no container engine" in task["message"]) == ("place", True)
+    fleet.write([{"id": "a", "prompt": "go", "dir": "r0", "settings": {"model.idd": "x"}}])
+    bad = fleet.call("run")
+    assert bad.returncode == 2
+    assert "tasks.jsonl:1" in bad.stderr
+    assert "model.id" in bad.stderr
+    fleet.write([{"id": "a", "prompt": "go", "dir": "r0", "env": ["NOT_THERE"]}])
+    assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
+
+
+def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.tasks(2)
+    options = scripted(fleet)
+    fleet.call("run", *options)
+    fleet.tasks(3)
+    assert fleet.call("collect", str(tmp_path / "out")).returncode == 0
+    index = (tmp_path / "out" / "index.html").read_text()
+    for n in range(2):
+        folder = tmp_path / "out" / f"t{n}"
+        assert f'href="t{n}/session.html"' in index
+        assert f'href="t{n}/patch.diff"' in index
+        assert "+new" in (folder / "patch.diff").read_text()
+        assert json.loads((folder / "result.json").read_text())["result"] == "Written."
+        assert "Written." in (folder / "session.html").read_text()
+        assert (folder / "log.jsonl").exists()
+    assert "t2/session.html" not in index
+    made = (tmp_path / "out" / "t0" / "session.html").stat().st_mtime_ns
+    fleet.call("collect", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "t0" / "session.html").stat().st_mtime_ns == made

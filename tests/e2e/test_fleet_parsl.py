@@ -1,0 +1,55 @@
+"""`ctxagent fleet run --config`: the same by Parsl's workers, one of which is killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.fleet import (
+    CALLS,
+    PARSL_CONFIG,
+    Fleet,
+    logged_dollars,
+    paid_twice,
+    run_with_kills,
+    work,
+)
+from ..support.server.loopback import Server
+
+pytest.importorskip("parsl", reason="the extra ctxagent[fleet] is not installed")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, repositories=2)
+    (fleet.place.project / "parsl.py").write_text(PARSL_CONFIG)
+    yield fleet
+    fleet.end()
+
+
+def test_a_worker_that_is_killed_costs_nothing_twice(fleet: Fleet) -> None:
+    fleet.tasks(4)
+    with Server(work) as server:
+        env = fleet.place.server(server.url)
+        words = ("--config", "parsl.py")
+        code, said = run_with_kills(fleet, server, ["worker"], *words, env=env)
+        assert code == 0, said
+        assert list(paid_twice(fleet, server)) == []
+        assert server.rejected == []
+    status = fleet.status()
+    assert (status["done"], len(fleet.logs())) == (4, 4)
+    assert status["cost_usd"] == pytest.approx(logged_dollars(fleet), abs=1e-6)
+    assert len(server.requests) == 4 * (CALLS + 1)
+    assert sum(task["starts"] for task in status["each"]) >= 5, "one was lost"
+    assert not (fleet.place.project / "runinfo").exists()
+    assert (fleet.folder.path / "parsl").is_dir()
+
+
+def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    for text, why in (("config = 1", "no configuration called config"), ("1/0", "ZeroDivision")):
+        (fleet.place.project / "parsl.py").write_text(text)
+        done = fleet.call("run", "--config", "parsl.py")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--config parsl.py" in done.stderr
+        assert why in done.stderr

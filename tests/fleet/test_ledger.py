@@ -1,0 +1,78 @@
+"""The ledger: what was begun, how it ended, and what a kill in the middle of a line leaves."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.errors import RecordError, UsageError
+from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger, bill, read_records
+
+ENDED = AttemptOutcome(0, cost_usd=0.25, calls=3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FleetFolder:
+    return FleetFolder.of(tmp_path / "tasks.jsonl")
+
+
+def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
+    ledger = FleetLedger(folder)
+    ledger.begin("a", "d1", "s1", 1)
+    ledger.end("a", "s1", 1, ENDED)
+    ledger.begin("b", "d2", "s2", 1)
+    ledger.end("b", "s2", 1, AttemptOutcome(4, "limit", "too much", cost_usd=1.0))
+    ledger.retry("b")
+    ledger.begin("b", "d2", "s2", 2)
+    ledger.begin("b", "d2", "s2", 2)
+    ledger.end("b", "s2", 2, AttemptOutcome(0, cost_usd=1.5))
+    ledger.begin("c", "d3", "s3", 1)
+    ledger.begin("c", "d4", "s4", 1)
+    assert read_records(folder) == ledger.records
+    ledger.close()
+    records = read_records(folder)
+    assert list(records) == ["a", "b", "c"]
+    assert [each.state for each in records.values()] == ["done", "done", "running"]
+    assert (records["b"].attempt, records["b"].starts) == (2, 3)
+    assert records["a"].outcome == ENDED
+    assert bill(records.values()) == 0.25 + 1.5
+    assert records["c"].costs == {"s3": 0.0, "s4": 0.0}
+
+
+def test_a_torn_line_is_cut_off_and_lines_that_are_none_are_passed_over(
+    folder: FleetFolder,
+) -> None:
+    ledger = FleetLedger(folder)
+    ledger.begin("a", "d1", "s1", 1)
+    ledger.end("a", "s1", 1, ENDED)
+    ledger.close()
+    whole = folder.ledger.read_bytes()
+    first = whole.index(b"\n") + 1
+    for end in range(first, len(whole)):
+        folder.ledger.write_bytes(whole[:end])
+        assert read_records(folder)["a"].state == ("running" if end < len(whole) - 1 else "done")
+        ledger = FleetLedger(folder)
+        assert ledger.records["a"].state == "running"
+        ledger.end("a", "s1", 1, ENDED)
+        ledger.close()
+        assert folder.ledger.read_bytes().count(b"\n") == 2
+        assert read_records(folder)["a"].state == "done"
+    folder.ledger.write_bytes(b'[1]\n{"event": "ended", "task": "z"}\n{}\n\xff\n' + whole)
+    assert list(read_records(folder)) == ["a"]
+
+
+def test_one_process_has_it(folder: FleetFolder) -> None:
+    ledger = FleetLedger(folder)
+    with pytest.raises(UsageError, match=f"another process \\(pid {os.getpid()}\\)"):
+        FleetLedger(folder)
+    ledger.close()
+    FleetLedger(folder).close()
+
+
+def test_what_cannot_be_written_is_named(folder: FleetFolder) -> None:
+    folder.path.mkdir()
+    folder.ledger.mkdir()
+    with pytest.raises(RecordError, match=r"ledger\.jsonl"):
+        FleetLedger(folder)
+    with pytest.raises(RecordError, match=r"ledger\.jsonl"):
+        read_records(folder)
