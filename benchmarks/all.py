@@ -25,7 +25,7 @@ NAMES = (
     "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "long_run", "windows",
     "nothing_lost", "questions", "echo", "interrupts", "completion", "markdown", "recall",
     "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
-    "fleet",
+    "fleets",
 )  # fmt: skip
 
 

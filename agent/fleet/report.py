@@ -80,7 +80,7 @@ class Collection:
         """Write the page of all tasks. Raises RecordError."""
         html = render(
             "fleet/page.html.j2",
-            title=f"{name}: {_headline(summary)}",
+            title=f"{name} · {_headline(summary)}",
             name=name,
             headline=_headline(summary),
             facts=list(_facts(summary)),
@@ -126,7 +126,7 @@ def _is_newer(target: Path, source: Path) -> bool:
 
 def _headline(summary: FleetSummary) -> str:
     counts = [f"{count:,} {state}" for state, count in summary.counts.items() if count]
-    return f"{count_of(len(summary.tasks), 'task')}, {', '.join(counts)}"
+    return f"{count_of(len(summary.tasks), 'task')}: {', '.join(counts)}"
 
 
 def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
