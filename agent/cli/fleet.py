@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +134,9 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
             fleet_run.interrupt()
         left = f"{count_of(fleet_run.running, 'task')} still running"
         told = "interrupting" if fleet_run.interrupts > 1 else "again to interrupt them"
-        say(f"ctxagent: no more tasks are started; {left}: {told}", err=True)
+        line = f"ctxagent: no more tasks are started; {left}: {told}\n"
+        with suppress(OSError):  # no `say`: the signal may have come in the middle of one
+            os.write(sys.stderr.fileno(), line.encode())
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
@@ -159,7 +161,7 @@ class _Watcher:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._progress.show("")
+        self._progress.clear()
 
     def watch(self, fleet_run: "FleetRun") -> None:
         """Begin to show a run."""
@@ -180,6 +182,7 @@ class _Watcher:
         self._ended += outcome.state in ("done", "failed")
         self._failed += outcome.state == "failed"
         if outcome.kind or not sys.stderr.isatty():
+            self._progress.clear()
             say(f"{outcome.state:<8}{order.task.id}  {_facts(outcome)}", err=True)
         self._show()
 
@@ -192,7 +195,7 @@ class _Watcher:
             *([f"{self._failed:,} failed"] if self._failed else []),
             f"${fleet_run.dollars:.2f}",
         ]
-        if self._ended:
+        if self._ended and not fleet_run.ended:
             each = (time.monotonic() - self._began) / self._ended
             parts.append(f"about {in_words(each * (self._to_do - self._ended))} left")
         self._progress.show(" · ".join(parts))
@@ -232,9 +235,8 @@ def _print_summary(summary: "FleetSummary", folder: "FleetFolder", as_json: bool
     say(f"{count_of(len(summary.tasks), 'task')}: {', '.join(counts)}")
     if summary.kinds:
         say("failures: " + ", ".join(f"{count:,} {kind}" for kind, count in summary.kinds.items()))
-    cost = f"${summary.dollars:.4f}" + ("" if summary.is_priced else " and calls without a price")
     calls, tokens = summary.total("calls"), summary.total("tokens")
-    say(f"bill: {cost} · {count_of(calls, 'call')} · {tokens:,} tokens"
+    say(f"bill: {summary.bill} · {count_of(calls, 'call')} · {tokens:,} tokens"
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     for state in ("failed", "stopped", "running"):
         listed = [task for task in summary.tasks if task.state == state]
@@ -281,7 +283,7 @@ def show(manifest: Path, id: str, as_json: bool) -> int:
     if task.record is not None:
         kept = folder.task(id, task.record.session)
         told |= {
-            "log": (log := kept.find_log()) and str(log),
+            "log": (log := task.find_log(folder)) and str(log),
             "patch": str(kept.patch) if kept.patch.exists() else None,
             "result": kept.result(task.record.attempt),
         }

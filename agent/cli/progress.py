@@ -29,6 +29,10 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away, so that another can stand there."""
         self._show("")
 
     def show(self, text: str) -> None:

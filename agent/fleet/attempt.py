@@ -69,9 +69,11 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
     began = time.monotonic()
     try:
         make_private_folder(order.folder.path)
-        with _held(order) as lock:
+        with _held(order) as (lock, late):
             outcome = None if lock is None else _finished(order)
-            if outcome is None and lock is not None:
+            if outcome is not None and late:
+                outcome = _too_late(order, outcome)
+            elif outcome is None and lock is not None:
                 outcome = _run(order, lock)
     except (CtxagentError, OSError) as error:
         kind = "place" if isinstance(error, places.PlaceError) else "error"
@@ -83,19 +85,19 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
 
 
 @contextmanager
-def _held(order: AttemptOrder) -> Iterator[int | None]:
-    """Hold the lock of the task's folder. An agent that was left running there is waited for, and
-    ended where its time is up or the fleet is to stop: then None is yielded."""
+def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
+    """Hold the lock of the task's folder, and yield it. An agent that was left running there is
+    waited for, and ended where its time is up, which is told beside the lock, or where the fleet is
+    to stop: then there is None in its place."""
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if not _is_locked(fd):
-            watch = _Watch(order, path.stat().st_mtime)
-            pid = _holder(fd)
-            watch.wait(lambda: _is_locked_within(fd, LOOK_EVERY_S), pid)
-            yield None if watch.stopped else fd
+        if _is_locked(fd):
+            yield fd, False
         else:
-            yield fd
+            watch = _Watch(order, path.stat().st_mtime)
+            watch.wait(lambda: _is_locked_within(fd, LOOK_EVERY_S), _holder(fd))
+            yield None if watch.stopped else fd, watch.late
     finally:
         os.close(fd)
 
@@ -181,10 +183,15 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
         watch.wait(has_ended, agent.pid)
     code = agent.wait()
     outcome = _finished(order) or _without_result(order, code)
-    if watch.late and outcome.kind:
-        message = f"more than {order.task.time_limit:g} s"
-        outcome = replace(outcome, kind="time limit", message=message)
-    return outcome
+    return _too_late(order, outcome) if watch.late else outcome
+
+
+def _too_late(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
+    """Return how an agent ended whose time was up, unless it was done by then."""
+    if not outcome.kind:
+        return outcome
+    message = f"more than {order.task.time_limit:g} s"
+    return replace(outcome, kind="time limit", message=message)
 
 
 def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
@@ -208,12 +215,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
 def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
     """Return the command that runs another in a container, which sees the task's folder and its
     place where they are here. A container that was left by a kill is removed. Raises PlaceError."""
-    engine = next(filter(None, map(shutil.which, ENGINES)), None)
-    if engine is None:
-        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
-        raise places.PlaceError("there is no container engine", hint=hint)
-    task, name, home = order.task, f"ctxagent-{order.session}", order.folder.path / "home"
-    subprocess.run([engine, "rm", "--force", name], capture_output=True, stdin=subprocess.DEVNULL)
+    engine, task, home = _remove_container(order), order.task, order.folder.path / "home"
     home.mkdir(exist_ok=True)
     order.fleet.wait_file.touch()
     given = [name for name in env if name.startswith("ANTHROPIC_")]
@@ -224,13 +226,30 @@ def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list
     )
     seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
     return [
-        engine, "run", "--rm", "--init", "--name", name, user, "--workdir", str(place),
+        engine, "run", "--rm", "--init", "--name", _container_name(order), user,
+        "--workdir", str(place),
         *(f"--mount=type=bind,source={path},target={path}" for path in seen),
         *(f"--env={name}" for name in dict.fromkeys([*given, *task.env])), f"--env=HOME={home}",
         *([f"--cpus={task.cores}"] if task.cores > 1 else []),
         *([f"--memory={task.memory_mb}m"] if task.memory_mb else []),
         task.image or "",
     ]  # fmt: skip
+
+
+def _container_name(order: AttemptOrder) -> str:
+    return f"ctxagent-{order.session}"
+
+
+def _remove_container(order: AttemptOrder) -> str:
+    """End and remove the container of a session, if there is one, and return the program that runs
+    containers. Raises PlaceError without one."""
+    engine = next(filter(None, map(shutil.which, ENGINES)), None)
+    if engine is None:
+        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
+        raise places.PlaceError("there is no container engine", hint=hint)
+    command = [engine, "rm", "--force", _container_name(order)]
+    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
+    return engine
 
 
 @contextmanager
@@ -261,8 +280,11 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     if order.folder.place.exists():
         place = order.folder.place
     patch_bytes = None
-    with suppress(CtxagentError, OSError):
+    try:
         patch_bytes = places.write_patch(place, order.folder, {**os.environ, **order.env})
+    except (CtxagentError, OSError) as why:
+        with order.folder.stderr.open("a") as err:
+            err.write(f"there is no patch: {why}\n")
     return AttemptOutcome(
         exit_code=code,
         kind=kind,
@@ -273,11 +295,14 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         tokens=sum((result.get("usage") or {}).values()),
         tokens_saved=compaction.get("tokens_saved") or 0,
         patch_bytes=patch_bytes,
+        log=str(result.get("log") or ""),
     )
 
 
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     """Return how an agent ended that has left no result."""
+    if order.task.image:
+        _remove_container(order)  # which the end of the engine's command does not end
     said = order.folder.stderr.read_bytes()[-MAX_MESSAGE_CHARS:].decode("utf-8", "replace")
     if order.task.image and code in ENGINE_CODES:
         return outcome_of_log(order, "container", said, code)
@@ -290,11 +315,10 @@ def outcome_of_log(
     order: AttemptOrder, kind: str, message: str, code: int | None = None
 ) -> AttemptOutcome:
     """Return an outcome whose sums are those of the session's log."""
-    totals = Totals()
+    totals, log = Totals(), order.folder.find_log()
     with suppress(CtxagentError):
-        if log := order.folder.find_log():
-            for entry in Entries(log):
-                totals.add(entry)
+        for entry in Entries(log) if log else ():
+            totals.add(entry)
     sums = totals.all
     return AttemptOutcome(
         exit_code=code,
@@ -305,4 +329,5 @@ def outcome_of_log(
         tool_calls=sums.tool_calls,
         tokens=sum(sums.usage.to_json().values()),
         tokens_saved=sums.compaction["tokens_saved"],
+        log=str(log or ""),
     )

@@ -42,6 +42,7 @@ class AttemptOutcome:
     seconds: float = 0.0  # of this attempt
     host: str = ""
     patch_bytes: int | None = None  # None where there is no repository
+    log: str = ""  # of the session; "" where there is none
 
     @property
     def state(self) -> TaskState:

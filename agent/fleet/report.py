@@ -69,7 +69,7 @@ class Collection:
                 self._copy(kept.result_file(task.record.attempt), target / RESULT_NAME)
                 if self._copy(kept.patch, target / PATCH_NAME):
                     patch = f"{task.id}/{PATCH_NAME}"
-                log = kept.find_log()
+                log = task.find_log(self._kept)
                 if log is not None and self._add_session(log, target):
                     page = f"{task.id}/{PAGE_NAME}"
             except OSError as error:
@@ -131,8 +131,7 @@ def _headline(summary: FleetSummary) -> str:
 
 def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
     """Yield the sums, each with its name."""
-    more = "" if summary.is_priced else " and calls without a price"
-    yield "bill", f"${summary.dollars:,.4f}{more}"
+    yield "bill", summary.bill
     yield "calls of the model", f"{summary.total('calls'):,}"
     yield "calls of tools", f"{summary.total('tool_calls'):,}"
     yield "tokens", f"{summary.total('tokens'):,}"

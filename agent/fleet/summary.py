@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState
@@ -24,6 +25,15 @@ class TaskStanding:
     def outcome(self) -> AttemptOutcome | None:
         """How its newest attempt that has ended did so."""
         return self.record.outcome if self.record else None
+
+    def find_log(self, folder: FleetFolder) -> Path | None:
+        """Return the log of its newest session, None where there is none."""
+        if self.record is None:
+            return None
+        log = Path(self.outcome.log) if self.outcome else None
+        if log and log.parent.name == self.record.session and log.exists():
+            return log
+        return folder.task(self.id, self.record.session).find_log()
 
     def to_json(self, folder: FleetFolder) -> dict[str, Any]:
         """Return it as programs get it."""
@@ -95,6 +105,15 @@ class FleetSummary:
     def is_priced(self) -> bool:
         """Whether the price of every call is known."""
         return all(cost is not None for record in self.records for cost in record.costs.values())
+
+    @property
+    def bill(self) -> str:
+        """What all sessions have cost, in words."""
+        if self.is_priced:
+            return f"${self.dollars:,.4f}"
+        return (
+            f"${self.dollars:,.4f} and calls without a price" if self.dollars else "no known price"
+        )
 
     def total(self, name: str) -> int:
         """Return the sum of a count over all tasks that have ended."""
