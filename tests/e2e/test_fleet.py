@@ -25,7 +25,7 @@ from ..support.fleet import (
 from ..support.server.faults import PASSING, Faults
 from ..support.server.loopback import Say, Server, Step
 
-TASKS = 6
+TASKS = 4
 AIMS = ("fleet", "agent", "fleet")
 WRITES = {"steps": [
     {"text": "", "tools": [{"name": "Bash", "input": {"command": "echo new > made.txt"}}]},
