@@ -85,8 +85,7 @@ def _run_in(
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
     task, is_given = task_of(options["task"], words_of(context), front.say)
     beside = read_beside_task(front.say) if is_given else None
-    once = choice.for_task is not None
-    run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside, once=once)
+    run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
     return _outcome(front, front.run(agent, run))
 
 

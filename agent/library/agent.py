@@ -57,6 +57,8 @@ class Agent:
         files and environment.
     resume: the id of a session, or True for the newest one of the directory; `fork` goes on in a
         copy of it.
+    session_id: of a session for one task, which is made where there is none. The task is done once:
+        a run of it goes on where an earlier one was cut, or gives its result again.
     system_prompt: in place of the built-in one; append_system_prompt: behind it.
     max_calls, max_cost_usd: of the model, for all runs together.
     safe: without MCP servers, plugins, hooks, and commands, skills and subagents from files.
@@ -78,6 +80,7 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
         resume: str | bool = False,
         fork: bool = False,
+        session_id: str | None = None,
         system_prompt: str = "",
         append_system_prompt: str = "",
         max_calls: int | None = None,
@@ -108,8 +111,13 @@ class Agent:
             )
 
         choice = SessionChoice(
-            newest=resume is True, id=resume if isinstance(resume, str) else None, fork=fork
+            newest=resume is True,
+            id=resume if isinstance(resume, str) else None,
+            fork=fork,
+            for_task=session_id,
         )
+        if resume and session_id is not None:
+            raise UsageError("resume and session_id name two sessions", hint="Give one of them.")
         if fork and not resume:
             raise UsageError("fork needs a session to copy", hint="Give resume too.")
         self._approve = approve
@@ -160,6 +168,11 @@ class Agent:
         """The id of the session, by which it can be resumed. Raises UsageError where none is
         open."""
         return self.state.log.path.parent.name
+
+    @property
+    def is_for_task(self) -> bool:
+        """Whether the session is for one task, which is done once."""
+        return self._choice.for_task is not None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -231,7 +244,6 @@ class Agent:
         verbatim: bool = False,
         beside: AttachedData | None = None,
         next_words: "Callable[[], Content | None] | None" = None,
-        once: bool = False,
     ) -> "AgentRun":
         """Return a run of one task, which starts when it is awaited or its events are read.
 
@@ -239,10 +251,9 @@ class Agent:
         skills and name files with @, as on the command line, but for words that are `verbatim`.
         The answer has to fit `schema`, a JSON Schema. `beside` is data that the words come with;
         `next_words` is asked before each call of the model for more words, instead of those of
-        `AgentRun.say`. `once`: text that is the only task of its session; where it was begun it is
-        gone on with, and where it was done the result is given again.
+        `AgentRun.say`.
         """
-        return AgentRun(self, words, schema, verbatim, beside, next_words, once)
+        return AgentRun(self, words, schema, verbatim, beside, next_words)
 
     async def finish(self) -> None:
         """Do what is due at the end of a session that ends well, as its settings say."""
@@ -325,10 +336,8 @@ class AgentRun:
         verbatim: bool,
         beside: AttachedData | None,
         next_words: "Callable[[], Content | None] | None",
-        once: bool,
     ) -> None:
         self._agent, self._words, self._verbatim = agent, words, verbatim
-        self._once = once
         self._schema, self._beside = schema, beside
         self._next_words = next_words or self._said
         self._waiting: deque[Content] = deque()  # words that were said
@@ -427,7 +436,7 @@ class AgentRun:
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
         try:
-            if self._once and (done := await self._done_before(schema)):
+            if self._agent.is_for_task and (done := await self._done_before(schema)):
                 return done
             words: Content | None
             words = self._words if self._verbatim else await self._agent.expanded(self._words)
@@ -438,8 +447,8 @@ class AgentRun:
         except (CtxagentError, ToolError) as error:  # what the words call cannot be done
             shown = {"type": type(error).__name__, "message": str(error)}
             return TurnFinished("error", "", shown)
-        if self._once and self._agent.state.totals.turns:
-            words = None
+        if self._agent.is_for_task and self._agent.state.totals.turns:
+            words = None  # the turn goes on
         return await run_turn(
             self._agent.state, words, self._next_words, self._attached, schema=schema
         )

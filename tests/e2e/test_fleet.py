@@ -23,7 +23,7 @@ from ..support.fleet import (
     work,
 )
 from ..support.server.faults import PASSING, Faults
-from ..support.server.loopback import Say, Server, Step
+from ..support.server.loopback import Fail, Say, Server, Step
 
 TASKS = 4
 AIMS = ("fleet", "agent", "fleet")
@@ -94,9 +94,8 @@ def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -
 
 def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
     fleet.tasks(1)
-    with Server(
-        [Say("", tools=[("Bash", {"command": "echo a > made.txt"})]), Say("Done.")]
-    ) as server:
+    call = Say("", tools=[("Bash", {"command": "echo a > made.txt"})])
+    with Server([call, Fail(529, "Overloaded"), Say("Done.")]) as server:
         env = fleet.place.server(server.url)
         process = fleet.start(env=env)
         with server.halted_after(""):
@@ -105,13 +104,12 @@ def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
             tail(process)
             (agent,) = fleet.agents()
             after = fleet.start(env=env)
-            assert comes(
-                lambda: (fleet.folder.path / "ledger.jsonl").read_text().count("begun") == 2
-            )
+            assert comes(lambda: fleet.folder.ledger.read_text().count("begun") == 2, PATIENCE)
         said = tail(after)
         assert after.returncode == 0, said
         assert gone(agent)
-        assert len(server.requests) == 2
+        assert len(server.requests) == 3
+    assert fleet.folder.wait_file.exists(), "the others were told to wait"
     (task,) = fleet.status()["each"]
     assert (task["state"], task["attempt"], task["starts"]) == ("done", 1, 2)
 

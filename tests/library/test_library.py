@@ -24,7 +24,7 @@ from ctxagent.agent.errors import (
 )
 
 from ..support.command import PATIENCE, Place
-from ..support.server.loopback import Body, Say, Server
+from ..support.server.loopback import Body, Fail, Say, Server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "library.md"
 
@@ -478,6 +478,23 @@ def test_sessions_go_on(place: Place) -> None:
     assert server.rejected == []
 
 
+def test_a_task_of_a_session_with_an_id_is_done_once(place: Place) -> None:
+    async def ran(server: Server, words: str) -> Any:
+        async with agent_of(place, server, session_id="job-1") as agent:
+            assert agent.session_id == "job-1"
+            return await agent.run(words)
+
+    with Server([Say("", tools=[("Read", {"path": "none"})]), Fail(401), Say("One.")]) as server:
+        results = [asyncio.run(ran(server, "first")) for _ in range(3)]
+        other = asyncio.run(ran(server, "second"))
+    assert [(each.status, each.text, each.turns) for each in results] == [
+        ("error", "", 1), ("ok", "One.", 1), ("ok", "One.", 1),
+    ]  # fmt: skip
+    assert (other.status, other.exit_code) == ("error", 2)
+    assert "begun with another task" in other.error["message"]
+    assert (len(server.requests), server.rejected) == (3, [])
+
+
 def test_a_schema_and_words_of_others(place: Place) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     (place.project / "secret.txt").write_text("walrus")
@@ -511,6 +528,8 @@ def test_what_keeps_an_agent_from_opening(place: Place) -> None:
         asyncio.run(opened(model=Steps([]), resume="20200101-000000-abcdef"))
     with pytest.raises(UsageError, match="fork needs a session"):
         agent_of(place, fork=True)
+    with pytest.raises(UsageError, match="two sessions"):
+        agent_of(place, resume=True, session_id="a")
     with pytest.raises(UsageError, match="is not a directory"):
         asyncio.run(_opened(Agent(place.root / "none", environ=place.environ())))
     with pytest.raises(UsageError, match="not open"):

@@ -15,7 +15,13 @@ import targets  # noqa: E402
 
 NAMES = importlib.import_module("all").NAMES
 SHARED = {"all", "measure", "serving", "targets"}
-LONG = {"echo", "fleets", "interrupts", "nothing_lost", "resume"}  # whose parts have tests of their own
+LONG = {
+    "echo",
+    "fleets",
+    "interrupts",
+    "nothing_lost",
+    "resume",
+}  # whose parts have tests of their own
 MOMENTS = [name for name in NAMES if name not in LONG]
 
 
