@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
-from ...tools.system.process import birth
+from ...tools.system.process_table import birth
 from ..errors import CtxagentError
 from ..library.launching import as_flags
 from ..session.log import Entries
