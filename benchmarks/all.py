@@ -23,9 +23,8 @@ from measure import LEVELS, Rows
 
 NAMES = (
     "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "long_run", "windows",
-    "nothing_lost", "questions", "echo", "interrupts", "completion", "markdown", "recall",
-    "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
-    "fleets",
+    "nothing_lost", "need_chances", "questions", "echo", "interrupts", "completion", "markdown",
+    "recall", "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools", "fleets",
 )  # fmt: skip
 
 

@@ -354,7 +354,7 @@ class CompactionEngine:
         if cost is None:
             return False
         self._account.charge(cost)
-        if not self._account.pays(cost):
+        if not self._account.pays(cost) or not self._would_halve():
             return False
         if self.policy.summarizer == "model" and not self._background.is_ready:
             if not self._background.is_pending:
@@ -377,14 +377,14 @@ class CompactionEngine:
         text = REPLY_SHARE * max_summary_tokens(window)
         tail = min(policy.keep_tokens, int(policy.keep_share * window.size))
         old = window.tokens - fixed - text - tail
-        if old <= window.tokens / 2:  # it could not halve the context
+        if old <= 0:
             return None
         prices = self._layers.prices()
         once = prices.write if prices.is_cold else prices.read
         written = text * (self._output_price() + prices.write)
         gone = self._seqs_before_tail(tail)
         price = once * window.tokens + written + prices.rewrite * (fixed + tail)
-        return SummaryCost(prices.read * old, price + self._layers.price_of_missing(gone))
+        return SummaryCost(prices.read * old, price + self._layers.bill_of_misses(gone))
 
     def _seqs_before_tail(self, tail: int) -> set[int]:
         """Return the entries that stand before the last `tail` tokens of the context."""

@@ -122,7 +122,13 @@ PRESETS: dict[str, Policy] = {
         brief_reads=True,
         rules=replace(DEFAULT_PRESERVE_RULES, expected=True),
     ),
-    "lean": replace(DEFAULT, preset="lean", summarize_when="pays", keep_tokens=10_000),
+    "lean": replace(
+        DEFAULT,
+        preset="lean",
+        demote_above=6_000,
+        summarize_when="pays",
+        keep_tokens=8_000,
+    ),
     "append": replace(
         DEFAULT,
         preset="append",
@@ -130,7 +136,7 @@ PRESETS: dict[str, Policy] = {
         clear_when="off",
         truncate_at=None,
         summarize_when="pays",
-        keep_tokens=10_000,
+        keep_tokens=8_000,
     ),
 }
 

@@ -216,8 +216,8 @@ def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list
     """Return the command that runs another in a container, which sees the task's folder and its
     place where they are here. A container that was left by a kill is removed. Raises PlaceError."""
     engine, task, home = _remove_container(order), order.task, order.folder.path / "home"
-    home.mkdir(exist_ok=True)
-    order.fleet.wait_file.touch()
+    home.mkdir(mode=0o700, exist_ok=True)
+    order.fleet.wait_file.touch(mode=0o600)
     given = [name for name in env if name.startswith("ANTHROPIC_")]
     user = (
         "--userns=keep-id"
@@ -283,7 +283,7 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     try:
         patch_bytes = places.write_patch(place, order.folder, {**os.environ, **order.env})
     except (CtxagentError, OSError) as why:
-        with order.folder.stderr.open("a") as err:
+        with open(order.folder.stderr, "a", opener=private_opener) as err:
             err.write(f"there is no patch: {why}\n")
     return AttemptOutcome(
         exit_code=code,

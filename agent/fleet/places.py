@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...tools.system.environment import child_environment
+from ...tools.system.files import copy_private, write_private
 from ..errors import CtxagentError
 from ..worktree.git import safe_git_environment
 from ..worktree.linked import OF_ANOTHER_REPOSITORY
@@ -38,7 +39,7 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
         if not place.exists():
             _clone(source, task.commit, place, environ)
     elif task.dir is None:
-        place.mkdir(exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
         return place
     else:
         place = Path(task.dir)
@@ -49,7 +50,7 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
         if commit is None and source is None and task.worktree:
             hint = 'Make one there, or let the task work in it: "worktree": false.'
             raise PlaceError(f"{place} is no git repository with a commit", hint=hint)
-        folder.base.write_text(commit or "")
+        write_private(folder.base, (commit or "").encode())
     return place
 
 
@@ -67,12 +68,12 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
         if index is None:
             return None
         if Path(index).exists():
-            shutil.copyfile(index, own)
+            copy_private(Path(index), own)
         git.env["GIT_INDEX_FILE"] = str(own)
         git.run("cannot look for new files", "add", "--intent-to-add", "--", ":/")
         patch = git.run("cannot compare", "diff", "--binary", "--no-ext-diff", "--no-textconv",
                         "--no-color", base)  # fmt: skip
-    folder.patch.write_bytes(patch)
+    write_private(folder.patch, patch)
     return len(patch)
 
 

@@ -116,7 +116,7 @@ class FleetRun:
         self.interrupts += 1
         self.ended = self.ended or "interrupted"
         if self.interrupts > 1:
-            self._ledger.folder.stop_file.touch()
+            self._ledger.folder.stop_file.touch(mode=0o600)
 
     def _start_all(self) -> None:
         """Start tasks as long as there is room for the next one. Where money will not do for it

@@ -509,7 +509,7 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     assert "OK" in done.stdout
     for shown in (  # every layer, on real results
         "lines (/unfold)",
-        "2 old results cleared",
+        "6 old results cleared",
         "summary written by the model",
         "monday 0001 INFO checkout of order 3641 took 12 ms",
         "Order 3641, at logs/monday.log:1.",

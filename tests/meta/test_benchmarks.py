@@ -19,6 +19,7 @@ LONG = {
     "echo",
     "fleets",
     "interrupts",
+    "need_chances",
     "nothing_lost",
     "resume",
 }  # whose parts have tests of their own

@@ -65,7 +65,7 @@ def test_a_fact_that_stood_once_300_calls_ago(project: Path) -> None:
         steps.append(Step(tools=many))
     query = {"query": "what port does the staging gateway listen on: 48231?"}
     steps += [Step(text="Counted."), Step(tools=[("Recall", query)]), Step(text="48231.")]
-    policy = replace(DEFAULT, summarizer="mechanical")
+    policy = replace(DEFAULT, summarizer="mechanical", clear_when="off")
     talk = Conversation(project, steps, window=40_000, policy=policy)
     talk.say("go")
     assert talk.of(Summary)

@@ -112,15 +112,13 @@ class LayerRunner:
         return sum(each.saved for each in due) if self._leaves_room(due) else None
 
     def clear_if_enough(self) -> bool:
-        """Mask what is due if that leaves enough room, the least needed first; return whether it
-        did."""
+        """Mask what is due if that leaves enough room; return whether it did. What is more likely
+        to be missed than it costs to write anew stays, if there is enough without it."""
         if not self.is_enough():
             return False
-        prices, chosen = self.prices(), list[DueMask]()
-        for each in sorted(self.due, key=lambda due: prices.miss(due) / due.saved):
-            chosen.append(each)
-            if self._leaves_room(chosen):
-                break
+        prices = self.prices()
+        cheap = [each for each in self.due if prices.miss(each) <= prices.write * each.saved]
+        chosen = cheap if self._leaves_room(cheap) else self.due
         self._mask(chosen, "instead of a summary")
         self.due = [each for each in self.due if each not in chosen]
         return True
@@ -139,11 +137,11 @@ class LayerRunner:
         targets = truncate.plan(self.host.view, every, self.host.file_sha256)
         self._record("truncate", targets, "nothing else fits")
 
-    def price_of_missing(self, seqs: Collection[int]) -> float:
-        """Return what it will cost, by its chance, that a result or an input of these entries is
-        needed after it has left the context; in tokens at the price of input."""
+    def bill_of_misses(self, seqs: Collection[int]) -> float:
+        """Return what the server will charge, by their chances, for what is needed of these entries
+        after it has left the context; in tokens at the price of input."""
         prices = self.prices()
-        return sum(prices.miss(each) for each in self._find_due() if each.seq in seqs)
+        return sum(prices.bill_of_miss(each) for each in self._find_due() if each.seq in seqs)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
         """Return whether masking these leaves as much room as a summary must when it is due."""

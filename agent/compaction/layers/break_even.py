@@ -72,8 +72,11 @@ class PromptPrices:
 
     def miss(self, due: DueMask) -> float:
         """Return what it will cost, by its chance, that a masked text is needed again."""
-        once_more = self.read * self.prompt + self.write * due.saved
-        return due.need_chance * (once_more + MISS_TOKENS)
+        return self.bill_of_miss(due) + due.need_chance * MISS_TOKENS
+
+    def bill_of_miss(self, due: DueMask) -> float:
+        """Return what the server will charge for that."""
+        return due.need_chance * (self.read * self.prompt + self.write * due.saved)
 
 
 @dataclass(slots=True)

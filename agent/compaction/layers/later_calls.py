@@ -39,7 +39,7 @@ class Fate:
         """Return the chance that the result of `call` is needed after it has left the context."""
         if self.repeated_by is not None:
             return REPEATED
-        return CURVES[_kind(call, self.changes)].at(self.age)
+        return CURVES[kind_of(call, self.changes)].at(self.age)
 
 
 def fates_of(view: View) -> dict[str, Fate]:
@@ -140,7 +140,7 @@ def _newest_first(view: View, later: _LaterCalls) -> Iterator[ViewResult]:
         later.replies += item.role == "assistant"
 
 
-def _kind(call: Call, changes: int) -> NeedClass:
+def kind_of(call: Call, changes: int) -> NeedClass:
     if call.name == "Read":
         return "changed often" if changes >= _OFTEN else "changed once" if changes else "read"
     if call.name == "Bash":
