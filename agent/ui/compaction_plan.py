@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from ...tools.system.plural import count_of
 from ..errors import CompactionFailed
 
 if TYPE_CHECKING:
@@ -28,11 +29,18 @@ def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> 
         would = error.message
     window, freed = agent.current_window(), agent.engine.tokens_freed_instead_of_summary()
     when = _when(agent, window, is_clearing=freed is not None)
+    if (calls := agent.engine.calls_until_summary_pays()) is not None:
+        when += f"; a summary pays {in_calls(calls)}"
     if freed is None:
         return [f"next compaction: {would}", when]
     cleared = f"{window.tokens:,} → about {window.tokens - freed:,} tokens"
     first = f"next compaction: {cleared} · old results and inputs cleared, no summary"
     return [first, when, f"/compact: {would}"]
+
+
+def in_calls(calls: int) -> str:
+    """Say after how many calls something comes."""
+    return f"in about {count_of(calls, 'call')} like the last" if calls else "now"
 
 
 def dry_run(agent: "AgentState", *, limit: int | None = None) -> str:

@@ -8,6 +8,7 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
 from ctxagent.agent.session.entries import Mask, Summary
+from ctxagent.agent.ui.compaction_plan import next_lines
 
 from .test_engine import Player, play
 
@@ -41,6 +42,17 @@ def test_lean_summarises_long_before_the_window_is_full(project: Path) -> None:
         assert summary.tokens_before < 0.5 * 200_000
         assert summary.tokens_after < 0.5 * summary.tokens_before
     assert talk.agent.engine.policy.summarize_at == DEFAULT.summarize_at
+
+
+@pytest.mark.slow
+def test_context_says_when_a_summary_pays(project: Path) -> None:
+    lean = replace(PRESETS["lean"], clear_when="off", truncate_at=None)
+    talk = play(project, Player(12, 2_000), lean, window=200_000)
+    calls = talk.agent.engine.calls_until_summary_pays()
+    assert calls is not None
+    assert calls > 1
+    told = f"a summary pays in about {calls} calls like the last"
+    assert told in " ".join(next_lines(talk.agent))
 
 
 @pytest.mark.slow
