@@ -35,6 +35,7 @@ from ..models.request_body import body
 from ..session.entries import WARMING, Assistant, Session, ToolResult, Usage, User
 from ..session.log import LOG_NAME
 from ..session.store import content_text
+from .bound_thinking import ThinkingMeter
 from .cache_prices import CacheBill, RequestBody
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
@@ -114,6 +115,7 @@ class Player:
     _detector: NeedDetector = field(default_factory=NeedDetector)
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
+    _thinking: ThinkingMeter = field(init=False)
 
     # The newest request of a turn, when it was made, and the tokens of its prompt.
     _read: tuple[RequestBody, float, int] | None = None
@@ -123,6 +125,7 @@ class Player:
         path = self.folder / "session" / LOG_NAME
         self.host = ReplayHost(path, terms.model, terms.window, terms.writer)
         self.engine = CompactionEngine(self.host, terms.policy)
+        self._thinking = ThinkingMeter(terms.model)
         replies = max(1, self.recording.replies)
         self._calls_per_fill = ceil(replies / terms.fills) if terms.fills else 0
 
@@ -151,6 +154,7 @@ class Player:
             acts=tuple(self._acts),
             needs=tuple(self._needs),
             lost=tuple(self._lost),
+            thinking=self._thinking.result(),
             fills=tuple(self._fills),
             paths=Share(sum(path in context for path in paths), len(paths)),
             errors=Share(sum(line in context for line in errors), len(errors)),
@@ -217,12 +221,14 @@ class Player:
         await self.engine.before_call(turn_start=start)
         await asyncio.sleep(0)  # lets summaries be written in the background
         self._take_acts()
+        self._thinking.count_call(self.host.view)
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
         content = list(_blocks(reply, calls))
         sent = body(request)
         bill = self.host.cache.charge(sent, self.host.clock)
-        usage = bill.usage(tokens.estimate_content(content))
+        said = tokens.estimate_content(content)
+        usage = bill.usage(said)
         self._add_call("turn", bill, usage, self.host.clock)
         self._read = None if self.host.clock is None else (sent, self.host.clock, bill.prompt)
         for call, ours in calls:
@@ -239,6 +245,7 @@ class Player:
             )
         )
         self._facts.add(recorded.seq, written)
+        self._thinking.add(recorded.seq, reply.output, said)
         for _, ours in calls:
             self._detector.add_input(recorded.seq, ours)
         self._advance_clock(reply.at)

@@ -83,6 +83,22 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedThinking:
+    """What edits dropped of thinking that is bound to what stands before it, and what that is worth
+    at most. Not among the dollars."""
+
+    told: Share = Share()  # of all replies, those whose thinking is known
+    tokens: int = 0  # of all that thinking
+    dropped: int = 0  # tokens of it that an edit dropped while its reply stayed
+    saved_usd: float = 0.0  # for not reading it again since
+    again_usd: float = 0.0  # for thinking all of it again
+
+    def __add__(self, other: "DroppedThinking") -> "DroppedThinking":
+        sums = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        return DroppedThinking(*sums)
+
+
+@dataclass(frozen=True, slots=True)
 class Sums:
     """The figures of one run or of several together."""
 
@@ -106,6 +122,7 @@ class Sums:
     paths: Share = Share()  # of the session's paths, those that the last context still has
     errors: Share = Share()  # the same for its error lines
     recovered: Share = Share()  # of all results, those whose ref gives the same bytes
+    thinking: DroppedThinking = DroppedThinking()
 
     @property
     def mean(self) -> float:
@@ -144,6 +161,7 @@ class ReplayRun:
     errors: Share
     recovered: Share
     lost: tuple[LostFact, ...] = ()
+    thinking: DroppedThinking = DroppedThinking()
     peak_then: int | None = None  # the largest true prompt in the recording, where it has any
     stopped: str = ""  # why the session could not go on; "" when it was played to its end
 
@@ -173,6 +191,7 @@ class ReplayRun:
             paths=self.paths,
             errors=self.errors,
             recovered=self.recovered,
+            thinking=self.thinking,
         )
 
 

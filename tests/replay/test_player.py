@@ -411,3 +411,25 @@ def test_the_presets_of_the_documents_keep_to_their_levels() -> None:
     for name in ("ctx-001", "anchored"):
         run = play(working(60, 3_000), terms(PRESETS[name], window=60_000))
         assert {act.trigger for act in run.acts if act.layer == "microcompact"} == {"level"}
+
+
+def test_thinking_that_edits_drop_is_priced_apart() -> None:
+    """Of 20 replies the first 15 tell their output: 500 tokens beyond what they say."""
+    said = 40
+    steps = [replace(bash(n, 3_000), output=said + 500 if n < 15 else None) for n in range(20)]
+    played = recording(RecordedWords("go"), *steps)
+    large = terms(ALONE, window=1_000_000)  # without a summary
+    calm, edited = play(played, large).thinking, play(played, terms(PRESETS["v5"])).thinking
+    assert calm.told == edited.told == Share(15, 20)
+    assert calm.tokens == edited.tokens > 15 * 450
+    assert (calm.dropped, calm.saved_usd, calm.again_usd) == (0, 0, 0)
+    assert 0 < edited.dropped <= edited.tokens
+    assert edited.again_usd == cost(MODEL, Usage(output=edited.dropped))
+    one_reading = cost(MODEL, Usage(cache_read=edited.dropped))
+    assert one_reading is not None
+    assert edited.saved_usd >= one_reading
+    with_thinking, without = (
+        play(played, terms(PRESETS["v5"])),
+        play(working(20, 3_000), terms(PRESETS["v5"])),
+    )
+    assert with_thinking.sums.dollars == without.sums.dollars  # it is among nothing that is paid

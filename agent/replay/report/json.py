@@ -9,7 +9,9 @@ from the cache, `written` to it, `plain` neither); `cached` (0 to 1, null of not
 and `ratio` to those of the first label (null where that costs nothing); `warmings` and
 `warmings_usd`: the requests that kept the cache warm, among the calls; `edits`, `stubs`,
 `summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `paths`, `errors`, `recovered`:
-[part, whole]; `stopped`: the recordings that were not played to their end.
+[part, whole]; `thinking`: what edits drop where a model binds thinking to what stands before it
+(`told`, [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and `again_usd`, which
+are not among the dollars); `stopped`: the recordings that were not played to their end.
 
 RUN: `label`, `model`, `window`, `peak_then` (null where it was not recorded), `stopped` ("" when it
 was played to its end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of
@@ -84,6 +86,13 @@ def _sums(each: Figures) -> _Object:
         "paths": [*astuple(sums.paths)],
         "errors": [*astuple(sums.errors)],
         "recovered": [*astuple(sums.recovered)],
+        "thinking": {
+            "told": [*astuple(sums.thinking.told)],
+            "tokens": sums.thinking.tokens,
+            "dropped": sums.thinking.dropped,
+            "saved_usd": _rounded(sums.thinking.saved_usd),
+            "again_usd": _rounded(sums.thinking.again_usd),
+        },
         "stopped": sums.stopped,
     }
 

@@ -156,6 +156,16 @@ KEPT_MEASURES = (
             "The share of all results whose text comes back by its ref, byte for byte.",
             lambda f: format_percent(f.sums.recovered.value)),
 )  # fmt: skip
+THINKING_MEASURES = (
+    Measure("think", "Thinking dropped",
+            "Tokens of thinking that edits drop, where a model binds it to what stands before it.",
+            lambda f: format_tokens(f.sums.thinking.dropped)),
+    Measure("saved", "Saved by that", "Dollars for not sending it again; not among the cost.",
+            lambda f: format_dollars(f.sums.thinking.saved_usd)),
+    Measure("again", "To think it again",
+            "Dollars, if all of it had to be; whether it had is not known. Not among the cost.",
+            lambda f: format_dollars(f.sums.thinking.again_usd)),
+)  # fmt: skip
 
 
 WARMING_MEASURES = (
@@ -172,6 +182,11 @@ def cost_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
     one of them does."""
     warms = any(each.sums.warmings for each in figures)
     return (*COST_MEASURES, *WARMING_MEASURES) if warms else COST_MEASURES
+
+
+def thinking_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
+    """Return the measures of dropped thinking, where a recording tells of any."""
+    return THINKING_MEASURES if any(each.sums.thinking.tokens for each in figures) else ()
 
 
 def headline(comparison: Comparison) -> str:

@@ -1,7 +1,7 @@
 """The table of a comparison, for a terminal: a line for each recording and setting, the sum last.
 
-If the width has no room for all columns, there are two grids: first the cost, then what was kept
-and lost.
+If the width has no room for all columns, there are grids below each other: the cost, what was kept
+and lost, and the thinking that was dropped.
 """
 
 import textwrap
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ....tools.system.unicode import cell_width
 from ...export.text import clean
-from ..results import Comparison
+from ..results import Comparison, Share
 from .measures import (
     KEPT_MEASURES,
     Figures,
@@ -19,6 +19,7 @@ from .measures import (
     headline,
     model_sentence,
     price_sentence,
+    thinking_measures,
     total_figures,
     without_extension,
 )
@@ -45,10 +46,11 @@ def comparison_table(comparison: Comparison, width: int = 80) -> str:
     if len(comparison.runs) == 1:  # its rows are the sum
         rows, total = [], _titled(rows[0][0], totals)
     costs = cost_measures(totals)
-    together = (*costs, *KEPT_MEASURES)
+    thinking = thinking_measures(totals)
+    together = (*costs, *KEPT_MEASURES, *thinking)
     needed = _figures_room(together, rows + total, _NARROW_GAP) + _label_room(labels)
     fits = needed + _MIN_NAME_CELLS <= width
-    for measures in [together] if fits else [costs, KEPT_MEASURES]:
+    for measures in [together] if fits else filter(None, (costs, KEPT_MEASURES, thinking)):
         lines += ["", *_grid(measures, rows, total, labels, width)]
     lines += _stopped(comparison, width)
     lines += ["", *_legend(comparison, width)]
@@ -164,4 +166,12 @@ def _legend(comparison: Comparison, width: int) -> list[str]:
     )
     if any(run.sums.warmings for row in comparison.runs for run in row):
         text += " warm, for: requests that kept the cache warm in a pause, and what they cost."
+    told = sum((run.thinking.told for row in comparison.runs for run in row), Share())
+    if thinking_measures(total_figures(comparison)):
+        text += (
+            " think: tokens of thinking that edits drop where a model binds it to what stands "
+            "before; saved: for not sending it; again: to think all of it again. Neither is among "
+            "the dollars, since what must be thought again is not known. Thinking is told for "
+            f"{told.value or 0:.0%} of the replies, as output beyond words and calls."
+        )
     return textwrap.wrap(text, width)
