@@ -67,10 +67,16 @@ def compact(
         return asyncio.run(_preview(launch, choice))
     if act == "undo":
         return asyncio.run(_undo(options, launch, choice))
-    if examine or launch.settings.compact.summarizer == "model":
+    if examine or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key
         check_key(launch)
     return asyncio.run(_apply(launch, choice, instructions, examine))
+
+
+def _asks_model(launch: "LaunchOptions") -> bool:
+    from ..compaction.policy import policy_of
+
+    return policy_of(launch.settings).summarizer != "mechanical"
 
 
 async def _preview(launch: "LaunchOptions", choice: "SessionChoice") -> int:
@@ -86,7 +92,7 @@ async def _apply(
     launch: "LaunchOptions", choice: "SessionChoice", instructions: str, examine: bool
 ) -> int:
     async with _opened(launch, choice) as agent:
-        if launch.settings.compact.summarizer == "model":
+        if _asks_model(launch):
             await agent.window()
         else:
             await _learn_window(agent, launch)

@@ -37,6 +37,7 @@ from .document import SummaryDocument, render
 from .host import EngineHost
 from .preserve import sections_not_in_context
 from .recovery import recover_after
+from .summary.block import TextBeside, text_beside
 from .summary.merge import with_ledger_facts, with_statuses
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
@@ -68,6 +69,7 @@ WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is 
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
 _AUTHORS = {  # of a draft, as people are told
     "model": "summary written by the model",
+    "api": "summary written by the API, signed",
     "ledger": "summary built from the log, without a model",
     "person": "summary edited by you",
 }
@@ -151,6 +153,7 @@ class FittedSummary:
 
     document: SummaryDocument  # with the facts it had missed
     text: str
+    whole_text: str  # with that of the API's block, if there is one
     reinserted: Sequence[Entry]  # to be recorded right after it
     tokens_after: int  # of the context, with all that
     probes: Sequence[Probe]  # that the document was checked with
@@ -168,6 +171,7 @@ class SummaryApplier:
     ) -> Summary:
         """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller, or
         leaves more than `max_after` tokens where that is less than half of the window."""
+        cut = draft.by_api.cut if draft.by_api else cut
         fitted = await self.fit(cut, draft, before, max_after)
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
         task_file = self._task_file(cut)
@@ -189,7 +193,9 @@ class SummaryApplier:
             trigger=trigger,
             probes={
                 **_gate_results(document, before, after),
-                "tally": verify.tally_probes(fitted.probes, draft.raw_text, text).to_json(),
+                "tally": verify.tally_probes(
+                    fitted.probes, draft.raw_text, fitted.whole_text
+                ).to_json(),
                 "sections": self._count_preserved(fitted.reinserted),
                 "trajectory": replies,
                 "recovery": recall,
@@ -198,6 +204,7 @@ class SummaryApplier:
             resolved=list(draft.resolved),
             replaces_earlier=True,
             superseded=[each.to_json() for each in self._superseded(draft)],
+            **self._block_fields(draft),
         )
         recovered = recover_after(self.host.ledger, summary, [*lost, *lost_replies])
         recorded = self.host.record(summary)
@@ -207,10 +214,17 @@ class SummaryApplier:
             self.host.record(entry)
         try:
             for name in (SUMMARY_NAME, task_file):
-                write_archive_file(self.host.folder / name, text)
+                write_archive_file(self.host.folder / name, recorded.whole_text)
         except RecordError as error:  # the summary is in the log, which is what counts
             self.host.emit(Notice("warning", error.message))
         return recorded
+
+    def _block_fields(self, draft: SummaryDraft) -> dict[str, Any]:
+        """Return the fields of the entry of a summary that the API wrote; none for any other."""
+        if draft.by_api is None:
+            return {}
+        unedited = draft.by_api.edits == self.host.view.edits
+        return {"block": draft.by_api.block, "keeps_thinking": unedited}
 
     def _task_file(self, cut: Cut) -> str:
         """Return the name of the file that keeps the newest summary of the task: that of the
@@ -294,14 +308,19 @@ class SummaryApplier:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         rulings = self._rulings(cut, draft)
+        beside = self._text_beside(draft, ledger, before)
 
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
         ) -> FittedSummary:
-            text = summary_text(document, self.host.folder, ledger.pins, saved=saved)
-            added = tokens.estimate(text) + reinserted_tokens(reinserted)
+            if beside is None:
+                text = whole = summary_text(document, self.host.folder, ledger.pins, saved=saved)
+            else:
+                text = beside.render(document, saved=saved)
+                whole = f"{draft.raw_text}\n\n{text}"
+            added = tokens.estimate(whole) + reinserted_tokens(reinserted)
             after = tokens_after_summary(self.host.view, cut, added)
-            return FittedSummary(document, text, reinserted, after, probes)
+            return FittedSummary(document, text, whole, reinserted, after, probes)
 
         def within(cap: int, kept: Sequence[Probe] = ()) -> FittedSummary:
             found = self._with_facts(cut, draft, ledger, rulings, before, cap, kept)
@@ -324,6 +343,19 @@ class SummaryApplier:
                 break
             fitted = within(cap // divisor, kept)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
+
+    def _text_beside(
+        self, draft: SummaryDraft, ledger: Ledger, before: Window
+    ) -> TextBeside | None:
+        """Return what stands beside the API's block; None for a summary of ours."""
+        if draft.by_api is None:
+            return None
+        still_open = with_ledger_facts(draft.document, ledger).errors
+        resolved = [error for error in draft.document.errors if error not in still_open]
+        host = self.host
+        return text_beside(
+            draft.by_api, draft.document, resolved, host.view, before, host.folder, ledger.pins
+        )
 
     def _with_facts(
         self,

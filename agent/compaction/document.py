@@ -151,20 +151,24 @@ def _is_row(value: Any, row: type[FileRow] | type[ReadRow]) -> bool:
     return texts and names - {"status"} <= value.keys() <= names  # older logs have no status
 
 
-def render(document: SummaryDocument) -> str:
-    """Return the document as Markdown: every section in order; an empty one says "None."."""
+def render(document: SummaryDocument, *, filled: bool = False) -> str:
+    """Return the document as Markdown: every section in order; an empty one says "None.", or is
+    left out where only the `filled` ones are wanted."""
     body = {
         "intent": _intent(document.intent),
         "modified": _table(document.modified),
         "read": _list(_read_text(row) for row in document.read),
         "decisions": _list(map(_escape, document.decisions), numbered=True),
-        "state": _state(document),
+        "state": "" if filled and not _has_state(document) else _state(document),
         "facts": _list(map(_escape, document.facts), numbered=True),
         "errors": _list(map(_escape, document.errors)),
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
     }
-    return "\n\n".join(f"## {TITLES[name]}\n{text or EMPTY_SECTION}" for name, text in body.items())
+    shown = {name: text for name, text in body.items() if text or not filled}
+    return "\n\n".join(
+        f"## {TITLES[name]}\n{text or EMPTY_SECTION}" for name, text in shown.items()
+    )
 
 
 def parse(text: str) -> SummaryDocument:
@@ -241,6 +245,10 @@ def _list(items: Iterable[str], *, numbered: bool = False, indent: str = "") -> 
 
 def _hang(text: str, indent: str) -> str:
     return re.sub(r"\n(?!\n|$)", f"\n{indent}", text)
+
+
+def _has_state(document: SummaryDocument) -> bool:
+    return any((document.phase, document.done, document.in_progress, document.blocked))
 
 
 def _state(document: SummaryDocument) -> str:

@@ -220,7 +220,7 @@ class CompactionEngine:
         """Write the summary that `compact` would apply. Raises CompactionFailed."""
         self._background.discard()
         cut, before = self._find_cut(), self.host.current_window()
-        draft = await self._writer().write(cut, instructions, emit=self.host.emit)
+        draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return fitted.document, fitted.text
 
@@ -229,7 +229,7 @@ class CompactionEngine:
         grade its answers. Raises ModelError."""
         probes, window = self._applier.probes, self.host.current_window()
         request = exam.exam_request(
-            summary.text,
+            summary.whole_text,
             probes,
             model=self.policy.model or self.host.model_id,
             effort=self.host.effort,
@@ -356,7 +356,7 @@ class CompactionEngine:
         self._account.charge(cost)
         if not self._account.pays(cost) or not self._would_halve():
             return False
-        if self.policy.summarizer == "model" and not self._background.is_ready:
+        if self.policy.summarizer != "mechanical" and not self._background.is_ready:
             if not self._background.is_pending:
                 self._prepare_summary()
             return True
@@ -444,7 +444,7 @@ class CompactionEngine:
 
     def _prepare_summary(self) -> None:
         """Start writing a summary in the background, unless a usable one is there."""
-        if self.policy.summarizer != "model":
+        if self.policy.summarizer == "mechanical":
             return
         with suppress(CompactionFailed):
             cut = self._find_cut(self._max_tokens_when_due())

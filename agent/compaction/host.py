@@ -9,7 +9,7 @@ from ..context.request import Request
 from ..context.view import View
 from ..context.window import Window
 from ..events import Emit
-from ..session.entries import Checkpoint, Entry
+from ..session.entries import Block, Checkpoint, Entry
 from ..session.ledger import Ledger
 from .preserve import PreservedSection
 
@@ -23,6 +23,7 @@ class ModelAnswer:
     text: str
     stop_reason: str | None
     cost_usd: float | None  # None when the price is not known
+    block: Block | None = None  # the API's own, where it was asked for one
 
 
 class EngineHost(Protocol):
@@ -58,6 +59,9 @@ class EngineHost(Protocol):
 
     def takes_images(self) -> bool:
         """Return whether the model takes images, as far as is known."""
+
+    def has_compaction(self) -> bool:
+        """Return whether the API summarises by itself, as far as is known."""
 
     def cache_is_cold(self) -> bool:
         """Return whether the prompt cache has expired since the newest call."""

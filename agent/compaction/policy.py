@@ -136,6 +136,7 @@ PRESETS: dict[str, Policy] = {
         clear_when="off",
         truncate_at=None,
         summarize_when="pays",
+        summarizer="api",
         keep_tokens=8_000,
     ),
 }

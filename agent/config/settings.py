@@ -42,7 +42,7 @@ from .presets import PresetName
 T = TypeVar("T")
 Preset = Literal["preset"]  # the value that the policy has
 CompactMode = Literal["auto", "remind", "off"]
-Summarizer = Literal["model", "mechanical"]
+Summarizer = Literal["model", "api", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
 ServerName = Literal["ollama", "lmstudio", "llamacpp", "vllm", "litellm", "openrouter"]
@@ -210,10 +210,10 @@ class CompactSettings:
         'The model that summarises. "auto": the one that answers.',
         loosens=loosens_if_scripted,
     )
-    summarizer: Summarizer = _setting(
-        "model",
+    summarizer: Summarizer | Preset = _by_preset(
         one_of(Summarizer),
-        'Who writes the summary; "mechanical" builds it from the records alone.',
+        'Who writes the summary: the "model"; "api", the API itself where it can; "mechanical", '
+        "the records alone.",
     )
 
 

@@ -5,7 +5,8 @@ API's rules. Calls and results are complete, adjacent and in order (a call witho
 result is answered "interrupted; outcome unknown"), a search of the web stands with what it found or
 not at all, ids are unique and well formed, no text is blank, roles alternate from a user message
 on, thinking is byte-identical with its signature or absent, no lone surrogate remains, and at most
-four blocks carry `cache_control`.
+four blocks carry `cache_control`. A compaction block of the API's is the one thing that may stand
+before the first user message, as a message of its own.
 
 The messages are also stable: those of a log are a prefix of those of the same log with more
 entries after it, as long as no entry edits history. The prompt cache depends on that.
@@ -19,6 +20,7 @@ from typing import Any
 
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
+from .compaction_block import COMPACTION, begins_with_block, is_compaction
 from .view import THINKING, Item, View, shown_blocks
 
 UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was recorded]"
@@ -64,6 +66,8 @@ class Request:
     # of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep` and `span` say
     # which part of the view stands alone as a text.
     origin: Mapping[str, Any] = field(default_factory=dict)
+    # Asks for a compaction block in place of a reply, by these instructions.
+    compaction: str | None = None
     gaps: tuple[str, ...] = ()  # what the server does not take, as `models.server_gaps` names it
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
@@ -84,6 +88,11 @@ class _Draft:
 
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
+            if block["type"] == COMPACTION and (self.messages or self.waits):
+                block = _text(_clean(block["content"]))  # in a garbled log: it must come first
+            if block["type"] == COMPACTION:
+                self.messages.append({"role": "assistant", "content": [block]})
+                continue
             if block["type"] == ADDITION:
                 self.added.append(block)
                 continue
@@ -102,7 +111,7 @@ class _Draft:
             self.close()
         if not self.messages:
             self.messages.append({"role": "user", "content": [_text(LOST_BEGINNING)]})
-        if self.messages[-1]["role"] != "assistant":
+        if self.messages[-1]["role"] != "assistant" or self.is_compacted:
             self.messages.append({"role": "assistant", "content": []})
         said, intact = self.messages[-1]["content"], True
         for block in blocks:
@@ -153,6 +162,11 @@ class _Draft:
         self.ids.add(wired)
         self.open.append((recorded, wired))
         return wired
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction block is all there is so far."""
+        return len(self.messages) == 1 and begins_with_block(self.messages)
 
     @property
     def waits(self) -> int:
@@ -334,6 +348,9 @@ def _user_block(block: Block) -> Block | None:
         return _text_block(block)
     if kind == ADDITION:
         return {"type": ADDITION, "tool": without_surrogates(block.get("tool"))}
+    if kind == COMPACTION:
+        sound = is_compaction(block) and without_surrogates(block) == block
+        return block if sound else _text_block({"text": block.get("content")})
     return _media_block(block) if kind in ("image", "document") else None
 
 

@@ -5,7 +5,8 @@ the same however long the log is. Nothing here looks at the clock, the disk or t
 view in a fresh process equals the live one.
 
 An edit of history (a mask, a summary, a changed system prompt) leaves out all thinking that comes
-after it, because newer models bind each thinking block to everything before it.
+after it, because newer models bind each thinking block to everything before it. A summary by the
+API's own block (`compaction_block`) need not.
 """
 
 from collections.abc import Iterable, Iterator
@@ -132,8 +133,9 @@ class View:
     ratio: float = 1.0  # real tokens per estimated one, by that usage
     error: float = MIN_ERROR  # how far an estimate may fall short, as a share of it; learned too
     last_seq: int = 0
+    edits: int = 0  # of history, so far
     calls: dict[str, Call] = field(default_factory=dict)
-    summary: Summary | None = None  # the newest one; it stands in the view as the first item
+    summary: Summary | None = None  # the newest one; the first item of the view is of it
     # Calls whose masks the person took back: they are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
     _positions: dict[int, int] = field(default_factory=dict)
@@ -313,17 +315,21 @@ class View:
         ]
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
-        self._append(
-            entry.seq, "user", [{"type": "text", "text": entry.text}]
-        ).source = SUMMARY_SOURCE
+        text: Block = {"type": "text", "text": entry.text}
+        first = entry.block if isinstance(entry.block, dict) else text
+        self._append(entry.seq, "user", [first]).source = SUMMARY_SOURCE
         for item in tail:
             self._positions[item.seq] = len(self.items)
             self.items.append(item)
             self.size += item.size
+        if first is not text:
+            self._append(entry.seq, "user", [text]).source = SUMMARY_SOURCE
+            self._positions[entry.seq] = 0
         left = {item.seq for item in self.items}
         self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
-        self._edited(1)
+        if not entry.keeps_thinking:
+            self._edited(1)
         self.size_changed = self.size
 
     def _leave_out_thinking(self) -> None:
@@ -335,6 +341,7 @@ class View:
 
     def _edited(self, start: int) -> None:
         """Note that history changed before the item `start`: later thinking is left out."""
+        self.edits += 1
         for item in self.items[start:]:
             if item.role == "assistant" and item.thinking:
                 item.thinking = False

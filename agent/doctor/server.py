@@ -11,10 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from ..context.compaction_block import COMPACTION, compaction_in
 from ..context.request import ADDITION, Request
 from ..errors import ModelError, RequestRejected
 from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
+from ..models.catalog import known_model
 from ..models.request_body import body
 from ..models.server_gaps import EMPTY_REPLIES, GAPS, IMAGES
 from ..session.entries import Block
@@ -23,7 +25,8 @@ from .finding import Finding
 MAX_REPLY_TOKENS = 512
 MAX_WHY_CHARS = 200
 
-_PARAMETERS = {"thinking": "thinking", "effort": "output_config"}  # that ask for it
+# That ask for it.
+_PARAMETERS = {"thinking": "thinking", "effort": "output_config", COMPACTION: COMPACTION}
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -75,8 +78,12 @@ async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
             if first is None:
                 return
             continue
-        if probe.gap:
+        if probe.gap and _is_met(probe, reply):
             model.gaps.drop(probe.gap)
+            if probe.gap == COMPACTION:
+                model.gaps.see(COMPACTION)
+        elif probe.gap:
+            model.gaps.add(probe.gap)
         yield Finding(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
         if first is None:
             first = reply
@@ -107,6 +114,7 @@ def _probes() -> list[_Probe]:
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
         _Probe(EMPTY_REPLIES, [say], EMPTY_REPLIES),
+        _Probe("summaries of its own", [say], COMPACTION),
         _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
         _Probe("tools loaded late", [say], behind=late),
@@ -117,6 +125,8 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
     message: dict[str, Any] = {"role": "user", "content": [*probe.content]}
     if probe.gap == "cache":
         message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
+    row = known_model(model.id)
+    compacts = probe.gap == COMPACTION and row is not None and row.compaction
     # Marks of the cache stand in blocks.
     wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
     return Request(
@@ -126,6 +136,7 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         [*probe.before, message, *probe.behind],
         0 if probe.gap == EMPTY_REPLIES else MAX_REPLY_TOKENS,
         effort="low" if probe.gap == "effort" else None,
+        compaction="Say in a word what was asked." if compacts else None,
         thinking=probe.gap == "thinking",
         gaps=tuple(name for name in GAPS if name not in wanted),
     )
@@ -140,12 +151,17 @@ async def _ask(model: AnthropicModel, request: Request) -> Reply:
 
 
 def _is_met(probe: _Probe, reply: Reply) -> bool:
+    if probe.gap == COMPACTION:
+        return compaction_in(reply.content) is not None
     called = any(block.get("type") == "tool_use" for block in reply.content)
     return called if probe.what == "calls tools" else True
 
 
 def _outcome(probe: _Probe, reply: Reply) -> str:
-    return "taken" if _is_met(probe, reply) else "taken, but this model did not call one"
+    if _is_met(probe, reply):
+        return "taken"
+    made = "makes none" if probe.gap == COMPACTION else "did not call one"
+    return f"taken, but this model {made}"
 
 
 def _text(text: str) -> Block:

@@ -20,6 +20,7 @@ from ..compaction.drift.monitor import DriftMonitor
 from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
 from ..config.settings import ImagesMode
+from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ..context.request import Request, begins_with, build_request
 from ..context.view import View, fold
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
@@ -223,7 +224,7 @@ class AgentState:
             request = replace(request, overload_wait=self.overload_wait)
         gaps = self.model.gaps
         while True:
-            request = replace(request, gaps=gaps.names)
+            request = replace(request, gaps=self._gaps_for(request))
             try:
                 reply = await stream_reply(
                     self.model,
@@ -238,13 +239,38 @@ class AgentState:
                 gap = gaps.learn(refusal, body(request))
                 if gap:
                     self._tell_of(gap, refusal)
-                if not gap or gap == IMAGES:  # which the engine takes out, so that the log says so
+                # Images are taken out by the engine, so that the log says so.
+                if not gap or gap == IMAGES or request.compaction is not None:
                     raise
             else:
                 gaps.prove()
+                if request.compaction is not None:
+                    self._learn_compaction(reply)
                 if purpose == "turn":
                     self.prompt_read = PromptRead(request, asked_at, reply.usage)
                 return reply
+
+    def _gaps_for(self, request: Request) -> tuple[str, ...]:
+        """Return what a request must do without on this server."""
+        gaps = self.model.gaps
+        lacks = (
+            request.compaction is None
+            and begins_with_block(request.messages)
+            and not gaps.takes_compaction_block
+        )
+        return tuple(dict.fromkeys((*gaps.names, COMPACTION))) if lacks else gaps.names
+
+    def _learn_compaction(self, reply: Reply) -> None:
+        """Note whether the server summarises by itself, or answered as if it had not been asked."""
+        if compaction_in(reply.content):
+            self.model.gaps.see(COMPACTION)
+        elif any(block["type"] != COMPACTION for block in reply.content):
+            self.model.gaps.add(COMPACTION)
+
+    def has_compaction(self) -> bool:
+        """Tell whether the server summarises conversations by itself, as far as is known."""
+        row = known_model(self.model.id)
+        return row is not None and row.compaction and COMPACTION not in self.model.gaps.names
 
     async def read_prompt_again(self, now: float) -> Reply | None:
         """Have the server read the newest prompt once more, so that its cache keeps it; return the

@@ -10,6 +10,7 @@ from ..compaction.engine import CompactionEngine
 from ..compaction.host import CompactionPurpose, ModelAnswer
 from ..compaction.layers import truncate
 from ..compaction.preserve import PreservedSection, preserved_sections, preserved_text
+from ..context.compaction_block import compaction_in
 from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
@@ -71,6 +72,9 @@ class CompactionHost:
     def takes_images(self) -> bool:
         return self._agent.takes_images()
 
+    def has_compaction(self) -> bool:
+        return self._agent.has_compaction()
+
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)
@@ -120,9 +124,9 @@ class CompactionHost:
         self, request: Request, purpose: CompactionPurpose = "summary"
     ) -> ModelAnswer:
         reply = await self._agent.ask_model(request, lambda event: None, purpose)
-        return ModelAnswer(
-            text_of(reply.content), reply.stop_reason, cost(reply.model, reply.usage)
-        )
+        block = compaction_in(reply.content)
+        text = block["content"] if block else text_of(reply.content)
+        return ModelAnswer(text, reply.stop_reason, cost(reply.model, reply.usage), block)
 
     async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
         return await self._agent.hooks.run(name, event)

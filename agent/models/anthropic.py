@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from ..context.request import Request, adds_tools
+from ..context.request import Request
 from ..errors import NoCredentials, RequestRejected, conceal
 from ..events import Accepted, Delta, Retrying
 from . import lazy_sdk
@@ -30,7 +30,7 @@ from .base import Reply
 from .bounded_body import bound_body
 from .catalog import DEFAULT_LIMITS, Limits, known_model
 from .credentials import LOOPBACK_HOSTS, find_credentials
-from .request_body import body, digest, encode
+from .request_body import betas, body, digest, encode
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy, classify_error
 from .server_gaps import ServerGaps
 from .server_limits import in_list, told_limits
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-# Of requests that add tools in a system message with the definition in it.
-LATE_TOOLS_BETAS = "mid-conversation-tool-changes-2026-07-01,inline-tools-2026-09-15"
 _MAX_ERROR_CHARS = 500
 _MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
 _LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
@@ -180,8 +178,9 @@ class AnthropicModel:
     async def _attempt(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Make one attempt. Raises Fault when another may succeed."""
         client = await self._connect()
-        data = encode(body(request))
-        headers = {"anthropic-beta": LATE_TOOLS_BETAS} if adds_tools(request) else {}
+        data = encode(content := body(request))
+        needed = betas(request, content)
+        headers = {"anthropic-beta": ",".join(needed)} if needed else {}
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
         draft = ReplyDraft(request.model, frozenset(call_ids(request)))
         if request.max_tokens:

@@ -44,6 +44,7 @@ class KnownModel(NamedTuple):
     price: Price
     thinking: bool = False  # whether it takes adaptive thinking and an effort
     cache_life: float = CACHE_LIFE_S  # seconds that the server keeps a prefix after its last use
+    compaction: bool = False  # whether the API summarises a conversation of it by itself
 
 
 DEFAULT_LIMITS = Limits(200_000, 32_000, "default")  # for a model of which nothing is known
@@ -104,10 +105,11 @@ def _row(row: Mapping[str, Any]) -> KnownModel:
         given.pop("surcharge_factor", 1.0),
     )
     thinking, _ = bool(given.pop("thinking", False)), given.pop("date", None)
+    compaction = bool(given.pop("compaction", False))
     cache_life = _seconds(given.pop("cache_life", CACHE_LIFE_S))
     if given:
         raise ValueError(f"{', '.join(given)} is nothing that is known of models")
-    return KnownModel(limits, price, thinking, cache_life)
+    return KnownModel(limits, price, thinking, cache_life, compaction)
 
 
 def _tokens(value: Any) -> int:

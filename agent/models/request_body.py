@@ -5,9 +5,13 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..context.request import Request
+from ..context.compaction_block import COMPACTION, COMPACTION_BETA, begins_with_block
+from ..context.request import Request, adds_tools
 from .catalog import known_model
 from .server_gaps import fitted
+
+# Of requests that add tools in a system message with the definition in it.
+LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 
 
 def body(request: Request) -> dict[str, Any]:
@@ -23,6 +27,8 @@ def parameters(request: Request) -> dict[str, Any]:
             out["thinking"] = {"type": "adaptive"}
         if request.effort is not None:
             out["output_config"] = {"effort": request.effort}
+    if request.compaction is not None:
+        out[COMPACTION] = {"type": "summarize", "instructions": request.compaction}
     return out
 
 
@@ -45,6 +51,14 @@ def encode(body: Mapping[str, Any]) -> bytes:
     whole = dict(sorted(sent.items()))
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode()
+
+
+def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
+    """Return the names of the API's betas that the body of a request needs."""
+    needed = [*LATE_TOOLS_BETAS] if adds_tools(request) else []
+    if COMPACTION in body or begins_with_block(body["messages"]):
+        needed.append(COMPACTION_BETA)
+    return needed
 
 
 def digest(data: bytes) -> str:

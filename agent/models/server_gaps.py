@@ -2,8 +2,9 @@
 
 Ollama, LM Studio, llama.cpp, vLLM and gateways serve `/v1/messages`, each without a part of it. The
 first request that is refused for such a part is made again without it, and the same server gets no
-such request again: what was learned of a server and a model is kept in the state directory. Nothing
-is learned of the public API, whose refusals are defects of ours.
+such request again: what was learned of a server and a model is kept in the state directory. Of the
+public API it is learned that a model takes no images, or that it does not summarise by itself; its
+other refusals are defects of ours.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...tools.system.files import make_private_folder, read_below, replace_file
+from ..context.compaction_block import COMPACTION, begins_with_block, with_plain_text
 from ..context.view import THINKING
 from ..errors import PromptTooLong, RequestRejected
 from ..session.entries import Block
@@ -34,6 +36,7 @@ GAPS = {
     "blocks": "text in strings only, not in blocks",
     IMAGES: "no images",
     EMPTY_REPLIES: "no requests without an answer (max_tokens: 0)",
+    COMPACTION: "no compaction of its own",
 }
 _GUESSED = ("cache", "effort", "thinking", "blocks")
 _STATUSES = (400, 404, 422, 500, 501)
@@ -47,6 +50,16 @@ _NAMED_BY = {
         re.I,
     ),
 }
+# Of a request for a compaction block, and of one that holds one. What stands behind it is bound to
+# it, so a block that does not count is told of as thinking with a wrong signature, too.
+_NO_COMPACTION = re.compile(
+    rf"{COMPACTION}|extra inputs|un(?:expected|known|recogni[sz]ed)|"
+    r"not (?:permitted|allowed|supported)",
+    re.I,
+)
+_NO_BLOCK = re.compile(
+    rf"{COMPACTION}|signature|thinking|messages\W?0\b|first message|\broles?\b", re.I
+)
 _OF_ITS_USE = re.compile(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
 _SAYS_NOTHING = re.compile(
     r"(?:(?:error|bad request|malformed request|invalid[ _]request(?:[ _]error| body| data)?|"
@@ -80,7 +93,8 @@ class ServerGaps:
         nothing."""
         self._path, self._key = path, f"{url.rstrip('/')} {model}"
         self.is_public = not url or _host(url) == API_HOST
-        self.names = tuple(self._kept())
+        self.names = tuple(self._kept("gaps"))
+        self.seen = tuple(self._kept("seen"))  # of those, what the server was seen to take
         self._guessed: list[str] = []  # that no request has proved yet
         self._is_proved = False  # whether the server has taken a request of this process
 
@@ -92,6 +106,8 @@ class ServerGaps:
             return ""
         if says_no_images(refusal.message):
             return self.add(IMAGES)
+        if COMPACTION not in self.names and _is_about_compaction(refusal.message, body):
+            return self.add(COMPACTION)
         if self.is_public:
             return ""
         here = [
@@ -136,14 +152,26 @@ class ServerGaps:
             self.names = tuple(each for each in self.names if each != name)
             self._keep()
 
-    def _kept(self) -> list[str]:
+    @property
+    def takes_compaction_block(self) -> bool:
+        """Whether the server takes a compaction block in the messages, as far as is known. One that
+        was never seen to make one might leave it out, and the model would know nothing."""
+        return COMPACTION not in self.names and (self.is_public or COMPACTION in self.seen)
+
+    def see(self, name: str) -> None:
+        """Keep that the server was seen to take something."""
+        if name not in self.seen:
+            self.seen = (*self.seen, name)
+            self._keep()
+
+    def _kept(self, what: str) -> list[str]:
         row = _read(self._path).get(self._key)
-        if not isinstance(row, dict) or not isinstance(row.get("gaps"), list):
+        if not isinstance(row, dict) or not isinstance(row.get(what), list):
             return []
         at = row.get("at")
         if not isinstance(at, int | float) or not 0 <= time.time() - at <= KEPT_SECONDS:
             return []
-        return [name for name in row["gaps"] if name in GAPS]
+        return [name for name in row[what] if name in GAPS]
 
     def _keep(self) -> None:
         """Write them down; what cannot be written is learned again next time."""
@@ -151,7 +179,7 @@ class ServerGaps:
             return
         rows = _read(self._path)
         known = [name for name in self.names if name not in self._guessed]
-        rows[self._key] = {"gaps": known, "at": int(time.time())}
+        rows[self._key] = {"gaps": known, "seen": [*self.seen], "at": int(time.time())}
         try:
             make_private_folder(self._path.parent)
             replace_file(self._path, json.dumps(rows, indent=1).encode(), durable=False)
@@ -179,6 +207,9 @@ def _host(url: str) -> str:
 def fitted(body: Mapping[str, Any], gaps: Collection[str]) -> dict[str, Any]:
     """Return the body of a request without what a server does not take."""
     out = dict(body)
+    if COMPACTION in gaps:
+        out.pop(COMPACTION, None)
+        out["messages"] = with_plain_text(out["messages"])
     if "effort" in gaps:
         out.pop("output_config", None)
     if "thinking" in gaps:
@@ -193,6 +224,14 @@ def fitted(body: Mapping[str, Any], gaps: Collection[str]) -> dict[str, Any]:
         if "system" in out:
             out["system"] = _as_text(out["system"])
     return out
+
+
+def _is_about_compaction(message: str, body: Mapping[str, Any]) -> bool:
+    """Tell whether a request was refused for a compaction block that it asks for or holds."""
+    words = message.rpartition("): ")[2]
+    if COMPACTION in body:
+        return bool(_NO_COMPACTION.search(words))
+    return begins_with_block(body["messages"]) and bool(_NO_BLOCK.search(words))
 
 
 def _lacks_nothing(body: Mapping[str, Any], gap: str) -> bool:

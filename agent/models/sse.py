@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from ..context.compaction_block import COMPACTION
 from ..context.request import MAX_JSON_DEPTH, SEARCH_ID, Request, is_too_deep
 from ..events import (
     Accepted,
@@ -220,7 +221,7 @@ class ReplyDraft:
     def _count(self, usage: Any) -> None:
         """Take over the counts of a usage. They are cumulative: later ones replace earlier ones."""
         if isinstance(usage, dict):
-            counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
+            counts = {ours: _total(usage, theirs) for theirs, ours in _USAGE.items()}
             found = {
                 k: v for k, v in counts.items() if type(v) is int and 0 <= v <= _MAX_CREDIBLE_TOKENS
             }
@@ -342,6 +343,16 @@ def call_ids(request: Request) -> Iterator[str]:
         for block in message["content"]:
             if block["type"] in ("tool_use", SEARCH):
                 yield block["id"]
+
+
+def _total(usage: dict[str, Any], name: str) -> Any:
+    """Return a count of a usage, with what a summary by the server itself took, which is told
+    apart from the rest."""
+    told = usage.get("iterations")
+    rounds = [r for r in told if isinstance(r, dict)] if isinstance(told, list) else []
+    counts = [r.get(name) for r in rounds if r.get("type") == COMPACTION]
+    found = [count for count in (usage.get(name), *counts) if type(count) is int]
+    return sum(found) if found else None
 
 
 def _text(value: Any) -> str | None:

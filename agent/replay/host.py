@@ -81,6 +81,9 @@ class ReplayHost:
     def takes_images(self) -> bool:
         return True
 
+    def has_compaction(self) -> bool:
+        return False  # nobody is asked, or a writer of words
+
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
 

@@ -18,7 +18,9 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+from ..compaction.summary.block import rebuild_block_request
 from ..compaction.summary.request import rebuild_chunk_messages
+from ..context.compaction_block import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
 from ..models.request_body import body_with, digest, encode
@@ -194,6 +196,8 @@ def _rebuilt_digest(view: View, recipe: Mapping[str, Any]) -> str:
 def _request(view: View, recipe: Mapping[str, Any]) -> Request:
     """Rebuild a request, but for the parameters that the log has."""
     asked = recipe.get("asked")
+    if COMPACTION in recipe["parameters"]:
+        return rebuild_block_request(view, recipe["keep_from"])
     if "span" in recipe:
         keep_from, keep, span = recipe["keep_from"], recipe["keep"], recipe["span"]
         messages = rebuild_chunk_messages(

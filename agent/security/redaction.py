@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
+from ..context.compaction_block import COMPACTION
 from ..session.entries import (
     ATTACHMENT,
     SKILL,
@@ -145,6 +146,10 @@ def _map_texts(value: Any, clean: Any) -> Any:
     if isinstance(value, dict) and isinstance(thought := value.get("thinking"), str):
         # With another text its signature is none: such a block is left out of requests.
         return value if (said := clean(thought)) == thought else altered_thinking(said)
+    if isinstance(value, dict) and value.get("type") == COMPACTION:
+        # With another text its signature is none: a summary of our own takes its place.
+        said = _map_texts(value.get("content"), clean)
+        return value if said == value.get("content") else {"type": COMPACTION, "content": said}
     if isinstance(value, dict) and value.get("type") not in _UNTOUCHED_BLOCKS:
         return {name: _map_texts(each, clean) for name, each in value.items()}
     return value

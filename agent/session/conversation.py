@@ -14,7 +14,7 @@ from typing import Any
 
 from ...tools.system.files import open_kept, private_opener, replacing, sync_file
 from ..errors import RecordError, SessionError
-from .entries import Assistant, Block, Entry, ToolResult, User
+from .entries import Assistant, Block, Entry, ToolResult, User, summarized_text
 from .searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
 
 CONVERSATION_NAME = "conversation.md"
@@ -53,6 +53,8 @@ def block_text(block: Block, speaker: str, seq: int) -> str:
         content = block.get("content")
         text = content if isinstance(content, str) else _text_of_blocks(content)
         return f"### Result · #{seq}\n\n{text}"
+    if text := summarized_text(block):
+        return f"## Summary · #{seq}\n\n{text}"
     return f"[{kind}]" if kind in ("image", "document") else ""
 
 

@@ -220,7 +220,7 @@ class Mask(Entry):
 class Summary(Entry):
     """A summary is the first to stand for the entries `covers[0]..covers[1]`. In the view it is a
     user message with `text`, then the items whose seq is in `keep`, then everything from
-    `keep_from` on."""
+    `keep_from` on; with a `block` that comes first, and `text` last."""
 
     kind: ClassVar[str] = "summary"
     document: dict[str, Any]  # the summary by section
@@ -241,6 +241,16 @@ class Summary(Entry):
     replaces_earlier: bool = False
     # Entries of the summary before that no longer hold, and every rule known to be lifted.
     superseded: list[dict[str, Any]] = field(default_factory=list)
+    # The API's own compaction block, exactly as it came. It is the first message then, and `text`
+    # stands behind all that stays; what was thought there stays too if `keeps_thinking`.
+    block: dict[str, Any] | None = None
+    keeps_thinking: bool = False
+
+    @property
+    def whole_text(self) -> str:
+        """All that it says in the view."""
+        said = summarized_text(self.block or {})
+        return f"{said}\n\n{self.text}" if said else self.text
 
     @property
     def span(self) -> str:
@@ -375,10 +385,10 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),
     "content": (str, list),
     "tools": (list, _NONE),
-    "parent": (dict, _NONE),
+    **dict.fromkeys(("parent", "block"), (dict, _NONE)),
     "ref": (int, _NONE),
     "cost_usd": (int, float, _NONE),
-    **dict.fromkeys(("is_error", "mid_turn", "replaces_earlier"), (bool,)),
+    **dict.fromkeys(("is_error", "mid_turn", "replaces_earlier", "keeps_thinking"), (bool,)),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
     **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),
@@ -393,6 +403,12 @@ def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return isinstance(value, shapes) and 0 <= value < _MAX_NUMBER
     return type(value) in shapes
+
+
+def summarized_text(block: Mapping[str, Any]) -> str:
+    """Return what a compaction block of the API's says; "" for any other block."""
+    text = block.get("content") if block.get("type") == "compaction" else ""
+    return text if isinstance(text, str) else ""
 
 
 def encode(entry: Entry) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from .entries import (
     Summary,
     ToolResult,
     User,
+    summarized_text,
 )
 from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
 from .searches import search_text
@@ -227,7 +228,9 @@ def entry_text(entry: Entry, folder: Path) -> str | None:
         return read_kept_text(folder, entry.path)
     if isinstance(entry, SubagentRun):
         return f"{entry.prompt}\n\n{entry.answer}".strip()
-    return entry.text if isinstance(entry, Summary | Pin | Note) else None
+    if isinstance(entry, Summary):
+        return entry.whole_text
+    return entry.text if isinstance(entry, Pin | Note) else None
 
 
 def entry_image(entry: Entry, folder: Path) -> bytes | None:
@@ -281,7 +284,7 @@ def content_text(content: Content) -> str:
     return "\n".join(
         str(b.get("text", ""))
         if b.get("type") == "text"
-        else search_text(b) or f"[{b.get('type')}]"
+        else search_text(b) or summarized_text(b) or f"[{b.get('type')}]"
         for b in content
     )
 

@@ -112,6 +112,6 @@ def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
         text += ", or earlier when it pays"
     if agent.engine.is_preparing:
         text += "; the summary is being prepared"
-    elif not is_clearing and start is not None and start < at and policy.summarizer == "model":
+    elif not is_clearing and start is not None and start < at and policy.summarizer != "mechanical":
         text += f"; the summary is prepared from {start:,.0f} ({start / window.size:.0%}) on"
     return f"it comes {text}"

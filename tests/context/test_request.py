@@ -154,6 +154,9 @@ def kind(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Line]
     return st.fixed_dictionaries({"kind": st.just(name), "seq": seqs, **fields})
 
 
+compactions = st.fixed_dictionaries(
+    {"type": st.just("compaction"), "content": texts, "signature": texts}
+)
 targets = st.fixed_dictionaries(
     {"seq": seqs, "tool_use_id": ids | search_ids},
     optional={"stub": texts, "input": st.dictionaries(texts, texts, max_size=1)},
@@ -198,6 +201,8 @@ lines = st.one_of(
         covers=st.just([1, 2]),
         keep_from=seqs,
         keep=st.lists(seqs | junk, max_size=2),
+        block=st.none() | garbled(compactions) | junk,
+        keeps_thinking=st.booleans(),
     ),
     kind("revert", target=seqs),
     kind("hologram", shape=st.just("cube")),

@@ -150,7 +150,7 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
     with Server(script, lenient=True) as server:
         kept = json.loads((place.state / "servers.json").read_text())
         (key,) = kept
-        assert set(kept[key]["gaps"]) == {"cache", "images"}
+        assert set(kept[key]["gaps"]) == {"cache", "images", "compaction"}
 
 
 def test_a_server_by_its_name(place: Place) -> None:

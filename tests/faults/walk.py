@@ -45,7 +45,7 @@ from ctxagent.agent.loop.resume import copy_cache
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.request_body import body, digest, encode
+from ctxagent.agent.models.request_body import betas, body, digest, encode
 from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
@@ -69,7 +69,8 @@ from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
 from ctxagent.tools.write import WriteTool
 
-from ..support.server.loopback import Body, Say, check_bound, message
+from ..support.server.compactions import Compactions
+from ..support.server.loopback import Body, Say, check_bound, flat, message
 from ..support.server.validator import Invalid, validate
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.truths import (
@@ -115,6 +116,7 @@ class Script:
         self.chance, self.cwd = chance, cwd
         self.errors: list[str] = []  # the marks so far
         self.answers: list[str] = []  # to requests for a summary
+        self.compactions = Compactions()
         self._count = 0
         self._calls_left = 0
         self._job = False
@@ -127,6 +129,8 @@ class Script:
         last = asked["messages"][-1]["content"][-1]
         if self.chance.random() < 0.02:
             return ModelUnavailable("the server is down")
+        if "compaction" in asked:
+            return self.summary()
         if "about to be compressed" in str(last.get("text", "")):
             return self.summary()
         if last["type"] != "tool_result":
@@ -242,9 +246,12 @@ class StrictModel:
         encoded = encode(body(request))
         asked = json.loads(encoded)
         self.requests += 1
+        blocks = self.script.compactions
+        told = blocks.told([*flat(asked)])
         try:
             validate(asked)
-            check_bound(asked)
+            blocks.check(asked, {"anthropic-beta": ",".join(betas(request, asked))})
+            check_bound(asked, told)
         except Invalid as error:
             self.rejected.append(str(error))
             raise RequestRejected(str(error)) from error
@@ -257,7 +264,9 @@ class StrictModel:
         usage = Usage(cache_read=prompt // 2, cache_creation=prompt - prompt // 2)
         yield Accepted(usage.to_json(), digest(encoded))
         await asyncio.sleep(0)
-        whole = message(said, asked, f"msg_{self.script.mark('')}", {})
+        whole = message(said, asked, f"msg_{self.script.mark('')}", {}, told=told)
+        if "compaction" in asked:
+            whole = blocks.answer(said.text if not said.tools else "", asked, told, whole)
         for part in said.text.partition(" "):
             if part:
                 yield TextDelta(part)
@@ -377,7 +386,7 @@ class Walk:
             keep_tokens=chance.choice((0, 500, 4_000)),
             clear_above=chance.choice((100, 1_000)),
             demote_above=chance.choice((500, 3_000, 10_000)),
-            summarizer=chance.choice(("model", "model", "model", "mechanical")),
+            summarizer=chance.choice(("model", "model", "api", "mechanical")),
         )
         self.talk = Talk(self.cwd, f"s{self._copies:03}", model, policy)
         self._entries: list[Entry] = []  # of the log, as far as it was read

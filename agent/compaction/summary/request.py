@@ -38,6 +38,20 @@ MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
+# Parts of the prompt, by whether the record is merged with the one before it, or stands alone.
+_SCOPE = {
+    "{only_new}": (" Only what is new since the previous record.", ""),
+    "{unchanged}": (
+        " If a previous record stands above and the scope is the same, write: unchanged",
+        "",
+    ),
+    "{scope}": (
+        "But for the state and the next steps, cover only what is new since the previous record, "
+        "if there is one; it is merged with yours.",
+        "A summary that stands above goes too: take over all of it that still holds, word for word "
+        "where it matters.",
+    ),
+}
 KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
 HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
 
@@ -73,7 +87,7 @@ def find_cut(
     if start is None:
         return None
     max_size = KEPT_WORDS_SHARE * window.size / view.ratio
-    keep = tuple(i.seq for i in _unanswered(items, max_size) if i.seq < items[start].seq)
+    keep = tuple(i.seq for i in unanswered(items, max_size) if i.seq < items[start].seq)
     evicted = tuple(i for i in items[:start] if i.seq not in keep)
     words = sum(i.size for i in evicted if i.source == "person")
     if words < max_summary_tokens(window) and not any(i.role == "assistant" for i in evicted):
@@ -86,8 +100,10 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
     """Return the index of the first item of the tail that stays: at least so many messages, and
     more while they fit into `max_size`, at a place where no call is parted from its result."""
     size, count, start, kept, role = 0, 0, len(items), 0, ""
-    summaries = sum(item.source == SUMMARY_SOURCE for item in items)  # which stand first
-    for index in range(len(items) - 1, max(summaries, 1) - 1, -1):
+    begin = 1  # no part of a summary stays
+    for index, item in enumerate(items):
+        begin = index + 1 if item.source == SUMMARY_SOURCE else begin
+    for index in range(len(items) - 1, begin - 1, -1):
         item = items[index]
         size += item.size
         if kept >= messages and size > max_size:
@@ -99,7 +115,7 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
     return start if start < len(items) else None
 
 
-def _unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
+def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
     """Return the person's words that no finished answer has followed yet: the newest always, and
     those before it as far as they fit. The others are in the summary and in the archive."""
     found: list[Item] = []
@@ -137,10 +153,15 @@ def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
     return view.scaled(view.size_with(empty) + summary)
 
 
-def summary_question(window: Window, instructions: str = "", failures: str = "") -> str:
+def summary_question(
+    window: Window, instructions: str = "", failures: str = "", *, is_merged: bool = True
+) -> str:
     """Return what the model is asked. `instructions` are the person's, for this summary alone;
-    `failures` lists what counts as failing."""
+    `failures` lists what counts as failing; `is_merged` says whether the answer will be merged with
+    the record before it."""
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
+    for part, (merged, alone) in _SCOPE.items():
+        text = text.replace(part, merged if is_merged else alone)
     if failures:
         text += f"\n\n{failures}"
     if instructions.strip():
@@ -255,9 +276,9 @@ def summary_text(
 ) -> str:
     """Return the message that stands for the span: the record, how to get the rest, and pins.
     `saved` are the tokens that it saves, where it takes the place of something."""
-    head = "" if saved is None else f"{_head(folder, saved)}\n\n"
+    head = "" if saved is None else f"{archive_head(folder, saved)}\n\n"
     recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
-    document = replace(document, recovery=(_archive_line(folder), *recovery))
+    document = replace(document, recovery=(archive_line(folder), *recovery))
     return (
         f"{COMPRESSED_MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
@@ -268,13 +289,14 @@ def summary_text(
     )
 
 
-def _head(folder: Path, saved: int) -> str:
+def archive_head(folder: Path, saved: int) -> str:
+    """Return the line that says of which session a summary is, and how many tokens it saves."""
     at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     session = f"**Session ID:** {folder.name} · **Generated:** {at}"
     return f"{session} · **Context Saved:** {saved:,} tokens"
 
 
-def _archive_line(folder: Path) -> str:
+def archive_line(folder: Path) -> str:
     """Return where all that was said is kept: what there is of it."""
     kept = {"offloaded": "results that were moved to files", "checkpoints": "checkpoints"}
     there = [f"{name}/ ({what})" for name, what in kept.items() if (folder / name).is_dir()]

@@ -17,6 +17,7 @@ from ...session.entries import Summary
 from ..document import SummaryDocument, parse, render, superseded_lines
 from ..host import EngineHost, ModelAnswer
 from ..policy import Policy
+from .block import BlockSummary, block_request
 from .merge import document_from_ledger, merge
 from .request import (
     Cut,
@@ -39,13 +40,14 @@ class SummaryDraft:
 
     document: SummaryDocument
     cost_usd: float | None  # of asking for it; None when the price is not known
-    author: str  # "model", "ledger" or "person"
+    author: str  # "model", "api", "ledger" or "person"
     raw_text: str  # the document as it was written, before anything was added from records
     seconds: float = 0.0  # that writing it took
     in_background: bool = False  # whether the work went on meanwhile
     max_words: int | None = None  # that it may have beside lists of files; None: only its cap
     resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
     superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
+    by_api: BlockSummary | None = None  # the API wrote it
 
 
 def _ignore(event: Event) -> None:
@@ -60,19 +62,24 @@ class SummaryWriter:
     policy: Policy
 
     async def write(
-        self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore
+        self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore, by_api: bool = True
     ) -> SummaryDraft:
-        """Write a document for the span of `cut`, merged with the summary that stands."""
+        """Write a document for the span of `cut`, merged with the summary that stands. With
+        `by_api` the API may write one that nobody can edit, if the policy says so."""
         started = time.monotonic()
         with waiting(emit, "writing a summary"):
-            draft = await self._write(cut, instructions, emit)
+            draft = await self._write(cut, instructions, emit, by_api)
         return replace(draft, seconds=time.monotonic() - started)
 
-    async def _write(self, cut: Cut, instructions: str, emit: Emit) -> SummaryDraft:
+    async def _write(self, cut: Cut, instructions: str, emit: Emit, by_api: bool) -> SummaryDraft:
         previous = document_of(self.host.view.summary)
         if self.policy.summarizer == "mechanical":
             return self.from_ledger(previous)
         spent: float | None = 0.0
+        if by_api and self.policy.summarizer == "api":
+            draft, spent = await self._ask_api(cut, instructions)
+            if draft:
+                return draft
         problem = ""
         for _ in range(MAX_ATTEMPTS):
             window = self.host.current_window()  # anew, since the agent works on meanwhile
@@ -91,6 +98,49 @@ class SummaryWriter:
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
+
+    async def _ask_api(
+        self, cut: Cut, instructions: str
+    ) -> tuple[SummaryDraft | None, float | None]:
+        """Return a summary that the API wrote by itself, and what asking has cost; None for it
+        where the API does not, where it must not, or where what it wrote is of no use."""
+        host, spent = self.host, 0.0
+        if self.policy.model not in (None, host.model_id) or not host.has_compaction():
+            return None, spent
+        window, failures = host.current_window(), host.ledger.unresolved()
+        listed = open_failures_text(failures)
+        question = summary_question(window, host.redact(instructions), listed, is_merged=False)
+        model, effort = host.model_id, host.effort
+        found = block_request(host.view, cut, window, question, model=model, effort=effort)
+        if found is None:
+            return None, spent
+        request, whole_cut = found
+        edits = host.view.edits
+        try:
+            answer = await host.ask_model(request)
+        except ModelError:  # what it means is told when the model is asked for a summary
+            return None, spent
+        if answer.block is None:
+            problem = f"there is none, the server stopped with {answer.stop_reason}"
+        else:
+            problem = why_unusable(answer.text, "end_turn", window)
+        if answer.block is None or problem:
+            text = f"the API's own summary was not usable ({problem}); the model is asked"
+            host.emit(Notice("info", text))
+            return None, answer.cost_usd
+        new = parse(answer.text)
+        previous, claims = document_of(host.view.summary), superseded_lines(answer.text)
+        gone = claimed(claims, previous, host.ledger.words) if previous else ()
+        draft = SummaryDraft(
+            merge(SummaryDocument(), new),
+            answer.cost_usd,
+            "api",
+            answer.text,
+            resolved=resolution_rows(new.errors, "model", host.ledger, failures),
+            superseded=tuple(dict.fromkeys(gone)),
+            by_api=BlockSummary(answer.block, whole_cut, edits),
+        )
+        return draft, answer.cost_usd
 
     def _merged(
         self,

@@ -91,5 +91,5 @@ def _entry_text(log: "Log", ref: str) -> str:
             hint=f"Entries are 1 to {log.last_seq}." if log.last_seq else "This session is empty.",
         )
     if isinstance(found, Summary):
-        return found.text
+        return found.whole_text
     return json.dumps(encode(found), ensure_ascii=False, indent=1)

@@ -33,6 +33,7 @@ from urllib.parse import unquote
 
 from ctxagent.agent.context import tokens
 
+from .compactions import Compactions
 from .validator import LARGEST_BODY, Invalid, validate
 
 Body = dict[str, Any]
@@ -145,6 +146,8 @@ class Server:
         self.bound = bound
         self.adds_tools = True  # whether it takes system messages that add tools
         self.searches = True  # whether it takes the tool that searches the web
+        self.compacts = False  # whether it takes `compaction`, and the blocks that it gives for it
+        self.compactions = Compactions()
         self.takes_found = True  # whether it takes blocks of searches in the messages
         self.given: dict[str, str] = {}  # the blocks of searches that it gave, by their ids
         self.window = window
@@ -216,8 +219,11 @@ class Server:
                 if refused := self._refused_search(body):
                     return Fail(400, refused), "", {}
                 self._check_searches(body)
+                if not self.compacts and (refused := self.compactions.refusal(body)):
+                    return Fail(400, refused), "", {}
+                self.compactions.check(body, headers)
                 if self.bound:
-                    check_bound(body)
+                    check_bound(body, self.compactions.told([*flat(body)]))
                 step = self._step(given, number)
                 check_step(step)
             except Invalid as error:
@@ -258,6 +264,16 @@ class Server:
                     given = self.given.get(named(plain))
                     if given is not None and given != json.dumps(plain):
                         raise Invalid(f"messages: a block of a search was altered: {named(plain)}")
+
+    def message(self, step: "Say", body: Body, id: str, usage: Body) -> Body:
+        """The whole reply."""
+        if "compaction" not in body and not step.thinking:
+            return message(step, body, id, usage, self.size_of)
+        told = self.compactions.told([*flat(in_blocks(body) if self.lenient else body)])
+        whole = message(step, body, id, usage, self.size_of, told)
+        if "compaction" not in body:
+            return whole
+        return self.compactions.answer("" if step.tools else step.text, body, told, whole)
 
     def keep_searches(self, whole: Body) -> None:
         """Remember the blocks of searches in a reply."""
@@ -319,11 +335,14 @@ def message(
     id: str,
     usage: Body,
     size_of: Callable[[Body], int] = tokens.estimate_block,
+    told: Sequence[tuple[str, Body]] | None = None,
 ) -> Body:
-    """The whole reply, as the API answers without `stream`. A raw input that is no JSON is {}."""
+    """The whole reply, as the API answers without `stream`. A raw input that is no JSON is {}.
+    What it thinks is bound to all that the model was `told`: by default what stands in the body."""
     content: list[Body] = [dict(block) for block in say.blocks]
     if say.thinking:
-        signature = sign([*flat(body), *(("assistant", b) for b in content)], say.thinking)
+        before = [*(flat(body) if told is None else told)]
+        signature = sign([*before, *(("assistant", b) for b in content)], say.thinking)
         block = {"type": "thinking", "thinking": say.thinking, "signature": signature}
         content.append(block)
     if say.text:
@@ -458,9 +477,10 @@ def check_betas(headers: Mapping[str, str]) -> None:
             raise Invalid(f"anthropic-beta: {name} is missing")
 
 
-def check_bound(body: Body) -> None:
-    """Raises Invalid when a thought no longer stands where it was signed."""
-    parts = list(flat(body))
+def check_bound(body: Body, told: Sequence[tuple[str, Body]] | None = None) -> None:
+    """Raises Invalid when a thought no longer stands where it was signed: behind what the model was
+    `told`, by default what stands in the body."""
+    parts = [*(flat(body) if told is None else told)]
     for place, (_, block) in enumerate(parts):
         if block.get("type") != "thinking":
             continue
@@ -530,7 +550,7 @@ class _Exchange(BaseHTTPRequestHandler):
         elif step.fault == "hang up":
             self._reset()
         else:
-            whole = message(step, body, id, usage, owner.size_of)
+            whole = owner.message(step, body, id, usage)
             owner.keep_searches(whole)
             if body.get("stream"):
                 self._stream(step, whole)

@@ -20,6 +20,7 @@ MOST_IMAGES = 100
 MANY_IMAGES = 20  # with more, no side may be longer than
 LONGEST_SIDE_OF_MANY = 2_000  # pixels
 MOST_BREAKPOINTS = 4
+LONGEST_INSTRUCTIONS = 16_384  # for a summary
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -42,6 +43,7 @@ _TOP = {
     "output_config": dict,
     "metadata": dict,
     "stop_sequences": list,
+    "compaction": dict,
 }
 # For each role: kind of block -> (fields it must have, fields it may have).
 _TEXT = ({"type", "text"}, {"cache_control"})
@@ -65,6 +67,7 @@ _BLOCKS: dict[str, dict[str, tuple[set[str], set[str]]]] = {
         "thinking": ({"type", "thinking", "signature"}, set()),
         "redacted_thinking": ({"type", "data"}, set()),
         "tool_use": ({"type", "id", "name", "input"}, {"cache_control"}),
+        "compaction": ({"type", "content", "signature"}, {"cache_control"}),
     },
     "system": {"text": _TEXT, "tool_addition": ({"type", "tool"}, {"cache_control"})},
     "result": {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT},
@@ -145,6 +148,12 @@ def _check_top(request: dict[str, Any]) -> None:
         _check(thinking["type"] == "adaptive", 'thinking.type: only "adaptive" is supported')
         shown = thinking.get("display") in (None, "summarized", "omitted")
         _check(shown, "thinking.display: Input should be 'summarized' or 'omitted'")
+    if "compaction" in request:
+        asked = request["compaction"]
+        _check_fields(asked, "compaction", {"type"}, {"instructions"})
+        _check(asked["type"] == "summarize", "compaction.type: Input should be 'summarize'")
+        short = len(asked.get("instructions", "")) <= LONGEST_INSTRUCTIONS
+        _check(short, f"compaction.instructions: more than {LONGEST_INSTRUCTIONS} characters")
     if "output_config" in request:
         _check_fields(request["output_config"], "output_config", {"effort"}, set())
         effort = request["output_config"]["effort"]
@@ -199,6 +208,12 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
             _check_blocks(content, _BLOCKS[role], f"{where}.content")
             expected = ""  # the reply, or more of the user's words
             searches.bare = False
+            continue
+        if "compaction" in [b.get("type") for b in content if isinstance(b, dict)]:
+            first = place == 0 and role == "assistant" and len(content) == 1
+            _check(first, f"{where}: compaction_block_misplaced: it must come first, once")
+            _check_blocks(content, _BLOCKS[role], f"{where}.content")
+            expected = ""
             continue
         expected = expected or role
         _check(role == expected, f"{where}: roles must alternate from 'user' on, found {role!r}")
@@ -356,6 +371,9 @@ def _check_block(block: dict[str, Any], where: str) -> None:
     elif kind == "thinking":
         _check(isinstance(block["thinking"], str), f"{where}.thinking: Input should be a string")
         _check_said(block["signature"], f"{where}.signature")
+    elif kind == "compaction":
+        for name in ("content", "signature"):
+            _check_said(block[name], f"{where}.{name}")
     elif kind == "redacted_thinking":
         _check_said(block["data"], f"{where}.data")
     elif kind == "tool_result":

@@ -150,7 +150,7 @@ class Truths:
         """Yield what is wrong with the context, the newest summary and the files beside the log."""
         context = _context_text(view)
         standing = [item for item in view.items if item.source == SUMMARY_SOURCE]
-        if len(standing) > 1:
+        if len({item.seq for item in standing}) > 1:
             yield Fault("summaries", f"{[item.seq for item in standing]}")
         for entry in self.entries[-20:]:
             if isinstance(entry, Note) and "traceback" in entry.data:
@@ -220,10 +220,10 @@ class Truths:
             if entry.seq < summary.seq:
                 ledger.add(entry)
         for ref, text in ledger.pins.items():
-            if text not in summary.text:
+            if text not in summary.whole_text:
                 yield Fault("pin", f"#{ref}: {text[:80]}")
         for path in ledger.files:
-            if path not in summary.text:
+            if path not in summary.whole_text:
                 yield Fault("path", path)
         if found := _TAG.search(summary.text):
             yield Fault("tag", summary.text[found.start() : found.start() + 60])

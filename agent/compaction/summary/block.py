@@ -1,0 +1,169 @@
+"""A summary that the API writes itself: where it may cut, what it is asked, what stands beside it.
+
+The API answers with a signed block (`context.compaction_block`) that must stay as it is. So what
+the program's records have and the block lacks stands in a text of its own, behind the messages that
+stay: open errors, rules, changed files, missed facts, the person's unanswered words, pins.
+The block stands for all before a reply, with no gap, since only then the replies behind it keep
+their thinking. Where that is not possible, a summary of our own takes its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...context.compaction_block import MAX_INSTRUCTIONS_CHARS
+from ...context.request import Request, adds_tools, begins_with, build_request
+from ...context.view import Item, View
+from ...context.window import Window
+from ...session.conversation import CONVERSATION_NAME
+from ...session.entries import Block
+from ..document import SummaryDocument, render
+from .request import (
+    COMPRESSED_MARK,
+    KEPT_WORDS_SHARE,
+    ORDER_OF_TRUTH,
+    Cut,
+    archive_head,
+    archive_line,
+    max_summary_tokens,
+    pinned_section,
+    room_for_summary,
+    unanswered,
+)
+
+_LISTS = ("decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSummary:
+    """A compaction block, and what it stands for."""
+
+    block: Block  # exactly as the API gave it
+    cut: Cut  # with nothing kept before the place where it cuts
+    edits: int  # of the view when it was asked for; after one more, thinking behind it is void
+
+
+def block_request(
+    view: View, cut: Cut, window: Window, instructions: str, *, model: str, effort: str | None
+) -> tuple[Request, Cut] | None:
+    """Return the request for a block, and where it cuts: as `cut`, or a little later. None where a
+    block would part what belongs together, lose images or added tools, or has no room."""
+    found = _before_reply(view, cut)
+    if found is None or len(instructions) > MAX_INSTRUCTIONS_CHARS:
+        return None
+    behind_cut = view.items[len(found.evicted) :]  # which it does not hold
+    room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in behind_cut))
+    if room < max_summary_tokens(window) // 2 or any(map(_has_images, _words(view, found, window))):
+        return None
+    head = replace(view, items=[*found.evicted])
+    max_tokens = min(2 * max_summary_tokens(window), room)
+    request = build_request(head, model=model, max_tokens=max_tokens, effort=effort)
+    whole = build_request(view, model=model, max_tokens=max_tokens, effort=effort)
+    behind = whole.messages[len(request.messages) :]
+    is_apart = behind and behind[0]["role"] == "assistant" and begins_with(whole, request)
+    if not is_apart or adds_tools(request):
+        return None
+    origin = {**request.origin, "keep_from": found.keep_from}
+    return replace(request, compaction=instructions, origin=origin), found
+
+
+def rebuild_block_request(view: View, keep_from: int) -> Request:
+    """Return a request for a block again, from the view and its recorded origin, but for its
+    parameters."""
+    head = replace(view, items=view.items[: view.position(keep_from)])
+    return build_request(head, model="", max_tokens=0)
+
+
+def _before_reply(view: View, cut: Cut) -> Cut | None:
+    """Return the first cut from this one on that lies before a reply to the person or to results;
+    None where there is none."""
+    items, place = view.items, view.position(cut.keep_from)
+    for start in range(place or len(items), len(items)):
+        if items[start].role == "assistant" and items[start - 1].role == "user":
+            evicted = tuple(items[:start])
+            size = view.scaled(sum(item.size for item in evicted))
+            return Cut(evicted, items[start].seq, (), size)
+    return None
+
+
+def _words(view: View, cut: Cut, window: Window) -> list[Item]:
+    """Return the person's unanswered words that a block would stand for."""
+    found = unanswered(view.items, KEPT_WORDS_SHARE * window.size / view.ratio)
+    return [item for item in found if item.seq < cut.keep_from]
+
+
+def _has_images(item: Item) -> bool:
+    return any(block.get("type") != "text" for block in item.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class TextBeside:
+    """What the text beside a block is made of, apart from the document."""
+
+    written: SummaryDocument  # what the block itself says
+    resolved: Sequence[str]  # errors in it that are none any more, by the records
+    words: Sequence[tuple[int, str]]  # the person's unanswered ones, each with its ref
+    folder: Path
+    pins: Mapping[int, str]
+
+    def render(self, document: SummaryDocument, *, saved: int) -> str:
+        """Return the text that stands beside the block, if `document` is all there is to know.
+        `saved` are the tokens that both save."""
+        parts = [
+            f"{COMPRESSED_MARK}\n"
+            "The first message of this conversation is a summary of the work before, made when the "
+            "context was compressed. It is history, not an instruction: go on with what the person "
+            "asked. What is missing there is found by Recall, with words to search for or with a "
+            "ref (`#12`); the whole conversation is also in "
+            f"{self.folder / CONVERSATION_NAME}. {ORDER_OF_TRUTH}",
+            archive_head(self.folder, saved),
+        ]
+        lacking = replace(
+            _without(document, self.written),
+            recovery=(archive_line(self.folder), *document.recovery),
+        )
+        parts.append(
+            f"What this program recorded beside that summary:\n\n{render(lacking, filled=True)}"
+        )
+        if self.resolved:
+            solved = "\n".join(f"- {error}" for error in self.resolved)
+            parts.append(f"Errors that the summary names and that are solved:\n{solved}")
+        parts += [
+            f"The person said, and waits for it (#{ref}):\n\n{text}" for ref, text in self.words
+        ]
+        return "\n\n".join(parts) + pinned_section(self.pins)
+
+
+def text_beside(
+    summary: BlockSummary,
+    written: SummaryDocument,
+    resolved: Sequence[str],
+    view: View,
+    window: Window,
+    folder: Path,
+    pins: Mapping[int, str],
+) -> TextBeside:
+    """Return what stands beside a block that says `written`, as the view is now."""
+    words = [
+        (item.seq, "\n".join(str(block.get("text", "")) for block in item.blocks))
+        for item in _words(view, summary.cut, window)
+    ]
+    return TextBeside(written, resolved, words, folder, pins)
+
+
+def _without(document: SummaryDocument, written: SummaryDocument) -> SummaryDocument:
+    """Return what a document has beyond another one. Changed files stay: what is said of them is
+    the ledger's."""
+    read = {row.path for row in written.read}
+    changed: dict[str, Any] = {
+        name: tuple(each for each in getattr(document, name) if each not in getattr(written, name))
+        for name in _LISTS
+    }
+    return replace(
+        document,
+        intent=document.intent.removeprefix(written.intent).strip(),
+        phase="" if document.phase == written.phase else document.phase,
+        read=tuple(row for row in document.read if row.path not in read),
+        **changed,
+    )
