@@ -2,7 +2,8 @@
 
 The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
 is checked, asked for once more if it falls short, and merged with the summary before it. Facts are
-put right from the ledger when the summary is applied. Cancelling changes nothing.
+put right from the ledger when the summary is applied. Where the policy says so, the API is first
+asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import time
