@@ -354,7 +354,7 @@ class SummaryApplier:
         resolved = [error for error in draft.document.errors if error not in still_open]
         host = self.host
         return text_beside(
-            draft.by_api, draft.document, resolved, host.view, before, host.folder, ledger.pins
+            draft.by_api, draft.document, resolved, host.view, before, host.folder, ledger
         )
 
     def _with_facts(

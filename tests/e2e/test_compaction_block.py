@@ -81,7 +81,7 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
     asked = [n for n, body in enumerate(server.requests) if "compaction" in body]
     assert len(asked) == len(made)
     for n, body in enumerate(server.requests):
-        assert "blue_heron" in json.dumps(body["messages"])  # the person's words stand
+        assert TASK in json.dumps(body["messages"])  # the person's words stand
         if block_in(body):
             text = body["messages"][0]["content"][0]["content"]
             assert text == RECORD.strip() or text == RECORD

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...context import tokens
 from ...context.compaction_block import MAX_INSTRUCTIONS_CHARS
 from ...context.request import Request, adds_tools, begins_with, build_request
 from ...context.view import Item, View
 from ...context.window import Window
 from ...session.conversation import CONVERSATION_NAME
 from ...session.entries import Block
+from ...session.ledger import Ledger
 from ..document import SummaryDocument, render
 from .request import (
     COMPRESSED_MARK,
@@ -54,7 +56,8 @@ def block_request(
         return None
     behind_cut = view.items[len(found.evicted) :]  # which it does not hold
     room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in behind_cut))
-    if room < max_summary_tokens(window) // 2 or any(map(_has_images, _words(view, found, window))):
+    waits = [item for item in unanswered(view.items, window.size) if item in found.evicted]
+    if room < max_summary_tokens(window) // 2 or any(map(_has_images, waits)):
         return None
     head = replace(view, items=[*found.evicted])
     max_tokens = min(2 * max_summary_tokens(window), room)
@@ -85,12 +88,6 @@ def _before_reply(view: View, cut: Cut) -> Cut | None:
             size = view.scaled(sum(item.size for item in evicted))
             return Cut(evicted, items[start].seq, (), size)
     return None
-
-
-def _words(view: View, cut: Cut, window: Window) -> list[Item]:
-    """Return the person's unanswered words that a block would stand for."""
-    found = unanswered(view.items, KEPT_WORDS_SHARE * window.size / view.ratio)
-    return [item for item in found if item.seq < cut.keep_from]
 
 
 def _has_images(item: Item) -> bool:
@@ -142,14 +139,29 @@ def text_beside(
     view: View,
     window: Window,
     folder: Path,
-    pins: Mapping[int, str],
+    ledger: Ledger,
 ) -> TextBeside:
     """Return what stands beside a block that says `written`, as the view is now."""
-    words = [
-        (item.seq, "\n".join(str(block.get("text", "")) for block in item.blocks))
-        for item in _words(view, summary.cut, window)
-    ]
-    return TextBeside(written, resolved, words, folder, pins)
+    room = KEPT_WORDS_SHARE * window.size / view.ratio
+    words = _waiting_words(view, ledger, summary.cut.keep_from, room)
+    return TextBeside(written, resolved, words, folder, ledger.pins)
+
+
+def _waiting_words(
+    view: View, ledger: Ledger, keep_from: int, room: float
+) -> list[tuple[int, str]]:
+    """Return the person's words before an entry that no finished answer has followed yet, also
+    those that an earlier block stands for: the newest, and those before it as far as they fit."""
+    answers = [i.seq for i in view.items if i.role == "assistant" and i.stop_reason == "end_turn"]
+    begun = ledger.turns[-1] - 1 if ledger.turns else 0
+    answered = answers[-1] if answers else begun
+    found: list[tuple[int, str]] = []
+    for ref, text in reversed([word for word in ledger.words if word[0] > answered]):
+        room -= tokens.estimate(text)
+        if found and room < 0:
+            break
+        found.append((ref, text))
+    return [word for word in reversed(found) if word[0] < keep_from]
 
 
 def _without(document: SummaryDocument, written: SummaryDocument) -> SummaryDocument:
