@@ -8,10 +8,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 MODEL = "claude-sonnet-5"  # each of them knows it; the server does not care
 KEY = "scripted"
+PRESETS = ("lean", "append")  # of ctxagent, each an agent of its own here
+OURS = ("ctxagent", *PRESETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,10 @@ def environ(home: Path) -> dict[str, str]:
     }
 
 
-def ctxagent(home: Path, url: str, window: int, task: str) -> Start:
+def ctxagent(home: Path, url: str, window: int, task: str, preset: str = "default") -> Start:
     return Start(
         ["-p", task, "--permission-mode", "bypass", "--model", MODEL,
-         "--context-window", str(window)],
+         "--context-window", str(window), "--preset", preset],
         {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY},
     )  # fmt: skip
 
@@ -91,4 +94,5 @@ AGENTS: dict[str, Callable[[Path, str, int, str], Start]] = {
     "ctxagent": ctxagent,
     "pi": pi,
     "kimi": kimi,
+    **{preset: partial(ctxagent, preset=preset) for preset in PRESETS},
 }

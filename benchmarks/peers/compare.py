@@ -13,25 +13,35 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from agents import AGENTS, environ
+from agents import AGENTS, OURS, environ
+from replies import Reply, of_commands, of_recording
 from scripted import TASK, Script, Scripted
 from tree import Tree
 
+from ctxagent.agent.replay.formats import load_recording
 from ctxagent.tests.support.command import COMMAND
 
+COST = "cost of prompts, tokens"
 Figures = dict[str, float | str]
+Work = Callable[[Path], Iterable[Reply]]  # what the script says; the folder is for files
 
 
-def run(name: str, command: str, options: argparse.Namespace) -> tuple[Figures, list[str]]:
-    """One session of an agent from start to end: its figures, and what went wrong."""
+def run(
+    name: str, command: str, work: Work, options: argparse.Namespace, replies: int | None = None
+) -> tuple[Figures, list[str]]:
+    """Run one session of an agent, of so many replies or to its end. Return its figures, and what
+    went wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        home, project = Path(folder) / "home", Path(folder) / "project"
-        for made in (home / "tmp", project):
+        home, project, files = (Path(folder) / name for name in ("home", "project", "recorded"))
+        for made in (home / "tmp", project, files):
             made.mkdir(parents=True)
         tree = Tree()
-        script = Script(options.calls, options.bytes, options.window, clock=tree.since)
+        script = Script(list(islice(work(files), replies)), options.window, clock=tree.since)
         printed = Path(folder) / "printed"
         with Scripted(script) as server:
             start = AGENTS[name](home, server.url, options.window, TASK)
@@ -43,7 +53,7 @@ def run(name: str, command: str, options: argparse.Namespace) -> tuple[Figures, 
         figures: Figures = {
             "version": version,
             "exit status": "out of time" if status is None else str(status),
-            "commands asked for": script.asked,
+            "calls asked for": script.asked,
             "outputs that came back whole": script.whole,
             "requests": len(server.requests),
             "  of them for a summary": script.summaries,
@@ -54,7 +64,7 @@ def run(name: str, command: str, options: argparse.Namespace) -> tuple[Figures, 
             "mean prompt, tokens": script.bill.prompt // max(1, answered),
             "prompts in sum, tokens": script.bill.prompt,
             "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
-            "cost of prompts, tokens": script.bill.relative,
+            COST: script.bill.relative,
             "CPU, s": cpu,
             "CPU to the first request, s": script.started[0],
             "wall, s": wall,
@@ -62,7 +72,7 @@ def run(name: str, command: str, options: argparse.Namespace) -> tuple[Figures, 
             "peak memory, MB": tree.peak / 1e6,
         }
         wrong = sorted({message for message, _ in server.rejected})
-        if status != 0 or not server.requests or script.asked < options.calls:
+        if status != 0 or not server.requests or not script.ended:
             wrong += printed.read_text(errors="replace").splitlines()[-5:]
     return figures, wrong
 
@@ -95,7 +105,7 @@ def _agent(words: str) -> tuple[str, str]:
     name, _, command = words.partition("=")
     if name not in AGENTS:
         raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(AGENTS)}")
-    return name, command or (COMMAND if name == "ctxagent" else name)
+    return name, command or (COMMAND if name in OURS else name)
 
 
 def asked() -> argparse.Namespace:
@@ -106,13 +116,28 @@ def asked() -> argparse.Namespace:
     )  # fmt: skip
     words.add_argument("--calls", type=int, default=120, help="commands to run")
     words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument(
+        "--recording", action="append", type=Path, metavar="FILE",
+        help="play the calls of a recorded session in place of such commands; repeatable",
+    )  # fmt: skip
     words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
     words.add_argument("--limit", type=float, default=900.0, help="seconds for each agent")
     return words.parse_args()
 
 
-def main() -> None:
-    options = asked()
+def works(options: argparse.Namespace) -> Iterator[tuple[str, Work]]:
+    """Yield what the agents do, each with its title."""
+    if not options.recording:
+        title = f"{options.calls} commands with {options.bytes:,} bytes of output each"
+        yield title, lambda _: of_commands(options.calls, options.bytes)
+    for path in options.recording or ():
+        recording = load_recording(path)
+        title = f"{recording.name}, {recording.calls} calls in {recording.replies} replies"
+        yield title, partial(of_recording, recording)
+
+
+def compare(work: Work, options: argparse.Namespace) -> dict[str, Figures]:
+    """Run one agent after another, and say on standard error what went wrong."""
     rows: dict[str, Figures] = {}
     for name, command in options.agent or [_agent(name) for name in AGENTS]:
         found = shutil.which(command)
@@ -120,15 +145,28 @@ def main() -> None:
             print(f"{name}: skipped, there is no command {command}", file=sys.stderr)
             continue
         path = str(Path(found).absolute())
-        run(name, path, argparse.Namespace(**{**vars(options), "calls": 1}))  # files get cached
-        rows[name], wrong = run(name, path, options)
+        run(name, path, work, options, replies=1)  # files get cached
+        rows[name], wrong = run(name, path, work, options)
         for line in wrong:
             print(f"{name}: {line}", file=sys.stderr)
-    title = (
-        f"{options.calls} commands with {options.bytes:,} bytes of output each, in a window of "
-        f"{options.window:,} tokens; a script in place of the model; {datetime.date.today()}"
-    )
-    print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
+    return rows
+
+
+def main() -> None:
+    options = asked()
+    costs: dict[str, float] = {}
+    for work_title, work in works(options):
+        title = (
+            f"{work_title}, in a window of {options.window:,} tokens; a script in place of the "
+            f"model; {datetime.date.today()}"
+        )
+        rows = compare(work, options)
+        print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
+        for name, row in rows.items():
+            costs[name] = costs.get(name, 0.0) + float(row[COST])
+    if len(options.recording or ()) > 1:
+        sums = (f"{name} {cost:,.0f}" for name, cost in costs.items())
+        print(f"{COST}, of all recordings:", ", ".join(sums))
 
 
 if __name__ == "__main__":

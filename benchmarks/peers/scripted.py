@@ -4,18 +4,19 @@ The server is the strict one of the tests. A request is first brought into the o
 takes, where the API allows several, so that only rules that hold for any client are left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from replies import Call, Command, NewContent, Page, Reply
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Fail, Say, Server, Step
+from ctxagent.tests.support.server.validator import Invalid
 
 Body = dict[str, Any]
 TASK = "Run the commands, one after another."
-LINE = "{0:05d} of command {1}: the quick brown fox jumps over the lazy dog\n"
-COMMAND = "seq -f '%05g of command {0}: the quick brown fox jumps over the lazy dog' {1}"
 SUMMARY = """## Session Intent
 Run the commands, one after another. (This summary is scripted: no model wrote it.)
 ## Key Decisions
@@ -46,15 +47,16 @@ class Scripted(Server):
 
 @dataclass(slots=True)
 class Script:
-    """Asks for `calls` commands of `size` bytes of output, one a request, and ends. A request that
-    offers no shell is for a summary. `clock` tells when the first request has come."""
+    """Says one of `replies` at each request, and ends. A request that offers no shell is for a
+    summary. `clock` tells when the first request has come."""
 
-    calls: int
-    size: int
+    replies: Sequence[Reply]
     window: int
     clock: Callable[[], tuple[float, float]]
     started: tuple[float, float] = (0.0, 0.0)
-    asked: int = 0
+    said: int = 0  # replies
+    asked: int = 0  # calls
+    ended: bool = False
     whole: int = 0  # outputs that came back as they were
     summaries: int = 0
     too_long: int = 0
@@ -73,30 +75,57 @@ class Script:
         if bill.prompt > self.window:
             self.too_long += 1
             return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
-        shell = next((t["name"] for t in body.get("tools", []) if _is_shell(t)), None)
+        shell = _tool(body, "bash", "shell")
         newest = body["messages"][-1]["content"]
         if shell is None or is_summary_question(newest[-1].get("text", "")):
             self.summaries += 1
             return Say(SUMMARY)
-        results = [block for block in newest if block["type"] == "tool_result"]
-        self.whole += any(self._output() in _text(block) for block in results)
-        if self.asked == self.calls:
+        if self.said:
+            results = [_text(block) for block in newest if block["type"] == "tool_result"]
+            calls = self.replies[self.said - 1].calls
+            self.whole += sum(any(_is_whole(call, text) for text in results) for call in calls)
+        if self.said == len(self.replies):
+            self.ended = True
             return Say("The script is at its end.")
-        self.asked += 1
-        words = f"This is a script, not a model. Command {self.asked} of {self.calls}:"
-        return Say(words, tools=[(shell, {"command": COMMAND.format(self.asked, self._lines())})])
-
-    def _lines(self) -> int:
-        """How many lines the newest command prints."""
-        return self.size // len(LINE.format(0, self.asked))
-
-    def _output(self) -> str:
-        """All that it prints."""
-        return "".join(LINE.format(n, self.asked) for n in range(1, self._lines() + 1)).strip()
+        reply = self.replies[self.said]
+        self.said += 1
+        self.asked += len(reply.calls)
+        return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
 
 
-def _is_shell(tool: Body) -> bool:
-    return tool["name"].lower() in ("bash", "shell")
+def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
+    """Return the call for a tool of this agent, and have its file as it needs it."""
+    if isinstance(call, Command):
+        return _required(body, "bash", "shell")["name"], {"command": call.command}
+    call.prepare()
+    given: Body = {"path": str(call.file)}
+    if isinstance(call, NewContent):
+        return _required(body, "write", "writefile")["name"], {**given, "content": call.content}
+    tool = _required(body, "read", "readfile")
+    for name in tool["input_schema"]["properties"]:
+        if name in ("offset", "line_offset"):
+            given[name] = call.first
+        elif name in ("limit", "n_lines"):
+            given[name] = call.output.count("\n") + 1
+    return tool["name"], given
+
+
+def _is_whole(call: Call, text: str) -> bool:
+    """Return whether a result has all of the output. What reads files may number its lines."""
+    if isinstance(call, Page):
+        return all(line in text for line in call.output.splitlines())
+    return isinstance(call, NewContent) or call.output.strip() in text
+
+
+def _tool(body: Body, *names: str) -> Body | None:
+    return next((t for t in body.get("tools", []) if t["name"].lower() in names), None)
+
+
+def _required(body: Body, *names: str) -> Body:
+    tool = _tool(body, *names)
+    if tool is None:
+        raise Invalid(f"the agent offers no tool named {' or '.join(names)}")
+    return tool
 
 
 def _text(result: Body) -> str:

@@ -1,0 +1,158 @@
+"""What the script says in place of a model: replies that ask for commands of one size, or for what
+a recorded session asked for.
+
+The calls of a recording are played by the three tools that every agent has, which read a file,
+write a file and run a command, so that each agent can tell what was read, changed and printed. A
+program named `run` prints what any other recorded tool gave back, and ends with its exit code.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxagent.agent.compaction.layers.later_calls import kind_of
+from ctxagent.agent.context.view import Call as ViewCall
+from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, Recording
+from ctxagent.agent.replay.tool_names import TranslatedCall, translate
+
+LINE = "{0:05d} of command {1}: the quick brown fox jumps over the lazy dog\n"
+COMMAND = "seq -f '%05g of command {0}: the quick brown fox jumps over the lazy dog' {1}"
+PRINT = '#!/bin/sh\ncat "${0%/*}/$1"\nexit "${2:-0}"\n'
+LINE_NUMBER = re.compile(r"^ *(\d+)(?:→|\t|\| ?|: )", re.MULTILINE)  # as agents write it
+END = "END_OF_RECORDED_ARGUMENTS"
+MAX_NAME_CHARS = 120  # of a file
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command for the shell, and what comes back when it comes whole."""
+
+    command: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines of a file that is to be read, from the line `first` on."""
+
+    file: Path
+    output: str
+    first: int
+
+    def prepare(self) -> None:
+        self.file.write_text("\n" * (self.first - 1) + self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class NewContent:
+    """A content that is to be written to a file."""
+
+    file: Path
+    content: str
+
+    def prepare(self) -> None:
+        """Delete the file: some agents write only over what they have read."""
+        self.file.unlink(missing_ok=True)
+
+
+Call = Command | Page | NewContent
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply of the script."""
+
+    text: str
+    calls: Sequence[Call]
+
+
+def of_commands(calls: int, size: int) -> Iterator[Reply]:
+    """Yield replies that ask for one command each, of about `size` bytes of output."""
+    for number in range(1, calls + 1):
+        lines = size // len(LINE.format(0, number))
+        output = "".join(LINE.format(line, number) for line in range(1, lines + 1))
+        text = f"This is a script, not a model. Command {number} of {calls}:"
+        yield Reply(text, [Command(COMMAND.format(number, lines), output)])
+
+
+def of_recording(recording: Recording, folder: Path) -> Iterator[Reply]:
+    """Yield the replies of a recorded session that call tools, with their texts; the text of a
+    reply that calls none stands before that of the next."""
+    played = _Played(folder)
+    texts: list[str] = []
+    for step in recording.steps:
+        if not isinstance(step, RecordedReply):
+            continue
+        texts.append(step.text)
+        if step.calls:
+            yield Reply("\n\n".join(filter(None, texts)) or "Next:", played.calls(step.calls))
+            texts = []
+
+
+@dataclass(slots=True)
+class _Played:
+    """The calls in whose place recorded ones are played, with their files in a folder."""
+
+    folder: Path
+    number: int = 0  # of the newest call
+    _taken: set[Path] = field(default_factory=set)  # files of the calls of one reply
+
+    def __post_init__(self) -> None:
+        program = self.folder / "run"
+        program.write_text(PRINT)
+        program.chmod(0o755)
+
+    def calls(self, recorded: Sequence[RecordedCall]) -> list[Call]:
+        self._taken.clear()
+        return [self._call(call, translate(call)) for call in recorded]
+
+    def _call(self, recorded: RecordedCall, ours: TranslatedCall) -> Call:
+        self.number += 1
+        text = recorded.text.encode("utf-8", "replace").decode()
+        if ours.is_error:
+            return self._command(text, ours, shows=False)
+        if ours.name == "Read":
+            return _page(self._file(str(ours.input["path"])), text, ours)
+        if ours.name in ("Write", "Edit") and ours.changes:
+            return NewContent(self._file(ours.changes[0]), _arguments(ours))
+        shows = kind_of(ViewCall(recorded.id, 0, ours.name, ours.input), 0) == "shown"
+        return self._command(text, ours, shows=shows)
+
+    def _command(self, text: str, ours: TranslatedCall, *, shows: bool) -> Command:
+        """Return a command that prints a text. What shows a file goes on doing so, since ctxagent
+        clears that later than what other commands print."""
+        file = self.folder / str(self.number)
+        file.write_text(text)
+        command = f"cat {file}" if shows else f"{self.folder}/run {self.number}"
+        if ours.is_error:
+            command += " 1"
+        return Command(f"{command} <<'{END}'\n{_arguments(ours)}\n{END}", text)
+
+    def _file(self, path: str) -> Path:
+        """Return the file that stands for a recorded path; another one for each call where one
+        reply has several for the same path, since they may be done at once."""
+        name = re.sub(r"[^A-Za-z0-9.]+", "_", path)[-MAX_NAME_CHARS:]
+        file = self.folder / f"file_{name}"
+        if file in self._taken:
+            file = self.folder / f"file_{self.number}_{name}"
+        self._taken.add(file)
+        return file
+
+
+def _page(file: Path, text: str, ours: TranslatedCall) -> Page:
+    """Return the page of a file, without the line numbers of the tool that has read it."""
+    given = ours.input.get("offset")
+    first = given if isinstance(given, int) and given > 0 else 1
+    numbers = LINE_NUMBER.findall(text)
+    if 2 * len(numbers) > text.count("\n"):
+        text, first = LINE_NUMBER.sub("", text), max(1, int(numbers[0]))
+    return Page(file, text, first)
+
+
+def _arguments(ours: TranslatedCall) -> str:
+    """Return the arguments but for the path, one after another: they are part of the context too,
+    as what is written, or as standard input that the command does not look at."""
+    values = [value for name, value in ours.input.items() if name != "path"]
+    return "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values)
