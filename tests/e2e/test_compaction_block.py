@@ -96,6 +96,22 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
     assert "Do not go on with the task" in request["compaction"]["instructions"]
 
 
+def test_one_that_pays_is_written_while_the_work_goes_on(place: Place) -> None:
+    """No reply that stands ever loses what was thought."""
+    large = ("-c", "compact.prepare_at=0.6", "--context-window", "100000")
+    with Server(Counter(calls=60), bound=True, strict=True, window=100_000) as server:
+        server.compacts = True
+        done = place.run(*OPTIONS, *large, "-p", TASK, env=place.server(server.url))
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    (summary, *_) = summaries(place)
+    assert summary["block"]
+    assert summary["keeps_thinking"]
+    for body in server.requests:
+        replies = [each for each in body["messages"] if each["role"] == "assistant"]
+        assert thoughts(body) == len(replies) - bool(block_in(body))
+
+
 def test_records_stand_beside_it_and_its_text_is_kept(place: Place) -> None:
     serve(place, Counter(), compacts=True)
     last = summaries(place)[-1]
