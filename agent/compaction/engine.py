@@ -204,7 +204,10 @@ class CompactionEngine:
                 draft = replace(await asyncio.shield(prepared.task), in_background=True)
         else:
             self._background.discard()
-            draft = await self._writer().write(cut, instructions, emit=self.host.emit)
+            # Only what we write ourselves can be kept to a number of words.
+            draft = await self._writer().write(
+                cut, instructions, emit=self.host.emit, by_api=max_words is None
+            )
             draft = replace(draft, max_words=max_words)
         self._background.discard()
         summary = await self._applier.apply(cut, draft, trigger, before, max_after)

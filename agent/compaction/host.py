@@ -61,7 +61,7 @@ class EngineHost(Protocol):
         """Return whether the model takes images, as far as is known."""
 
     def has_compaction(self) -> bool:
-        """Return whether the API summarises by itself, as far as is known."""
+        """Return whether the API can summarise the conversation by itself, as far as is known."""
 
     def cache_is_cold(self) -> bool:
         """Return whether the prompt cache has expired since the newest call."""

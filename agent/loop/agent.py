@@ -268,9 +268,13 @@ class AgentState:
             self.model.gaps.add(COMPACTION)
 
     def has_compaction(self) -> bool:
-        """Tell whether the server summarises conversations by itself, as far as is known."""
-        row = known_model(self.model.id)
-        return row is not None and row.compaction and COMPACTION not in self.model.gaps.names
+        """Tell whether the server can summarise this conversation by itself, as far as is known:
+        not one in which an earlier block stands that it is sent as text."""
+        row, gaps = known_model(self.model.id), self.model.gaps
+        stands = self.view.summary is not None and self.view.summary.block is not None
+        if row is None or not row.compaction or COMPACTION in gaps.names:
+            return False
+        return gaps.takes_compaction_block or not stands
 
     async def read_prompt_again(self, now: float) -> Reply | None:
         """Have the server read the newest prompt once more, so that its cache keeps it; return the

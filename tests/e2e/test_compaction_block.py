@@ -35,10 +35,9 @@ class Counter:
         self.calls, self.summary = calls, summary or Say(RECORD)
 
     def __call__(self, body: Body) -> Step:
-        last = body["messages"][-1]["content"][-1]
         if "compaction" in body:
             return self.summary
-        if is_summary_question(last.get("text", "")):
+        if asks_for_record(body):
             return Say(RECORD)
         if not self.calls:
             return Say("Counted.", thinking="It is all there.")
@@ -69,6 +68,11 @@ def summaries(place: Place) -> list[dict[str, Any]]:
     return [entry for entry in place.entries() if entry["kind"] == "summary"]
 
 
+def asks_for_record(body: Body) -> bool:
+    """Whether a request asks the model for a summary of ours."""
+    return is_summary_question(body["messages"][-1]["content"][-1].get("text", ""))
+
+
 def thoughts(body: Body) -> int:
     return json.dumps(body["messages"]).count('"type": "thinking"')
 
@@ -88,7 +92,7 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
             assert "compact-2026-09-04" in server.headers[n]["anthropic-beta"]
     swapped = next(body for body in server.requests if block_in(body))
     assert thoughts(swapped) > 0
-    assert not any(is_summary_question(json.dumps(body)) for body in server.requests)
+    assert not any(map(asks_for_record, server.requests))
     # What it was asked was the beginning of a request that had been sent, to the byte.
     request = server.requests[asked[0]]
     sent = [json.dumps(_unmarked(body["messages"])) for body in server.requests[: asked[0]]]
@@ -171,6 +175,15 @@ def test_another_server_gets_the_text_in_place_of_the_block(place: Place) -> Non
     assert not block_in(first)
     assert RECORD.strip() in first["messages"][0]["content"][0]["text"]
     assert thoughts(first) == 0
+
+
+def test_another_server_that_has_it_too_begins_with_a_summary_of_ours(place: Place) -> None:
+    """It was never seen to take a block, and what is thought now is bound to the block's text."""
+    serve(place, Counter(), compacts=True)
+    before = len(summaries(place))
+    serve(place, Counter(), compacts=True, more=f"Again. {TASK}")
+    made = summaries(place)[before:]
+    assert [bool(each["block"]) for each in made][:2] == [False, True]
 
 
 def test_a_block_that_no_longer_counts_ends_no_session(place: Place) -> None:
