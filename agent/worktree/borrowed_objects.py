@@ -4,12 +4,8 @@ What is reachable from the repository's HEAD may stay borrowed; anything else (s
 commit thrown away) may be gone at its next clean-up, and a snapshot must not go with it.
 """
 
-import hashlib
-import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from ...tools.system.files import replace_file
 from .object_store import GitFailed, ObjectStore
 
 EMPTY_TREE = (
@@ -25,7 +21,7 @@ def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
         names = _missing_from(store, tree, commit or EMPTY_TREE)
     except GitFailed:  # a commit that cannot be read lends nothing that is sure to stay
         names = _missing_from(store, tree, EMPTY_TREE)
-    _copy(store, sorted(name for name in names if not _place(store, name).exists()))
+    _copy(store, sorted(name for name in names if not store.place(name).exists()))
 
 
 def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
@@ -37,15 +33,8 @@ def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
 
 def _copy(store: ObjectStore, names: Iterable[str]) -> None:
     for some in _portions(store, list(names)):
-        said = store.run("cat-file", "--batch", given=_lines(some))
-        at = 0
-        while at < len(said):
-            end = said.index(b"\n", at)
-            name, kind, *size = said[at:end].split()
-            at = end + 1
-            if size:
-                _write(store, name.decode(), kind, said[at : at + int(size[0])])
-                at += int(size[0]) + 1
+        for _, kind, data in store.read_objects(some):
+            store.write_object(kind, data)
 
 
 def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
@@ -64,23 +53,6 @@ def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
         total += int(size[0])
     if some:
         yield some
-
-
-def _write(store: ObjectStore, name: str, kind: bytes, data: bytes) -> None:
-    """Put an object into the store, as git does it, unless it is not what its name says."""
-    whole = b"%b %d\0%b" % (kind, len(data), data)
-    if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != name:
-        return
-    place = _place(store, name)
-    try:
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        replace_file(place, zlib.compress(whole, 1), durable=False)
-    except OSError as error:
-        raise GitFailed(f"{place}: {error.strerror}") from error
-
-
-def _place(store: ObjectStore, name: str) -> Path:
-    return store.folder / "objects" / name[:2] / name[2:]
 
 
 def _lines(names: Iterable[str]) -> bytes:

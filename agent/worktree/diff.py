@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .object_store import ObjectStore
+from .object_store import GitFailed, ObjectStore
 from .signatures import FileSignature
 
 DiffAction = Literal["created", "modified", "deleted"]
 
 DIFF_COMMAND = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+_LIST_COMMAND = (*DIFF_COMMAND, "-z", "--raw", "--numstat")
 _ACTIONS: dict[str, DiffAction] = {"A": "created", "D": "deleted"}
 
 
@@ -69,12 +71,18 @@ def compare_trees(store: ObjectStore, old: str, new: str) -> list[TreeChange]:
     """Return the files with different content in two trees. Raises GitFailed."""
     if old == new:
         return []
-    rows = _rows(store.names(*DIFF_COMMAND, "-z", "--raw", "--numstat", old, new))
-    return [replace(change, path=f"{store.root}/{change.path}") for change in rows]
+    said = b""
+    with suppress(GitFailed):  # it has been killed
+        said = store.ask(*_LIST_COMMAND, "--stdin", line=f"{old} {new}")
+    repeated, _, rows = said.partition(b"\n")
+    if repeated != f"{old} {new}".encode():  # or one of them is no tree, but a snapshot
+        rows = store.run(*_LIST_COMMAND, old, new)
+    return [replace(change, path=f"{store.root}/{change.path}") for change in _rows(rows)]
 
 
-def _rows(words: list[str]) -> Iterator[TreeChange]:
+def _rows(said: bytes) -> Iterator[TreeChange]:
     """Parse `--raw --numstat -z`: first a pair of words for each path, then its lines."""
+    words = [os.fsdecode(word) for word in said.split(b"\0") if word]
     count = next((i for i, word in enumerate(words[::2]) if not word.startswith(":")), len(words))
     heads = words[: 2 * count]
     lines = {}

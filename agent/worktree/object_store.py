@@ -6,26 +6,37 @@ no filter, monitor or hook can be started, and bytes go in and come out as they 
 `.gitattributes` say. Every failure raises `GitFailed`.
 """
 
+import hashlib
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...tools.system.files import copy_private, make_private_folder, replacing, write_private
+from ...tools.system.files import (
+    copy_private,
+    make_private_folder,
+    replace_file,
+    replacing,
+    write_private,
+)
 from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment
 from .git import git_program, read_start
+from .running_git import RunningGit
 
 if TYPE_CHECKING:
     from git import Git
 
 MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
+MAX_ASKED = 500  # questions to one process: it keeps the trees that it was asked about
 PRIVATE_UMASK = (
     0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
 )
@@ -115,6 +126,8 @@ class ObjectStore:
         self.folder, self.index, self.root = folder, index, root
         self._git, self._program = _git(root, env)
         self._env = _store_environment(env, folder, index, root)
+        self._running: dict[tuple[str, ...], RunningGit] = {}  # by their arguments
+        self._lock = threading.Lock()  # one question at a time
 
     def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
         """Make the store, or bring it up to date. `excludes` is the person's own ignore file,
@@ -203,6 +216,52 @@ class ObjectStore:
             raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
         return said
 
+    def ask(self, *arguments: str, line: str) -> bytes:
+        """Return what a command of git that reads questions from stdin says to one of them. It runs
+        on for the next ones."""
+        with self._lock:
+            running = self._running.pop(arguments, None)
+            try:
+                if running is None or running.asked >= MAX_ASKED:
+                    running = RunningGit([self._program, *arguments], self.root, self._env)
+                said = running.ask(line, GIT_TIMEOUT_S)
+            except OSError as error:
+                raise GitFailed(f"git {arguments[0]} did not answer") from error
+            self._running[arguments] = running
+            return said
+
+    def read_objects(self, names: Iterable[str]) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield the name, the kind and the content of each of these objects that exists."""
+        given = os.fsencode("".join(f"{name}\n" for name in names))
+        said = self.run("cat-file", "--batch", given=given)
+        at = 0
+        while at < len(said):
+            end = said.index(b"\n", at)
+            head, at = said[at:end], end + 1
+            if not head.endswith(b" missing"):
+                name, kind, size = head.split()
+                yield name.decode(), kind, said[at : at + int(size)]
+                at += int(size) + 1
+
+    def write_object(self, kind: bytes, data: bytes) -> str:
+        """Put an object into the store, as git does it, and return its name."""
+        name = object_name(kind, data)
+        place = self.place(name)
+        try:
+            with suppress(FileNotFoundError):
+                os.utime(place)  # it is in use again, and not to be cleared away
+                return name
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            whole = b"%b %d\0%b" % (kind, len(data), data)
+            replace_file(place, zlib.compress(whole, 1), durable=False)
+        except OSError as error:
+            raise GitFailed(f"{place}: {error.strerror}") from error
+        return name
+
+    def place(self, name: str) -> Path:
+        """Return where an object of the store's own lies."""
+        return self.folder / "objects" / name[:2] / name[2:]
+
     def names(self, *arguments: str, index: str = "", seconds: float = GIT_TIMEOUT_S) -> list[str]:
         """Return the paths, or other words, that a command prints with NULs between."""
         said = self.run(*arguments, index=index, seconds=seconds)
@@ -222,6 +281,11 @@ class ObjectStore:
             if path.read_bytes() == data:
                 return
         write_private(path, data)
+
+
+def object_name(kind: bytes, data: bytes) -> str:
+    """Return git's name for an object."""
+    return hashlib.sha1(b"%b %d\0" % (kind, len(data)) + data, usedforsecurity=False).hexdigest()
 
 
 def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:

@@ -79,15 +79,11 @@ class WorkTree:
 
     def observe(self, named: Collection[str] = (), *, anew: bool = True) -> TreeState:
         """Return the state now. `named` are absolute paths to watch whatever ignore rules say.
-        Unless it must look `anew`, it takes the state of the last look where a watch on the folders
-        has seen nothing since."""
+        Unless it must look `anew`, it looks no further than at the files that a watch on the
+        folders has seen change since the last look."""
         with self._lock:
             self._open()
-            tree: str | None
-            if not anew and self._last and self._is_quiet():
-                tree, stats = self._last
-            else:
-                tree, stats = self._look()
+            tree, stats = (None if anew else self._look_at_changed()) or self._look()
             return TreeState(
                 tree,
                 stats,
@@ -274,10 +270,29 @@ class WorkTree:
         if first or staging.taken > garbage.SWEEP_AFTER_BYTES:
             staging.taken = 0
 
-    def _is_quiet(self) -> bool:
-        """Return whether nothing can have changed since the last look."""
-        watch = self._watch
-        return watch is not None and watch.is_quiet() and self._read_stamps() == self._stamps
+    def _look_at_changed(self) -> tuple[str | None, Mapping[str, FileSignature]] | None:
+        """Return what `_look` would, by the files alone that have changed since the last look; None
+        where they do not tell all."""
+        watch, staging = self._watch, self._staging
+        if watch is None or staging is None or self._last is None:
+            return None
+        quiet = watch.is_quiet()
+        if self._read_stamps() != self._stamps:
+            return None
+        if quiet:
+            return self._last
+        paths, (tree, stats) = watch.renew(), self._last
+        if paths is None or (self._repository and leads_astray(self.root)):
+            return None
+        try:
+            if not staging.update_few({path[len(self.root) + 1 :] for path in paths}, stats):
+                return None
+        except GitFailed:
+            return None
+        self._last = (staging.tree, stats)
+        if staging.tree != tree:
+            self._protect_newest(staging, staging.tree)
+        return self._last
 
     def _look(self) -> tuple[str | None, Mapping[str, FileSignature]]:
         """Return the tree of now, and the signatures of files that are only watched; of all files

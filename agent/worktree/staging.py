@@ -8,13 +8,14 @@ alone.
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .garbage import PUBLISHED, protect_trees
 from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
 from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
+from .tree_edit import TreeEditor, TreeEntry, TreeListing, folders_above
 
 MAX_FILES = 50_000  # that are kept of a repository
 MAX_BYTES = 1 << 30  # of them that one look hashes
@@ -36,6 +37,11 @@ class StagingArea:
     whole: bool = True  # false for good once nothing can be kept
     taken: int = 0  # bytes staged since it was last set
     _listed: tuple[int, int] | None = None  # when the project's own list of files was read
+    _behind: bool = False  # `tree` was made of another one, and the index is not like it
+    _trees: TreeEditor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._trees = TreeEditor(self.store)
 
     def update(self) -> dict[str, FileSignature]:
         """Bring `tree` up to date with the files, and return the signatures of those only watched.
@@ -60,13 +66,43 @@ class StagingArea:
             self.store.run("update-index", "-z", "--force-remove", "--stdin", given=given)
         if found.taken:
             stage_files(self.store, sorted(found.taken))
-        if first or found.gone or found.taken:
-            self.tree = self.store.run("write-tree").decode().strip()
+        if first or self._behind or found.gone or found.taken:
+            self.tree, self._behind = self.store.run("write-tree").decode().strip(), False
         if first:
             self.store.publish()
             protect_trees(self.store, PUBLISHED, [self.tree])
         self.taken += found.size
         return found.stats
+
+    def update_few(self, names: Set[str], watched: Container[str]) -> bool:
+        """Bring `tree` up to date where the files of these names alone can have changed since it
+        was; return False, with nothing done, where that takes an `update`. It does for what is more
+        than a file that comes, goes or gets other content. The paths `watched` are of files only
+        watched. The index stays as it is: the next `update` takes them in. Raises GitFailed."""
+        folders = {folder for name in names for folder in folders_above(name)}
+        listings = self._trees.listings(self.tree, folders)
+        known = {name: _listed_in(listings, name) for name in names}
+        sizes = _plain_sizes(self.store.root, known, watched)
+        if sizes is None or sum(sizes.values()) > MAX_CONTENT_BYTES:
+            return False
+        taken = {name for name in sizes if known[name]}
+        taken |= self._not_ignored(sizes.keys() - taken)
+        files: dict[str, TreeEntry | None] = dict.fromkeys(names - sizes.keys())
+        try:
+            for name in taken:
+                files[name] = self._trees.store_file(f"{self.store.root}/{name}", known[name])
+        except OSError:  # it has gone meanwhile
+            return False
+        self.tree, self._behind = self._trees.exchange(self.tree, files), True
+        self.taken += sum(sizes.values())
+        return True
+
+    def _not_ignored(self, names: Set[str]) -> Set[str]:
+        """Return which files no ignore file names, or the index has in spite of that."""
+        if not names:
+            return names
+        asked = ("ls-files", "-zco", "--exclude-standard", *self._excludes(), "--", *names)
+        return names & set(self.store.names(*asked))
 
     def forget(self) -> None:
         """Start anew: what the index names may be gone."""
@@ -93,9 +129,15 @@ class StagingArea:
         """Return the folders that an ignore file names and nothing in the tree is in."""
         more = self._excludes()
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *more)
+        found: list[str] = []
         with suppress(GitFailed):
-            return [name for name in self.store.names(*asked) if name.endswith("/")]
-        return []
+            found = sorted(self.store.names(*asked))
+        # Where the files in a folder are ignored, and not the folder, git names both.
+        return [
+            name
+            for place, name in enumerate(found, 1)
+            if name.endswith("/") and not "".join(found[place : place + 1]).startswith(name)
+        ]
 
     def _excludes(self) -> list[str]:
         path = self.repository.excludes if self.repository else ""
@@ -119,6 +161,35 @@ class StagingArea:
         what = f"{len(found.taken):,} files with {found.size >> 20:,} MB are new"
         most = f"at most {files:,} with {size >> 20:,} MB are kept"
         return f"there is too much below {self.store.root}: {what}, {most}"
+
+
+def _listed_in(listings: Mapping[str, TreeListing], name: str) -> TreeEntry | None:
+    folder, _, last = name.rpartition("/")
+    return listings[folder].get(last)
+
+
+def _plain_sizes(
+    root: str, known: Mapping[str, TreeEntry | None], watched: Container[str]
+) -> dict[str, int] | None:
+    """Return the sizes of those files that are there; None if one of them is no plain file or link,
+    has other names, or is or was one that is not staged."""
+    sizes, real = {}, {"": True}
+    for name, entry in known.items():
+        path = f"{root}/{name}"
+        if path in watched or (entry and not entry.is_file):
+            return None
+        try:
+            found = os.lstat(path)
+        except (OSError, ValueError):
+            continue
+        link = stat.S_ISLNK(found.st_mode)
+        plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and os.access(path, os.R_OK)
+        if not (link or plain) or _is_refused(name, link=link):
+            return None
+        if not is_real(root, name.rpartition("/")[0], real):
+            return None
+        sizes[name] = found.st_size
+    return sizes
 
 
 def stage_files(store: ObjectStore, names: Iterable[str]) -> None:

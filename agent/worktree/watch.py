@@ -1,12 +1,13 @@
-"""A watch on the folders of a work tree, by inotify(7): it tells whether anything can have changed
-in them since the last look, so that a look can be saved.
+"""A watch on the folders of a work tree, by inotify(7): it tells which files can have changed in
+them since the last look, so that a look can be saved, or be at those files alone.
 
-Where it cannot know, something has changed: after an overflow, a new mount, another folder in the
-place of the root, or more folders than are watched; and on file systems that others change by other
-ways, it is never started. Files with several names are watched by themselves, since a name outside
-tells the folder nothing. Two things it does not see: what is written through a mapping whose file
-was closed before the last look, and through a name that was given outside since. So it decides only
-to which command a change is put down, never what a snapshot holds.
+Where it cannot know, anything may have changed: after an overflow, a new mount, another folder in
+the place of the root, or more folders than are watched; and on file systems that others change by
+other ways, it is never started. It does not say which files have changed where folders come, go or
+get other permissions, nor of files with several names; those are watched by themselves, since a
+name outside tells the folder nothing. Two things it does not see: what is written through a mapping
+whose file was closed before the last look, and through a name that was given outside since. So it
+decides only to which command a change is put down, never what a snapshot holds.
 """
 
 import ctypes
@@ -17,13 +18,14 @@ import stat
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 MAX_WATCHED = 4_096  # folders, and files of several names
+MAX_NAMED = 200  # files: of more that have changed it is not said which
 # What nobody changes but through the kernel that tells of it.
 _LOCAL_SYSTEMS = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "f2fs", "zfs", "bcachefs", "overlay")
@@ -47,8 +49,8 @@ class _Calls(NamedTuple):
 
 
 class FolderWatch:
-    """Tells whether anything can have changed below `root`, apart from what `skipped` names: those
-    of its folders, by their paths below it, that do not count. `renew` is called before a look, and
+    """Tells what can have changed below `root`, apart from what `skipped` names: those of its
+    folders, by their paths below it, that do not count. `renew` is called before a look, and
     `is_quiet` after it."""
 
     def __init__(self, root: str, skipped: Callable[[], Iterable[str]]) -> None:
@@ -60,7 +62,8 @@ class FolderWatch:
         self._paths: dict[int, str] = {}  # by the number of their watch
         self._identity: tuple[int, int] = (0, 0)  # of the root
         self._fresh: list[str] = []  # paths that have come into being
-        self._changed = self._begin_anew = True
+        self._changed: set[str] | None = None  # paths of files, None where they do not tell all
+        self._begin_anew = True
         self._mounts = select.poll() if self._usable else None
         if self._mounts:
             file = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -72,13 +75,15 @@ class FolderWatch:
         if not self._usable:
             return False
         self._hear()
-        return not (self._changed or self._begin_anew)
+        return self._changed == set() and not self._begin_anew
 
-    def renew(self) -> None:
-        """Forget what has changed until now; watch what has come into being."""
+    def renew(self) -> Set[str] | None:
+        """Forget what has changed until now, and watch what has come into being. Return the paths
+        of the files that can have changed, None where that cannot be told."""
         if not self._usable:
-            return
+            return None
         self._hear()
+        changed = None if self._begin_anew else self._changed
         try:
             if self._begin_anew:
                 self._begin()
@@ -87,7 +92,9 @@ class FolderWatch:
                     self._add_all(path, set())
         except OSError:  # there is too much, or it is taken away meanwhile
             self._give_up()
-        self._changed, self._fresh = False, []
+            changed = None
+        self._changed, self._fresh = set(), []
+        return changed
 
     def begin_anew(self) -> None:
         """Have the next `renew` look for all folders again: others may count now."""
@@ -117,12 +124,22 @@ class FolderWatch:
             if not what & (_CHANGES | _UNMOUNT | _OVERFLOW):  # a watch has ended
                 self._paths.pop(number, None)
                 continue
-            self._changed = True
+            self._note(number, name, what)
             moved = what & _IS_FOLDER and what & (_MOVED_FROM | _MOVED_TO)
             if moved or what & (_UNMOUNT | _OVERFLOW) or name == ".gitignore":
                 self._begin_anew = True
             elif what & (_CREATE | _MOVED_TO) and number in self._paths:
                 self._fresh.append(f"{self._paths[number]}/{name}")
+
+    def _note(self, number: int, name: str, what: int) -> None:
+        """Note the file that an event tells of, or that there is more to it than one file."""
+        if self._changed is None:
+            return
+        folder = "" if what & _IS_FOLDER else self._paths.get(number)
+        if name and folder and len(self._changed) < MAX_NAMED:
+            self._changed.add(f"{folder}/{name}")
+        else:
+            self._changed = None
 
     def _begin(self) -> None:
         if self._close:

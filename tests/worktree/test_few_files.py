@@ -1,0 +1,213 @@
+"""Looks at a few files: where a watch says which ones have changed, they find what a look at all
+files finds, and the index that they leave behind is brought up to date by the next of those."""
+
+import gc
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ctxagent.agent.worktree import WorkTree, object_store, staging, tree_edit
+from ctxagent.agent.worktree import watch as watching
+
+from .test_snapshots import changed, contents, git, repository, tree_of
+from .test_watch import looks_made, watched
+
+Act = Callable[[Path], object]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with folders in each other, an ignored file that is tracked, a folder of which
+    every file is ignored, and another repository inside."""
+    made = repository(tmp_path / "p")
+    for name in ("src/deep/er.py", "src.d/x.py", "run.sh", "forced.log", "notes/n.log"):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text("1\n2\n3\n")
+    git(made, "add", "-f", "src", "src.d", "run.sh", "forced.log")
+    git(made, "commit", "-qm", "More")
+    repository(made / "inner")
+    return made
+
+
+def edit_by_rename(project: Path) -> None:
+    (project / "sed1").write_text("one\n2\n")
+    (project / "sed1").rename(project / "a.txt")
+
+
+def exchange_for_link(project: Path) -> None:
+    (project / "a.txt").unlink()
+    (project / "a.txt").symlink_to("src/b.py")
+
+
+FEW: dict[str, Act] = {
+    "a file is written": lambda p: (p / "src/deep/er.py").write_text("1\n3\n4\n"),
+    "a file is written by another name": edit_by_rename,
+    "files are written": lambda p: [(p / n).write_text(n) for n in ("a.txt", "src/b.py", "run.sh")],
+    "a file is made": lambda p: (p / "src" / "new ü\n.py").write_text("x"),
+    "an ignored file is made": lambda p: (p / "src" / "x.log").write_text("x"),
+    "an ignored file that is tracked is written": lambda p: (p / "forced.log").write_text("x"),
+    "a file beside ignored ones is made": lambda p: (p / "notes" / "new.md").write_text("x"),
+    "a file of another repository is written": lambda p: (p / "inner" / "a.txt").write_text("x"),
+    "a file goes": lambda p: (p / "a.txt").unlink(),
+    "the last file of a folder goes": lambda p: (p / "src.d" / "x.py").unlink(),
+    "a file moves": lambda p: (p / "a.txt").rename(p / "src" / "a.txt"),
+    "a file can be run": lambda p: (p / "run.sh").chmod(0o755),
+    "a file becomes a link": exchange_for_link,
+    "a link is made": lambda p: (p / "link").symlink_to("nowhere"),
+    "a file is only touched": lambda p: os.utime(p / "a.txt", (1, 1)),
+    "a file comes and goes": lambda p: ((p / "n").write_text("x"), (p / "n").unlink()),
+    "bytes that are no text": lambda p: (p / "a.txt").write_bytes(bytes(range(256)) * 40),
+    "the first file is empty": lambda p: (p / "0").write_text(""),
+}
+ALL: dict[str, Act] = {
+    "a folder is made": lambda p: (p / "src" / "lib").mkdir(),
+    "a folder moves": lambda p: (p / "src").rename(p / "lib"),
+    "a folder goes": lambda p: shutil.rmtree(p / "src"),
+    "a file becomes a folder": lambda p: ((p / "a.txt").unlink(), (p / "a.txt").mkdir()),
+    "a file gets another name": lambda p: os.link(p / "a.txt", p / "b.txt"),
+    "a pipe is made": lambda p: os.mkfifo(p / "pipe"),
+    "other files are ignored": lambda p: (p / ".gitignore").write_text("*.py\n"),
+    "the project's index changes": lambda p: ((p / "n").write_text("x"), git(p, "add", "n")),
+}
+
+
+def trees_of_now(tree: WorkTree, project: Path) -> tuple[object, object]:
+    """The files as a look at what has changed finds them, and as one finds them that knows nothing
+    and has a store of its own."""
+    found, real = tree.observe(anew=False), tree_of(project, state="fresh").observe()
+    shutil.rmtree(project.parent / "fresh")
+    return (found.tree, found.stats), (real.tree, real.stats)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_few_files_are_found_as_by_a_whole_look(project: Path, name: str) -> None:
+    tree = watched(project)
+    before = tree.observe(anew=False)
+    FEW[name](project)
+    assert looks_made(tree) == ["few"]
+    found, real = trees_of_now(tree, project)
+    assert found == real
+    after = tree.observe(anew=False)
+    told = tree.changes(before, after)
+    assert told == tree_of(project).changes(before, after)
+    assert bool(told) == (found != (before.tree, before.stats))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_more_than_files_takes_a_whole_look(project: Path, name: str) -> None:
+    tree = watched(project)
+    ALL[name](project)
+    assert looks_made(tree)[-1] == "all"
+    found, real = trees_of_now(tree, project)
+    assert found == real
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "most"),
+    [
+        (watching, "MAX_NAMED", 2),
+        (staging, "MAX_CONTENT_BYTES", 5),
+        (tree_edit, "MAX_CONTENT_BYTES", 2),
+    ],
+)
+def test_too_much_takes_a_whole_look(
+    project: Path, monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int
+) -> None:
+    tree = watched(project)
+    monkeypatch.setattr(module, limit, most)
+    for name in ("one", "two", "three"):
+        (project / name).write_text("123")
+    assert looks_made(tree)[-1] == "all"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_one_look_after_another(project: Path, seed: int) -> None:
+    """No look at all files comes between them but where one is needed."""
+    tree, random_ = watched(project), random.Random(seed)
+    whole = tree_of(project, state="whole")
+    whole.observe()
+    for name in random_.choices(sorted({**FEW, **ALL}), k=60):
+        before = tree.observe(anew=False)
+        try:
+            {**FEW, **ALL}[name](project)
+        except OSError:  # what it needs has been taken away
+            continue
+        after, real = tree.observe(anew=False), whole.observe()
+        assert (after.tree, after.stats) == (real.tree, real.stats), name
+        assert tree.changes(before, after) == tree_of(project).changes(before, after), name
+    last = tree.observe(anew=False)
+    assert (last.tree, last.stats) == (tree.observe().tree, tree.observe().stats)
+
+
+def test_what_was_found_by_a_few_files_comes_back(project: Path) -> None:
+    tree = watched(project)
+    (project / "a.txt").write_text("first\n")
+    (project / "src" / "new.py").write_text("new\n")
+    assert looks_made(tree) == ["few"]
+    kept, files = tree.snapshot("s/1"), contents(project)
+    (project / "a.txt").write_text("second\n")
+    (project / "src" / "new.py").unlink()
+    (project / "src" / "b.py").chmod(0o755)
+    assert looks_made(tree) == ["few"]
+    assert kept.tree
+    tree.restore(kept.tree)
+    assert contents(project) == files
+
+
+def test_a_file_that_is_again_as_the_index_has_it(project: Path) -> None:
+    """A look at a few files has made a tree of another content meanwhile."""
+    tree = watched(project)
+    first = tree.observe()
+    (project / "a.txt").write_text("other\n")
+    assert looks_made(tree) == ["few"]
+    (project / "a.txt").write_text("one\ntwo\n")
+    assert tree.observe() == first
+    assert changed(tree, first) == {}
+
+
+def test_a_tree_that_is_found_again_after_its_objects_were_cleared_is_whole(project: Path) -> None:
+    tree = watched(project)
+    (project / "a.txt").write_text("other\n")
+    found = tree.observe(anew=False).tree
+    (project / "a.txt").write_text("more\n")
+    assert looks_made(tree) == ["few"]
+    assert found
+    assert tree._staging
+    tree._staging.store.place(found).unlink()
+    (project / "a.txt").write_text("other\n")
+    assert looks_made(tree) == ["few"]
+    assert tree.is_whole(found)
+
+
+def gits_that_run(project: Path) -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if p.cwd() == str(project)]
+
+
+def test_one_git_compares_and_is_started_again_when_it_is_gone(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, pids = watched(project), []
+    before = tree.observe(anew=False)
+    for number, text in enumerate(("1\n", "1\n2\n", "1\n2\n3\n", "4\n", "5\n")):
+        if number == 2:
+            (running,) = gits_that_run(project)
+            os.kill(running.pid, signal.SIGKILL)
+        if number == 3:
+            monkeypatch.setattr(object_store, "MAX_ASKED", 1)
+        (project / "src" / "b.py").write_text(text)
+        after = tree.observe(anew=False)
+        told = tree.changes(before, after)
+        assert [(c.action, c.added, c.removed) for c in told] == [("modified", text.count("\n"), 1)]
+        pids += [running.pid for running in gits_that_run(project)]
+    assert pids[0] == pids[1]
+    assert len(set(pids)) == 3, "one was killed, and another asked often enough"
+    del tree
+    gc.collect()
+    assert not any(map(psutil.pid_exists, pids)), "it ends with the tree"
