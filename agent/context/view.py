@@ -9,9 +9,9 @@ after it, because newer models bind each thinking block to everything before it.
 API's own block (`compaction_block`) need not.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Literal
 
 from ..session.entries import (
@@ -140,6 +140,10 @@ class View:
     unmasked_calls: set[str] = field(default_factory=set)
     _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
+    # Asked for several times before each call: only what is new since is gone through.
+    _listed: "_Listed" = field(
+        default_factory=lambda: _Listed(), init=False, compare=False, repr=False
+    )
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
@@ -183,25 +187,13 @@ class View:
         changed.add(act)
         return changed.size
 
-    def results(self, begin: int = 0) -> Iterator[ViewResult]:
-        """Yield the tool results in the view from an index of its items on, oldest first."""
-        for item in islice(self.items, begin, None):
-            block = item.blocks[0] if item.role == "user" and item.blocks else {}
-            if block.get("type") != "tool_result":
-                continue
-            if call := self.calls.get(str(block.get("tool_use_id"))):
-                masked = call.id in item.stubs
-                yield ViewResult(item, block, call, item.size, masked, *self.facts(item))
+    def results(self) -> Sequence[ViewResult]:
+        """Return the tool results in the view, oldest first."""
+        return self._listed.after(self).results
 
-    def searches(self) -> Iterator[ViewResult]:
-        """Yield what searches of the web found, which stands in replies, oldest first."""
-        for item in self.items:
-            for block in item.blocks if item.role == "assistant" else ():
-                if block.get("type") != FOUND:
-                    continue
-                if call := self.calls.get(str(block.get("tool_use_id"))):
-                    size, masked = tokens.estimate_block(block), call.id in item.stubs
-                    yield ViewResult(item, block, call, size, masked, {}, None)
+    def searches(self) -> Sequence[ViewResult]:
+        """Return what searches of the web found, which stands in replies, oldest first."""
+        return self._listed.after(self).searches
 
     def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
         """Return the details of an item's entry, and the file that has its whole text."""
@@ -213,7 +205,8 @@ class View:
         begin = len(self.items)
         while begin and not _answers(self.items[begin - 1]):
             begin -= 1
-        return [*self.results(begin)]
+        newer = takewhile(lambda r: self._positions[r.item.seq] >= begin, reversed(self.results()))
+        return [*newer][::-1]
 
     def position(self, seq: int) -> int | None:
         """Return the index of an entry's item, or None when it does not stand in the view."""
@@ -253,6 +246,8 @@ class View:
             if is_call and isinstance(arguments, dict):
                 call = Call(str(block.get("id")), entry.seq, name, arguments)
                 self.calls[call.id] = call
+                if call.id in self._listed.ids:  # its result is there already
+                    self._listed = _Listed()
         usage = Usage.from_json(entry.usage)
         if any(block.get("type") == FOUND for block in entry.content):
             return  # what was found counts as prompt, and the prompt once for each search
@@ -283,6 +278,7 @@ class View:
             self.size_changed = self.size
 
     def _add_mask(self, entry: Mask) -> None:
+        self._listed = _Listed()
         first: int | None = None
         for target in entry.targets:
             seq = target.get("seq") if isinstance(target, dict) else None
@@ -305,7 +301,7 @@ class View:
             self._edited(first)
 
     def _add_summary(self, entry: Summary) -> None:
-        self.summary = entry
+        self.summary, self._listed = entry, _Listed()
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
         tail = [
             item
@@ -353,6 +349,43 @@ class View:
         item.size = sum(tokens.estimate_block(b) for b in shown_blocks(item))
         self.size += item.size - before
         self.size_changed += abs(item.size - before)
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The results in the items of a view, as far as those were gone through. It holds until what
+    was there changes; then another one is begun."""
+
+    results: list[ViewResult] = field(default_factory=list)
+    searches: list[ViewResult] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)  # of the calls that results say they are of
+    _count: int = 0  # of items
+
+    def after(self, view: View) -> "_Listed":
+        """Go through the items that are new."""
+        for item in islice(view.items, self._count, None):
+            if item.role == "user":
+                self._add(view, item, item.blocks[:1], "tool_result")
+            else:
+                self._add(view, item, item.blocks, FOUND)
+        self._count = len(view.items)
+        return self
+
+    def _add(self, view: View, item: Item, blocks: Iterable[Block], kind: str) -> None:
+        for block in blocks:
+            if block.get("type") != kind:
+                continue
+            id = str(block.get("tool_use_id"))
+            self.ids.add(id)
+            if (call := view.calls.get(id)) is None:
+                continue
+            masked = id in item.stubs
+            if kind == FOUND:
+                size = tokens.estimate_block(block)
+                self.searches.append(ViewResult(item, block, call, size, masked, {}, None))
+            else:
+                facts = view.facts(item)
+                self.results.append(ViewResult(item, block, call, item.size, masked, *facts))
 
 
 @dataclass(slots=True)

@@ -49,8 +49,9 @@ def signature(kind: Any) -> str:
         if is_dataclass(part) and str(part) not in lines:
             hints = get_type_hints(part)
             lines[str(part)] = None
-            lines |= {f"{part}.{each.name}: {hints[each.name]}": None for each in fields(part)}
-            waiting += [hints[each.name] for each in fields(part)]
+            kept = [each.name for each in fields(part) if each.init]
+            lines |= {f"{part}.{name}: {hints[name]}": None for name in kept}
+            waiting += [hints[name] for name in kept]
         waiting += get_args(part)
     return "\n".join(lines)
 
@@ -93,7 +94,8 @@ def _optional(inner: tuple[Any, ...]) -> Codec:
 
 def _dataclass(kind: Any) -> Codec:
     hints = get_type_hints(kind)
-    parts = [(each.name, *codec(hints[each.name])) for each in fields(kind)]
+    # What is no argument is found again from the rest.
+    parts = [(each.name, *codec(hints[each.name])) for each in fields(kind) if each.init]
 
     def write_record(value: Any) -> list[Any]:
         return [

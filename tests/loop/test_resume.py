@@ -164,9 +164,10 @@ def test_what_is_kept_and_the_rest_of_the_log_are_the_whole_log(
 
 
 def every_field(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The fields of a dataclass of ours and of those in it, with their values and defaults."""
+    """The fields of a dataclass of ours and of those in it, with their values and defaults; not
+    those that it finds by itself."""
     blank = kind()
-    for each in fields(kind):
+    for each in (each for each in fields(kind) if each.init):
         one, before = getattr(value, each.name), getattr(blank, each.name)
         yield f"{kind.__name__}.{each.name}", one, before
         if is_dataclass(before) and type(before) is type(one):

@@ -47,8 +47,9 @@ def fates_of(view: View) -> dict[str, Fate]:
     call."""
     later, found = _LaterCalls(), {}
     for result in _newest_first(view, later):
-        found[result.call.id] = later.fate(result)
-        later.add(result)
+        signature = _signature(result.call)
+        found[result.call.id] = later.fate(result, signature)
+        later.add(result, signature)
     return found
 
 
@@ -93,8 +94,7 @@ class _LaterCalls:
     # after the newest.
     changed: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
-    def fate(self, result: ViewResult) -> Fate:
-        signature = _signature(result.call)
+    def fate(self, result: ViewResult, signature: object) -> Fate:
         repeated = [self.calls.get(signature)]
         changed_by, changes, age = None, 0, self.replies
         if result.call.name == "Read":
@@ -110,10 +110,10 @@ class _LaterCalls:
             result.call.name == "Bash" and ended_in_error(result) and signature in self.passed,
         )
 
-    def add(self, result: ViewResult) -> None:
+    def add(self, result: ViewResult, signature: object) -> None:
         if failed(result):
             return
-        seq, signature = result.item.seq, _signature(result.call)
+        seq = result.item.seq
         self.calls.setdefault(signature, seq)
         if result.details.get("exit_code") == 0 and not result.block.get("is_error"):
             self.passed.add(signature)

@@ -39,14 +39,16 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
     those the model has not answered yet, and those of no category that the policy's rules let go.
     `folder` is the session's, for stubs of offloaded results.
     """
-    results, fates = _all_results(view), fates_of(view)
+    results = _all_results(view)
+    clearable = [result for result in results if _clearable(result, view, policy)]
+    if not clearable:
+        return []
+    fates = fates_of(view)
     kept = _newest_kept_seqs(results, policy, fates) | _unanswered_seqs(view)
     return [
         DueMask("microcompact", target, view.scaled(saved), fate.need_chance(result.call))
-        for result in results
-        if _clearable(result, view, policy)
-        and result.item.seq not in kept
-        and _permitted(result, fate := fates[result.call.id], policy)
+        for result in clearable
+        if result.item.seq not in kept and _permitted(result, fate := fates[result.call.id], policy)
         for target, saved in _target_with_saving(
             result, view, folder, fate, brief=policy.brief_reads
         )
@@ -138,13 +140,13 @@ def _target_with_saving(
 
 
 def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
+    if result.masked or result.size <= policy.clear_above:  # most are, of all that are asked about
+        return False
     categories = {"tool_results", *_TOOL_CATEGORIES.get(result.call.name, ())}
     return (
         _is_of(result, policy.clear_tools)
-        and not result.masked
         and result.call.id not in view.unmasked_calls
         and not categories.isdisjoint(policy.rules.compactable)
-        and result.size > policy.clear_above
     )
 
 
