@@ -68,9 +68,13 @@ class ChangeTracker:
         script = parse(subject)
         if changes_no_file(script):
             return None
-        named = tuple(await asyncio.to_thread(touched_paths, script, str(self.context.cwd)))
         since, running = self._still(), self._running()
-        look = await asyncio.to_thread(self.tree.observe, named, anew=bool(running))
+
+        def look_at_named() -> tuple[tuple[str, ...], TreeState]:
+            named = tuple(touched_paths(script, str(self.context.cwd)))
+            return named, self.tree.observe(named, anew=bool(running))
+
+        named, look = await asyncio.to_thread(look_at_named)
         await self._settle(look, running)
         self._by = INTERRUPTED
         return WatchedCall(look, named, since=since)
@@ -104,17 +108,21 @@ class ChangeTracker:
             self._busy = False
 
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
-        running = self._running()
-        look = await asyncio.to_thread(self.tree.observe, token.named, anew=bool(running))
+        running, before = self._running(), token.before
+
+        def look_again() -> tuple[TreeState, Sequence[TreeChange]]:
+            look = self.tree.observe(token.named, anew=bool(running))
+            return look, self.tree.changes(before, look) if before else ()
+
+        look, found = await asyncio.to_thread(look_again)
         head = ""
         changes: Sequence[TreeChange] = ()
-        if token.before is None:
+        if before is None:
             await self._settle(look, running)
         else:
-            found = await asyncio.to_thread(self.tree.changes, token.before, look)
             others = self._of_others(token.since)
             changes = [change for change in found if change.path not in others]
-            head = _head(look) if look.head != token.before.head else ""
+            head = _head(look) if look.head != before.head else ""
         rows = [*self._found, *(change_row(change) for change in changes)]
         self._rest(look, running)
         self._found = []

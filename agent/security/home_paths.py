@@ -98,7 +98,7 @@ def named_toolchains(folder: str, environ: Mapping[str, str]) -> Iterator[str]:
     named += environ.get("PATH", "").split(":")
     if cargo := environ.get("CARGO_HOME"):
         named += [f"{cargo}/{name}" for name in ("bin", "registry", "git")]
-    for path in existing(path for path in named if path.startswith("/")):
+    for path in existing(path for path in dict.fromkeys(named) if path.startswith("/")):
         if path.startswith(f"{folder}/"):
             yield path
 

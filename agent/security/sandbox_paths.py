@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from ...tools.system.programs import within
@@ -86,7 +87,7 @@ def sockets() -> Iterator[tuple[str, str]]:
         path = os.fsdecode(fields[7])
         if _is_socket(path):
             folder, _, name = path.rpartition("/")
-            yield f"{_real_path(folder).rstrip('/')}/{name}", fields[6].decode()
+            yield f"{(_real_path(folder) or folder).rstrip('/')}/{name}", fields[6].decode()
 
 
 def sockets_held_by(pids: Iterable[int]) -> set[str]:
@@ -109,9 +110,7 @@ def sockets_held_by(pids: Iterable[int]) -> set[str]:
 
 def existing(paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths that exist, with links followed."""
-    for path in paths:
-        if os.path.exists(path):  # noqa: PTH110
-            yield _real_path(path)
+    yield from filter(None, map(_real_path, paths))
 
 
 def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
@@ -121,23 +120,34 @@ def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
     # One that cannot be listed may still be entered; and there are systems that ignore case.
     with suppress(OSError), os.scandir(folder) as entries:
         there = {entry.name.casefold() for entry in entries}
-    for name in names:
-        if there is None or name.partition("/")[0].casefold() in there:
+    for name, first in _first_parts(tuple(names)):
+        if there is None or first in there:
             yield name
 
 
+@cache
+def _first_parts(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return relative paths, each with its first part as a system may know it that ignores case."""
+    return [(name, name.partition("/")[0].casefold()) for name in names]
+
+
 def _real_path(path: str) -> str:
-    """Return an absolute path that exists with links followed, as the kernel has it: that is three
-    system calls, and not one for each part of it."""
-    with suppress(OSError, AttributeError):  # there are systems without it
+    """Return an absolute path with links followed, as the kernel has it, "" where there is nothing:
+    that is a few system calls, and not one for each part of it."""
+    try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError, AttributeError):  # there are systems without it
+        place = -1
+    with suppress(OSError):
         try:
             found = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115
             if os.path.samestat(os.fstat(place), os.lstat(found)):
                 return found
         finally:
             os.close(place)
-    return os.path.realpath(path)
+    return os.path.realpath(path) if os.path.exists(path) else ""  # noqa: PTH110
 
 
 def _is_socket(path: str) -> bool:
