@@ -21,6 +21,8 @@ MIN_AGE_S = 300  # objects stay so long, needed or not: a look takes less
 MAX_IDLE_S = 7 * 86_400  # after its last look; then a session counts as left
 SWEEP_INTERVAL_S = 3_600  # between two sessions that clear the store as they begin
 SWEEP_AFTER_BYTES = 256 << 20  # staged, after which a running session clears the store
+MAX_NEWEST_TREES = 4  # of a session stay, because a difference may still be asked of them
+MAX_RECORD_BYTES = 4_096  # of the trees of one session, about 100
 PUBLISHED = "published"  # stands for the index that later sessions start from
 
 _STAMP = "swept"
@@ -36,6 +38,20 @@ def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
         part = f"{store.session}.{os.getpid()}.part"
         with replacing(folder / name, part_name=part, durable=False) as file:
             file.write("".join(f"{tree}\n" for tree in trees).encode("ascii"))
+
+
+def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
+    """Add a tree to those recorded under a name. Return False where it takes a new record: there is
+    none, or it has become long. To put a file in the place of another costs a write to the disk."""
+    with suppress(OSError):
+        path = store.folder / "live" / name
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(file).st_size < MAX_RECORD_BYTES:
+                return os.write(file, f"{tree}\n".encode("ascii")) == len(tree) + 1
+        finally:
+            os.close(file)
+    return False
 
 
 def _remove_left_parts(folder: Path) -> None:
@@ -84,4 +100,5 @@ def _live(store: ObjectStore) -> Iterator[str]:
             if path.name != PUBLISHED and time.time() - path.stat().st_mtime > MAX_IDLE_S:
                 path.unlink()
             else:
-                yield from _TREE_NAME.findall(path.read_text("ascii", "replace"))
+                named = _TREE_NAME.findall(path.read_text("ascii", "replace"))
+                yield from [*dict.fromkeys(reversed(named))][:MAX_NEWEST_TREES]

@@ -30,7 +30,6 @@ from .watch import FolderWatch
 T = TypeVar("T")
 
 MAX_NAMED_FILES = 1_000  # that are watched in a folder that is named
-MAX_NEWEST_TREES = 4  # that stay in the store, because a difference may still be asked of them
 MAX_DIFF_BYTES = 400_000
 CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 
@@ -62,7 +61,7 @@ class WorkTree:
         self._staging: StagingArea | None = None
         self._repository: Repository | None = None
         self._limits = ""
-        self._newest_trees: deque[str] = deque(maxlen=MAX_NEWEST_TREES)
+        self._newest_trees: deque[str] = deque(maxlen=garbage.MAX_NEWEST_TREES)
         self._borrowed_from: str | None = (
             None  # the HEAD whose objects this session's snapshots borrow
         )
@@ -263,7 +262,8 @@ class WorkTree:
         store, first = staging.store, not self._newest_trees
         if first or self._newest_trees[-1] != tree:
             self._newest_trees.append(tree)
-        garbage.protect_trees(store, store.session, self._newest_trees)
+        if first or not garbage.protect_one_more(store, store.session, tree):
+            garbage.protect_trees(store, store.session, self._newest_trees)
         if garbage.is_sweep_due(store) if first else staging.taken > garbage.SWEEP_AFTER_BYTES:
             self.sweeping = threading.Thread(target=_sweep, args=(store,), daemon=True)
             self.sweeping.start()

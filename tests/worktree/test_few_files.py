@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ctxagent.agent.worktree import WorkTree, object_store, staging, tree_edit
+from ctxagent.agent.worktree import WorkTree, garbage, object_store, staging, tree_edit
 from ctxagent.agent.worktree import watch as watching
 
 from .test_snapshots import changed, contents, git, repository, tree_of
@@ -211,3 +211,25 @@ def test_one_git_compares_and_is_started_again_when_it_is_gone(
     del tree
     gc.collect()
     assert not any(map(psutil.pid_exists, pids)), "it ends with the tree"
+
+
+def test_the_trees_in_use_are_recorded_whatever_becomes_of_the_record(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = watched(project)
+    record = project.parent / "state" / "worktree.git" / "live" / "s"
+    monkeypatch.setattr(garbage, "MAX_RECORD_BYTES", 41 * 6)
+    found = []
+    for number in range(20):
+        (project / "a.txt").write_text(f"{number}\n")
+        if number == 9:
+            record.unlink()
+        found.append(tree.observe(anew=False).tree)
+        recorded = record.read_text().split()
+        assert recorded[-1] == found[-1]
+        assert set(found[-3:]) <= set(recorded)
+        assert len(recorded) <= 6
+    assert tree._staging
+    garbage.sweep(tree._staging.store, young=-60)
+    assert all(tree.is_whole(each) for each in found[-4:] if each)
+    assert not tree.is_whole(found[0] or "")

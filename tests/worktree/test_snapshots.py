@@ -717,16 +717,16 @@ def test_clean_files_of_a_repository_are_not_kept_twice(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_killed_conversations_were_writing_does_not_stay(tmp_path: Path) -> None:
-    """A subagent that was killed never comes back to its own part; that of one at work stays."""
-    tree = tree_of(repository(tmp_path / "p"))
-    tree.observe()
+    """A subagent that was killed never comes back to its own part; that of one at work stays. The
+    next conversation removes it as it begins."""
+    project = repository(tmp_path / "p")
+    tree_of(project).observe()
     live = tmp_path / "state" / "worktree.git" / "live"
     with subprocess.Popen(["true"]) as ended:
         pass
     for name in (f"general-1.{ended.pid}.part", "general-2.part", f"general-3.{os.getpid()}.part"):
         (live / name).write_text("")
-    (tmp_path / "p" / "new.txt").write_text("new\n")
-    tree.observe()
+    tree_of(project, "next").observe()
     assert [path.name for path in live.glob("*.part")] == [f"general-3.{os.getpid()}.part"]
 
 
