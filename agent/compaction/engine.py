@@ -367,6 +367,8 @@ class CompactionEngine:
             await self.compact(trigger="it pays", must_halve=True)
         except CompactionFailed as error:
             self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
+            self._background.discard()  # it may have been written before much was cleared
+            self._account = SummaryAccount()
             self.host.emit(Notice("info", f"not compacted: {error.message}"))
         return True
 

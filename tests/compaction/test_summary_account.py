@@ -7,9 +7,12 @@ import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
+from ctxagent.agent.replay.player import Terms
+from ctxagent.agent.replay.player import play as replay
 from ctxagent.agent.session.entries import Mask, Summary
 from ctxagent.agent.ui.compaction_plan import next_lines
 
+from ..support.sessions.workday import workday
 from .test_engine import Player, play
 
 
@@ -60,6 +63,18 @@ def test_default_makes_none_there(project: Path) -> None:
     talk = play(project, Player(60, 2_000), replace(DEFAULT, clear_when="off"), window=200_000)
     assert talk.of(Summary) == []
     assert talk.agent.engine.calls_until_summary_pays() is None
+
+
+@pytest.mark.slow
+def test_one_that_clearing_has_overtaken_is_let_go() -> None:
+    """The first is written just before most of what it stands for is cleared."""
+    terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
+    run = replay(workday(), terms)
+    written = [call.number for call in run.priced if call.purpose == "summary"]
+    applied = [act for act in run.acts if act.layer == "summary"]
+    overtaken = [a.number for a in run.acts if a.layer == "microcompact" and a.trigger == "it pays"]
+    assert written[0] < overtaken[0] < applied[0].number
+    assert all(act.after < act.before / 2 for act in applied)
 
 
 @pytest.mark.slow
