@@ -33,7 +33,7 @@ This is a demo. The model is scripted: its replies were written in advance.
 The project, the tools, the test runs and the recorded session are real; no key, no network.
 """
 ALLOWED = ("Bash(python3 -m unittest:*)",)
-CONTEXT_WINDOW = 18_700  # tokens; small, so that compaction has something to do
+CONTEXT_WINDOW = 18_000  # tokens; small, so that compaction has something to do
 PRICED_AS = Settings().model.id
 LAYERS_SEEN = {
     "demote": "large results",

@@ -389,7 +389,7 @@ class CompactionEngine:
         written = text * (self._output_price() + prices.write)
         gone = self._seqs_before_tail(tail)
         price = once * window.tokens + written + prices.rewrite * (fixed + tail)
-        return SummaryCost(prices.read * old, price + self._layers.bill_of_misses(gone))
+        return SummaryCost(prices.read * old, price + self._layers.cost_of_misses(gone))
 
     def _seqs_before_tail(self, tail: int) -> set[int]:
         """Return the entries that stand before the last `tail` tokens of the context."""

@@ -11,7 +11,7 @@ from ctxagent.agent.compaction.layers.break_even import (
     HistoryEdit,
     PromptPrices,
 )
-from ctxagent.agent.compaction.layers.need_chances import MISS_TOKENS
+from ctxagent.agent.compaction.layers.need_chances import MISS_PROMPTS
 from ctxagent.agent.context.view import View
 
 from ..support.sessions.history import History, words
@@ -98,7 +98,7 @@ def test_what_is_likely_to_be_needed_waits_longer_and_may_stay() -> None:
     history, (first, second) = session(2_000, 2_000)
     view, sure, likely = history.view(), due(first, 1_900), due(second, 1_900, chance=0.25)
     account, cold = BreakEven(), priced(is_cold=True)
-    price = 0.25 * (READ * 100_000 + WRITE * 1_900 + MISS_TOKENS)
+    price = 0.25 * ((READ + MISS_PROMPTS) * 100_000 + WRITE * 1_900)
     assert cold.miss(likely) == price
     assert best(account, [sure, likely], view, cold).due == (sure,)
     calls = 0

@@ -17,8 +17,8 @@ from ..support.sessions.conversation import Conversation
 
 @pytest.mark.slow
 def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None:
-    """Six results of about 1,500 tokens: too little to pay for a rewrite while the cache lives."""
-    command = "seq -f 'item %g of {}' 300"
+    """Six results of about 3,600 tokens: too little to pay for a rewrite while the cache lives."""
+    command = "seq -f 'item %g of {}' 700"
     calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
     first = Conversation(tmp_path / "p", [*calls, Step(text="Done.")], tools=[BashTool()])
     first.cwd.mkdir()
@@ -50,7 +50,7 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
 def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
     """Six results, an interrupt before the first word about them, and words after the cache has
     ended: they are in the next request. Once they are answered, what is due goes."""
-    command = "seq -f 'item %g of {}' 300"
+    command = "seq -f 'item %g of {}' 700"
     calls = [("Bash", {"command": command.format(n)}) for n in range(6)]
     steps = [Step(tools=calls), Step(text="Slow."), Step(text="I see."), Step(text="Yes.")]
     talk = Conversation(tmp_path / "p", steps, tools=[BashTool()])

@@ -573,7 +573,7 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_taken_back_is_not_done_again(project: Path) -> None:
-    talk = play(project, Player(12, 2_500), DEFAULT, window=200_000)
+    talk = play(project, Player(24, 2_500), DEFAULT, window=200_000)
     cleared = {t["seq"] for m in talk.of(Mask) for t in m.targets}
     assert cleared
     while any(isinstance(act, Mask) for act in last_acts(talk.entries())):

@@ -70,7 +70,7 @@ def test_what_is_repeated_or_part_of_a_later_page_is_superseded() -> None:
     assert chance(history.view(), page) == REPEATED
 
 
-def test_a_file_that_was_read_is_needed_more_than_what_a_command_printed() -> None:
+def test_a_file_that_was_read_is_needed_more_than_what_other_calls_gave() -> None:
     history = History()
     seqs = {
         "read": read(history, "/a.py"),
@@ -81,8 +81,8 @@ def test_a_file_that_was_read_is_needed_more_than_what_a_command_printed() -> No
     view = history.view()
     for age, (kind, seq) in enumerate(reversed(seqs.items())):
         assert chance(view, seq) == CURVES[kind].at(age)  # type: ignore[index]
-    chances = [CURVES[kind].at(0) for kind in ("read", "shown", "search", "command")]
-    assert chances == sorted(chances, reverse=True)
+    others = [CURVES[kind].at(0) for kind in ("shown", "search", "command")]
+    assert CURVES["read"].at(0) > 5 * max(others)
 
 
 def test_a_change_makes_it_less_likely_that_the_page_is_needed() -> None:

@@ -137,11 +137,11 @@ class LayerRunner:
         targets = truncate.plan(self.host.view, every, self.host.file_sha256)
         self._record("truncate", targets, "nothing else fits")
 
-    def bill_of_misses(self, seqs: Collection[int]) -> float:
-        """Return what the server will charge, by their chances, for what is needed of these entries
-        after it has left the context; in tokens at the price of input."""
+    def cost_of_misses(self, seqs: Collection[int]) -> float:
+        """Return what it will cost, by their chances, that these entries are needed after they have
+        left the context; in tokens at the price of input."""
         prices = self.prices()
-        return sum(prices.bill_of_miss(each) for each in self._find_due() if each.seq in seqs)
+        return sum(prices.miss(each) for each in self._find_due() if each.seq in seqs)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
         """Return whether masking these leaves as much room as a summary must when it is due."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...context.view import View
-from .need_chances import MISS_TOKENS
+from .need_chances import MISS_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,8 @@ class PromptPrices:
 
     def miss(self, due: DueMask) -> float:
         """Return what it will cost, by its chance, that a masked text is needed again."""
-        return self.bill_of_miss(due) + due.need_chance * MISS_TOKENS
-
-    def bill_of_miss(self, due: DueMask) -> float:
-        """Return what the server will charge for that."""
-        return due.need_chance * (self.read * self.prompt + self.write * due.saved)
+        once_more = (self.read + MISS_PROMPTS) * self.prompt
+        return due.need_chance * (once_more + self.write * due.saved)
 
 
 @dataclass(slots=True)

@@ -1,16 +1,17 @@
 """The chance that a text which leaves the context will be needed again, by what it is and its age.
 
-Numbers of 2026-11-24, set by hand beside what `benchmarks/need_chances.py` shows of 87 recorded
-sessions of six agents in nine public repositories: 7,305 results, 5,783 replies. "Needed" is what a
-recording can show: a later call asks for the same and gets the same, or edits a line that stood
-only there. Of files that were read, one in four is needed again soon; of what commands print, one
-in two hundred.
+Numbers of 2026-11-24: fitted by `benchmarks/need_chances.py` on 53 recorded sessions of five public
+repositories and rounded to two digits; on 34 sessions of four others nothing was fitted. Together
+they are 87 sessions of six agents: 7,305 results, 5,783 replies. "Needed" is what a recording can
+show: a later call asks for the same and gets the same, or edits a line that stood only there.
+`docs/guide/context.md` says what the curves come to in both groups.
+
+Two numbers are chosen: `REPEATED`, since what stands elsewhere again is hardly ever missed, and
+`MISS_PROMPTS`, with the sessions of all nine in view.
 
 Limits: what a model would merely have liked to see again leaves no trace, so the chances are lower
-bounds. Few sessions searched the web or called MCP servers; those have the chances of a search.
-Curves that were fitted on five of the repositories alone, held against all, cost the same to one in
-a hundred, and 1.18 % of the results were needed when gone instead of 1.08 %. Sessions of others
-differ: run the script on your own.
+bounds. Few sessions searched the web or called MCP servers; those have the chances of a search, and
+few showed files by commands. Sessions of others differ: run the script on your own.
 """
 
 import math
@@ -34,16 +35,17 @@ class NeedCurve:
 
 
 CURVES: dict[NeedClass, NeedCurve] = {
-    "read": NeedCurve(0.24, 15, 0.04),  # a file that nobody changed since
-    "changed once": NeedCurve(0.05, 40, 0.01),  # by this session, since it was read
-    "changed often": NeedCurve(0.016, 60, 0.01),
-    "shown": NeedCurve(0.05, 15, 0.002),  # a file, by a command such as cat or sed
-    "command": NeedCurve(0.005, 8, 0.0005),
-    "search": NeedCurve(0.02, 25, 0.001),
-    "input": NeedCurve(0.26, 20, 0.11),  # what a Write or an Edit wrote
+    "read": NeedCurve(0.34, 5, 0.085),  # a file that nobody changed since
+    "changed once": NeedCurve(0.039, 5, 0.0094),  # by this session, since it was read
+    "changed often": NeedCurve(0.0057, 10, 0.0),
+    "shown": NeedCurve(0.041, 5, 0.0),  # a file, by a command such as cat or sed
+    "command": NeedCurve(0.052, 8, 0.0026),
+    "search": NeedCurve(0.041, 5, 0.013),
+    "input": NeedCurve(0.16, 8, 0.015),  # what a Write or an Edit wrote
 }
 REPEATED = 0.0005  # of a result that a later call repeated or showed as part of more
 # What a miss costs besides reading the context once more and writing what was missed: the output of
-# one more call and the time that somebody waits, in tokens at the price of input. Not measured:
-# chosen so that about one result in a hundred is missed.
-MISS_TOKENS = 25_000
+# one more call and the time that somebody waits, in prompts at the price of input. Not measured:
+# chosen so that about one result in a hundred is missed. It grows with the prompt, since what is
+# kept in a small window brings the next summary nearer.
+MISS_PROMPTS = 1.0

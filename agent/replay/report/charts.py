@@ -21,7 +21,7 @@ from .measures import format_dollars, format_tokens
 TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # of the plane, in pixels, and the room below it
 _LANE_HEIGHT = 18  # pixels
 _GRID_LINES = 4  # across, about
-_LINE_COLOURS = 6  # the seventh setting looks like the first again
+_LINE_COLOURS = 7  # the eighth setting looks like the first again
 _MAX_LINE_POINTS = 320
 _MAX_AREA_POINTS = 120
 _POINTS_PER_STRETCH = 4  # that are kept: first, smallest, largest, last
@@ -118,7 +118,7 @@ def context_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
     frame = Frame(calls, max(top, 1), short_tokens)
     values = (f"{run.label} {value}" for run, value in zip(runs, context_values(runs), strict=True))
     lanes = [run for run in runs if run.acts or run.needs]
-    return _draw(
+    return draw(
         frame,
         f"Context over {count_of(calls, 'call')}: {', '.join(values)}",
         lines=_lines([(places[run.label], _prompts(run)) for run in runs]),
@@ -145,7 +145,7 @@ def cost_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
     frame = Frame(calls, max(*(points[-1][1] for _, points in spent if points), 1), _write_money)
     values = (f"{run.label} {value}" for run, value in zip(runs, cost_values(runs), strict=True))
     label = f"Cost over {count_of(calls, 'call')}: {', '.join(values)}"
-    return _draw(frame, label, lines=_lines(spent))
+    return draw(frame, label, lines=_lines(spent))
 
 
 def cost_values(runs: Sequence[ReplayRun]) -> list[str]:
@@ -156,7 +156,7 @@ def fill_drawings(runs: Sequence[ReplayRun]) -> list[Markup]:
     """Draw what fills the window under each setting, all to the same scale."""
     frame = Frame(_calls(runs), max(1, *(max(_fill_sizes(run)) for run in runs)), short_tokens)
     return [
-        _draw(
+        draw(
             frame,
             f"What fills the window under {run.label}: {fill_peak(run)}",
             areas=list(_areas(run))[::-1],
@@ -175,13 +175,15 @@ def filled_groups(runs: Iterable[ReplayRun]) -> list[str]:
     return [group for group in CONTENT_GROUPS if any(fill[group] for fill in fills)]
 
 
-def _draw(frame: Frame, label: str, **parts: Any) -> Markup:
-    """Render a drawing; `label` says in words what it shows. The parts are `lines`, `areas`, the
-    `window`, and `lanes` with the height that they take `below` the axis."""
+def draw(frame: Frame, label: str, across: str = "calls of the model", **parts: Any) -> Markup:
+    """Render a drawing; `label` says in words what it shows, `across` what its width stands for.
+    The parts are `lines`, `areas`, the `window`, and `lanes` with the height that they take `below`
+    the axis."""
     return render(
         "replay/report/drawing.svg.j2",
         frame=frame,
         label=label,
+        across=across,
         top=TOP,
         bottom=BOTTOM,
         height=BOTTOM + AXIS_HEIGHT + parts.pop("below", 0),

@@ -1,38 +1,43 @@
 """The pictures in docs/pictures: charts of the replay, of sessions of our own alone. One is the
-demo, really played and recorded; the other, `workday`, is made here. `make pictures` writes them,
-`test_pictures.py` looks whether they still hold.
+demo, really played and recorded; the other, `workday`, is made here. Two show the accounts by which
+the engine decided (`accounts.py`), and one the chances of need that it goes by. `make pictures`
+writes them, `test_pictures.py` looks whether they still hold.
 
 What differs from run to run, or from one machine to the next, is replaced in the recording before
 it is replayed; a replay works below a folder of always the same name.
 """
 
 import asyncio
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
 from ctxagent.agent.app import every_tool
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
-from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.export.templates import render
 from ctxagent.agent.loop.prompt import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.recording import RecordedReply, RecordedStep, RecordedWords, Recording
 from ctxagent.agent.replay.report import charts, measures
-from ctxagent.agent.replay.results import ReplayRun
+from ctxagent.agent.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.session.log import LOG_NAME
 
 from ..sessions.workday import workday
+from .accounts import first_that_pays, noted
 
 MODEL = "claude-sonnet-5-5"
 WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
@@ -40,6 +45,17 @@ LEFT, RIGHT, EDGE = 62, 16, 14
 ROW = 24
 ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
 SUMMARIES = "summaries alone"
+AGES = range(1, 101)  # replies
+LEAST_CHANCE = 0.0005  # where the picture of the chances begins
+KINDS: dict[NeedClass, str] = {
+    "read": "a file that was read",
+    "changed once": "one that was changed since",
+    "changed often": "one that was changed more often",
+    "shown": "a file that a command showed",
+    "command": "what another command printed",
+    "search": "what a search or a page gave",
+    "input": "what a Write or an Edit wrote",
+}
 SAME = (
     (r"Platform: .*", "Platform: Linux, shell bash"),
     (r"Date: .*", "Date: 2026-11-20"),
@@ -72,6 +88,9 @@ PAGE = """
 """.replace("FONTS", FONTS)
 
 
+Points = Sequence[charts.CallValue]
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A line of a legend: a swatch, what it stands for, and a value."""
@@ -79,6 +98,21 @@ class Key:
     swatch: Markup
     said: str
     value: str = ""
+
+
+class ChanceFrame(charts.Frame):
+    """Scales of which that of the values is logarithmic: equal ways up are equal factors."""
+
+    def grid(self) -> Sequence[int]:
+        return [_chance_height(share) for share in (0.001, 0.01, 0.1)]
+
+
+def _chance_height(chance: float) -> int:
+    return round(1_000 * math.log10(chance / LEAST_CHANCE))
+
+
+def _write_chance(height: float) -> str:
+    return f"{round(100 * LEAST_CHANCE * 10 ** (height / 1_000), 1):g}%"
 
 
 def recorded(folder: Path) -> Recording:
@@ -113,12 +147,17 @@ def played(
     recording: Recording, policies: dict[str, Policy], window: int, *, fills: int = 0
 ) -> list[ReplayRun]:
     """The recording under each policy."""
-    tools, runs = tuple(tool.schema() for tool in every_tool()), []
+    runs = []
     for label, policy in policies.items():
-        terms = Terms(label, policy, MODEL, window, system_prompt(), tools, fills=fills)
+        terms = _terms(label, policy, window, fills)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             runs.append(asyncio.run(Player(recording, terms, Path("replay")).run()))
     return runs
+
+
+def _terms(label: str, policy: Policy, window: int, fills: int = 0) -> Terms:
+    tools = tuple(tool.schema() for tool in every_tool())
+    return Terms(label, policy, MODEL, window, system_prompt(), tools, fills=fills)
 
 
 def context(title: str, runs: Sequence[ReplayRun], values: Iterable[str] = ()) -> str:
@@ -204,6 +243,10 @@ def _places(runs: Sequence[ReplayRun]) -> dict[str, int]:
     return {run.label: place for place, run in enumerate(runs)}
 
 
+def _tokens(count: float) -> str:
+    return measures.format_tokens(round(count))
+
+
 def _mark(kind: str) -> Markup:
     return Markup(f'<use href="#m-{kind}" x="8" y="8"/>')
 
@@ -233,7 +276,7 @@ def _style() -> str:
 def of_the_demo(demo: Recording) -> Iterator[tuple[str, str]]:
     policies = {SUMMARIES: ALONE, "default": DEFAULT}
     runs = played(demo, policies, CONTEXT_WINDOW, fills=len(demo.steps))
-    yield "demo", context("The demo, through a window of 19,500 tokens", runs)
+    yield "demo", context(f"The demo, through a window of {CONTEXT_WINDOW:,} tokens", runs)
     yield "filling", filling("What fills the window in the demo, by default", runs, 1)
 
 
@@ -266,13 +309,91 @@ def of_each_layer() -> Iterator[tuple[str, str]]:
         yield name, context(titles[name], [bare, run])
 
 
+def of_the_chances() -> Iterator[tuple[str, str]]:
+    frame = ChanceFrame(AGES[-1], _chance_height(0.5), _write_chance)
+    lines, keys = [], []
+    for place, (kind, said) in enumerate(KINDS.items()):
+        curve = CURVES[kind]
+        shares = [(age, curve.at(age)) for age in AGES]
+        points = [(age, _chance_height(share)) for age, share in shares if share >= LEAST_CHANCE]
+        lines.append({"place": place, "data": charts.line_path(points)})
+        value = f"{100 * curve.first:.2g} to {100 * curve.rest:.2g} %"
+        keys.append(Key(charts.swatch(place), said, value))
+    drawing = charts.draw(
+        frame,
+        "The chance of being needed, by age",
+        across="replies of the model since",
+        lines=lines,
+    )
+    yield "chances", picture("How likely a text is needed again, by its age", drawing, keys)
+
+
+def of_an_edit() -> Iterator[tuple[str, str]]:
+    """The account of the first edit that pays in the day of work."""
+    player, run = noted(workday(), _terms("default", DEFAULT, 200_000))
+    edit, accounts = first_that_pays(player)
+    last = accounts[-1]
+    act = next(act for act in run.acts if act.number == last.number)
+    reading = [(each.number, round(each.reading)) for each in accounts]
+    rewrite = [(each.number, round(each.rewrite)) for each in accounts]
+    price = [(each.number, round(each.rewrite + each.misses)) for each in accounts]
+    rows = [
+        Key(charts.swatch(1), "reading them, so far", _tokens(last.reading)),
+        Key(_box("results"), "price: what is likely to be missed", _tokens(last.misses)),
+        Key(_box("stubs"), "price: writing anew what is behind", _tokens(last.rewrite)),
+    ]
+    title = f"Keep or clear {len(edit.due)} texts: what each costs"
+    areas = {"results": price, "stubs": rewrite}
+    yield "edit", account(title, act, {1: reading}, rows, areas)
+
+
+def of_a_summary() -> Iterator[tuple[str, str]]:
+    """The account of the first summary of that day, where nothing is cleared."""
+    player, run = noted(workday(), _terms("append", PRESETS["append"], 200_000))
+    act = next(act for act in run.acts if act.layer == "summary")
+    states = [each for each in player.summaries if each.number <= act.number]
+    reading = [(each.number, round(each.reading)) for each in states]
+    price = [(each.number, round(each.price)) for each in states]
+    rows = [
+        Key(charts.swatch(1), "reading the old part, so far", _tokens(states[-1].reading)),
+        Key(charts.swatch(2), "price of a summary", _tokens(states[-1].price)),
+    ]
+    title = "Keep or summarise: what each costs"
+    yield "summary", account(title, act, {2: price, 1: reading}, rows)
+
+
+def account(
+    title: str,
+    act: ReplayAct,
+    lines: Mapping[int, Points],
+    rows: Sequence[Key],
+    areas: Mapping[str, Points] = MappingProxyType({}),
+) -> str:
+    """What was paid and what an act would cost, over the calls up to it: lines, by their place, and
+    areas, from the hindmost on."""
+    top = max(value for points in (*areas.values(), *lines.values()) for _, value in points)
+    mark = {"kind": act.layer, "number": act.number, "title": f"call {act.number}: {act.trigger}"}
+    lane = {"place": 1, "y": charts.BOTTOM + charts.AXIS_HEIGHT + ROW // 2, "marks": [mark]}
+    drawing = charts.draw(
+        charts.Frame(act.number + 4, top, charts.short_tokens),
+        title,
+        areas=[{"group": group, "data": charts.area_path(each)} for group, each in areas.items()],
+        lines=[{"place": place, "data": charts.line_path(each)} for place, each in lines.items()],
+        lanes=[lane],
+        below=ROW,
+    )
+    done = Key(_mark(act.layer), f"{charts.MARK_NAMES[act.layer]}, before call {act.number}")
+    return picture(title, drawing, rows, [done], across=1)
+
+
 def draw(folder: Path) -> None:
     """Write all pictures into a folder."""
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         demo = recorded(Path(place).resolve())
     parts: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
-        lambda: of_the_demo(demo), of_a_day, of_each_layer,
+        lambda: of_the_demo(demo), of_a_day, of_each_layer, of_the_chances, of_an_edit,
+        of_a_summary,
     )  # fmt: skip
     for part in parts:
         for name, text in part():

@@ -1,0 +1,149 @@
+"""The accounts by which the engine decides, as they stood before each call of a replay.
+
+They are those of the real planners: what is noted is what these were asked, and what they answered.
+"""
+
+import asyncio
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from ctxagent.agent.compaction.layers.break_even import (
+    BreakEven,
+    DueMask,
+    HistoryEdit,
+    PromptPrices,
+)
+from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
+from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.view import View
+from ctxagent.agent.replay.player import Player, Terms
+from ctxagent.agent.replay.recording import Recording
+from ctxagent.agent.replay.results import ReplayRun
+
+
+@dataclass(frozen=True, slots=True)
+class EditAccount:
+    """An edit before a call: what reading that which it clears has cost so far, and its price."""
+
+    number: int  # of the call
+    reading: float
+    rewrite: float
+    misses: float
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryState:
+    """The account of a summary before a call: what reading has cost, and the price of one."""
+
+    number: int  # of the call
+    reading: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that could go: what reading it has cost, and what the price of an edit is made of."""
+
+    reading: float
+    miss: float
+    saved: int
+    behind: int  # tokens from its entry to the end of the context
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What the planner saw and chose before a call."""
+
+    texts: Mapping[str, _Text]
+    rewrite_price: float
+    edit: HistoryEdit | None
+
+
+@dataclass
+class NotingPlayer(Player):
+    """Plays a recording, and notes the accounts before each call."""
+
+    choices: dict[int, _Choice] = field(default_factory=dict)
+    summaries: list[SummaryState] = field(default_factory=list)
+
+    # What the planners said since the last request.
+    _choice: _Choice | None = None
+    _summary: tuple[float, float] | None = None
+
+    def request(self) -> Request:
+        number = len(self._priced) + 1
+        if self._choice is not None:
+            self.choices[number], self._choice = self._choice, None
+        if self._summary is not None:
+            self.summaries.append(SummaryState(number, *self._summary))
+            self._summary = None
+        return super().request()
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        best_edit, pays = BreakEven.best_edit, SummaryAccount.pays
+
+        def noted_edit(
+            account: BreakEven, due: Sequence[DueMask], view: View, prices: PromptPrices
+        ) -> HistoryEdit | None:
+            edit = best_edit(account, due, view, prices)
+            texts = {each.id: _text(account, each, view, prices) for each in due}
+            self._choice = _Choice(texts, prices.rewrite, edit)
+            return edit
+
+        def noted_summary(account: SummaryAccount, cost: SummaryCost) -> bool:
+            self._summary = account.spent, cost.price
+            return pays(account, cost)
+
+        changed: tuple[tuple[type, str, Any], ...] = (
+            (BreakEven, "best_edit", noted_edit),
+            (SummaryAccount, "pays", noted_summary),
+        )
+        with patch.object(*changed[0]), patch.object(*changed[1]):
+            yield
+
+
+def _text(account: BreakEven, due: DueMask, view: View, prices: PromptPrices) -> _Text:
+    behind = sum(item.size for item in view.items[view.position(due.seq) :])
+    return _Text(account.reading_cost[due.id], prices.miss(due), due.saved, view.scaled(behind))
+
+
+def noted(recording: Recording, terms: Terms) -> tuple[NotingPlayer, ReplayRun]:
+    """The recording, played under the terms."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        player = NotingPlayer(recording, terms, Path("replay"))
+        with player.noting():
+            return player, asyncio.run(player.run())
+
+
+def first_that_pays(player: NotingPlayer) -> tuple[HistoryEdit, list[EditAccount]]:
+    """The first edit that was made because it pays, and its account at each call up to then: of
+    those of its texts that could go by that call."""
+    number, edit = next(
+        (number, choice.edit)
+        for number, choice in player.choices.items()
+        if choice.edit and choice.edit.pays
+    )
+    chosen = {each.id for each in edit.due}
+    accounts = []
+    for at, choice in player.choices.items():
+        texts = [text for id, text in choice.texts.items() if id in chosen]
+        if texts and at <= number:
+            rewritten = max(text.behind for text in texts) - sum(text.saved for text in texts)
+            accounts.append(
+                EditAccount(
+                    at,
+                    sum(text.reading for text in texts),
+                    choice.rewrite_price * max(0, rewritten),
+                    sum(text.miss for text in texts),
+                )
+            )
+    last = accounts[-1]
+    assert math.isclose(last.reading - last.rewrite - last.misses, edit.gain)
+    return edit, accounts
