@@ -67,6 +67,7 @@ class Item:
     # for none.
     stubs: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
+    masked_at: int = 0  # the seq of the newest mask that put a stub here; 0 for none
     # The blocks that it shows, and what `request` made of them, so that this is done once.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
@@ -287,7 +288,7 @@ class View:
                 continue
             item, call = self.items[place], str(target.get("tool_use_id", ""))
             if isinstance(target.get("stub"), str):
-                item.stubs[call] = target["stub"]
+                item.stubs[call], item.masked_at = target["stub"], entry.seq
                 # Thinking may stand behind a search in the same message.
                 after = place + (item.role == "user")
             elif isinstance(target.get("input"), dict):

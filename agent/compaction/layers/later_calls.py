@@ -2,7 +2,8 @@
 what had failed, and how long ago it was of use."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,15 @@ from typing import Any
 from ...context.view import Call, View, ViewResult
 from ...session.ledger import change_rows
 from ...session.searches import failure
-from .need_chances import CURVES, REPEATED, NeedClass
+from .need_chances import (
+    CURVES,
+    MAX_SEEN_FACTOR,
+    MIN_SEEN_FACTOR,
+    PRIOR_AGE,
+    PRIOR_RESULTS,
+    REPEATED,
+    NeedClass,
+)
 
 CHANGING_TOOLS = ("Write", "Edit")
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
@@ -36,7 +45,7 @@ class Fate:
         return max(found, default=None)
 
     def need_chance(self, call: Call) -> float:
-        """Return the chance that the result of `call` is needed after it has left the context."""
+        """Return the usual chance that the result of `call` is needed once it is gone."""
         if self.repeated_by is not None:
             return REPEATED
         return CURVES[kind_of(call, self.changes)].at(self.age)
@@ -51,6 +60,40 @@ def fates_of(view: View) -> dict[str, Fate]:
         found[result.call.id] = later.fate(result, signature)
         later.add(result, signature)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNeeds:
+    """How many results of each kind have left the context so far, and how many of them a later call
+    asked for again."""
+
+    gone: Mapping[NeedClass, int]
+    again: Mapping[NeedClass, int]
+
+    def chance(self, fate: Fate, call: Call) -> float:
+        """Return the chance that the result of `call` is needed once it is gone, as this session
+        shows it: the usual one counts for `PRIOR_RESULTS` results of its kind that have gone."""
+        chance, kind = fate.need_chance(call), kind_of(call, fate.changes)
+        usual = CURVES[kind].at(PRIOR_AGE)
+        if fate.repeated_by is not None or not usual:
+            return chance
+        seen = (PRIOR_RESULTS * usual + self.again.get(kind, 0)) / (
+            PRIOR_RESULTS + self.gone.get(kind, 0)
+        )
+        return chance * min(MAX_SEEN_FACTOR, max(MIN_SEEN_FACTOR, seen / usual))
+
+
+def seen_needs(results: Sequence[ViewResult], fates: Mapping[str, Fate]) -> SeenNeeds:
+    """Count the results that are gone; but not those that were repeated before they went."""
+    gone, again = Counter[NeedClass](), Counter[NeedClass]()
+    for result in results:
+        fate = fates[result.call.id]
+        if not result.masked or (fate.repeated_by or result.item.masked_at) < result.item.masked_at:
+            continue
+        kind = kind_of(result.call, fate.changes)
+        gone[kind] += 1
+        again[kind] += fate.repeated_by is not None
+    return SeenNeeds(gone, again)
 
 
 def input_ages(view: View) -> dict[str, int]:

@@ -17,7 +17,7 @@ from ...session.ledger import telling_lines
 from ...session.searches import FOUND, listing
 from ..policy import Policy
 from .break_even import DueMask
-from .later_calls import Fate, ended_in_error, failed, fates_of, lines_of
+from .later_calls import Fate, ended_in_error, failed, fates_of, lines_of, seen_needs
 
 MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a search of the web
@@ -45,8 +45,9 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
         return []
     fates = fates_of(view)
     kept = _newest_kept_seqs(results, policy, fates) | _unanswered_seqs(view)
+    seen = seen_needs(results, fates)
     return [
-        DueMask("microcompact", target, view.scaled(saved), fate.need_chance(result.call))
+        DueMask("microcompact", target, view.scaled(saved), seen.chance(fate, result.call))
         for result in clearable
         if result.item.seq not in kept and _permitted(result, fate := fates[result.call.id], policy)
         for target, saved in _target_with_saving(

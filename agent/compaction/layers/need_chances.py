@@ -6,8 +6,9 @@ they are 87 sessions of six agents: 7,305 results, 5,783 replies. "Needed" is wh
 show: a later call asks for the same and gets the same, or edits a line that stood only there.
 `docs/guide/context.md` says what the curves come to in both groups.
 
-Two numbers are chosen: `REPEATED`, since what stands elsewhere again is hardly ever missed, and
-`MISS_PROMPTS`, with the sessions of all nine in view.
+Chosen, not fitted: `REPEATED`, since what stands elsewhere again is hardly ever missed, and, with
+the sessions of all nine in view, `MISS_PROMPTS` and for how many results of a session itself the
+curves count (10 to 40 came to the same).
 
 Limits: what a model would merely have liked to see again leaves no trace, so the chances are lower
 bounds. Few sessions searched the web or called MCP servers; those have the chances of a search, and
@@ -44,6 +45,11 @@ CURVES: dict[NeedClass, NeedCurve] = {
     "input": NeedCurve(0.16, 8, 0.015),  # what a Write or an Edit wrote
 }
 REPEATED = 0.0005  # of a result that a later call repeated or showed as part of more
+# A session shows by itself what it needs again of each kind. The curves count like so many results
+# that went, with the chance of this age, and what the session shows changes them by these factors.
+PRIOR_RESULTS = 20
+PRIOR_AGE = 5  # replies
+MIN_SEEN_FACTOR, MAX_SEEN_FACTOR = 0.1, 3.0
 # What a miss costs besides reading the context once more and writing what was missed: the output of
 # one more call and the time that somebody waits, in prompts at the price of input. Not measured:
 # chosen so that about one result in a hundred is missed. It grows with the prompt, since what is
