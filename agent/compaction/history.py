@@ -156,6 +156,40 @@ def _described(act: Mask | Summary) -> str:
     return f"summary of {act.span} ({readable_trigger(act.trigger)})"
 
 
+def why_gone(entries: Reversible[Entry], seq: int) -> str:
+    """Return why an entry does not stand in the context as it was, for people; "" if it does."""
+    undone, found = reverted_seqs(entries), ""
+    for entry in reversed(entries):
+        if isinstance(entry, Summary) and entry.seq not in undone and not found:
+            first, last = entry.covers
+            if first <= seq <= last and seq not in entry.keep:
+                found = f"a summary stands for it since #{entry.seq} ({_why(entry)})"
+        elif isinstance(entry, Mask) and entry.seq not in undone:
+            for target in entry.targets:
+                if target.get("seq") == seq:
+                    return _why_masked(entry, target)
+        elif entry.seq == seq:
+            offloaded = getattr(entry, "offloaded", None)
+            return found or (f"it went to a file when it came: {offloaded}" if offloaded else "")
+    return found
+
+
+def _why_masked(mask: Mask, target: dict[str, Any]) -> str:
+    what = done_by(mask.layer, 1)
+    chance, spent = target.get("need_chance"), target.get("read_for")
+    if not isinstance(chance, int | float) or not isinstance(spent, int | float):
+        return f"#{mask.seq}: {what} ({_why(mask)})"
+    return (
+        f"#{mask.seq}: {what} ({_why(mask)}). Reading it while it might have gone had cost "
+        f"{spent:,.0f} tokens at the price of input; that it is needed again had a chance of "
+        f"{chance:.1%}"
+    )
+
+
+def _why(act: Mask | Summary) -> str:
+    return readable_trigger(act.trigger)
+
+
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
     """Return whether the person has spoken since an entry."""
     return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)

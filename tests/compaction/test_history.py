@@ -13,6 +13,7 @@ from ctxagent.agent.compaction.history import (
     marks,
     person_spoke_since,
     savings,
+    why_gone,
 )
 from ctxagent.agent.compaction.layers import demote
 from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
@@ -284,3 +285,22 @@ def test_the_masks_of_one_pass_are_the_last_acts_together(
     """One pass over results and inputs is undone as the one thing that a person saw."""
     begun = [User(seq=3, at=AT, content="go"), mask(4, "microcompact", 90, 60)] if log else []
     assert [act.seq for act in last_acts([*begun, *log])] == last
+
+
+def test_why_an_entry_is_gone() -> None:
+    target = {"seq": 3, "tool_use_id": "a", "stub": "x", "need_chance": 0.013, "read_for": 1204}
+    cleared = replace(mask(5, "microcompact", 90, 60), targets=[target], trigger="it pays")
+    result = ToolResult(seq=3, at=AT, tool_use_id="a", content="out")
+    moved = replace(result, offloaded="offloaded/a")
+    log: list[Entry] = [User(seq=2, at=AT, content="go"), result]
+    assert why_gone(log, 3) == ""
+    assert why_gone([log[0], moved], 3) == "it went to a file when it came: offloaded/a"
+    told = why_gone([*log, cleared], 3)
+    assert told.startswith("#5: 1 old result cleared (it pays). Reading it")
+    assert "1,204 tokens" in told
+    assert "a chance of 1.3%" in told
+    assert why_gone([*log, cleared], 2) == ""
+    assert why_gone([*log, cleared, Revert(seq=6, target=5)], 3) == ""
+    stands = replace(summary(7), covers=[2, 4], trigger="HOOK-CTX-003: 94% of the window")
+    assert why_gone([*log, stands], 2) == "a summary stands for it since #7 (94% of the window)"
+    assert why_gone([*log, mask(5, "truncate", 9, 8), stands], 9) == ""

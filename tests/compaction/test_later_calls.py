@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.layers.later_calls import Fate, fates_of, input_ages
+from ctxagent.agent.compaction.layers.later_calls import Fate, fates_of, input_ages, seen_needs
 from ctxagent.agent.compaction.layers.need_chances import CURVES, REPEATED
 from ctxagent.agent.context.view import View
 
@@ -109,3 +109,37 @@ def test_the_ages_of_inputs() -> None:
     bash(history, "make")
     history.call("Write", {"path": "/b.py", "content": "x"}, "done", details={"path": "/b.py"})
     assert sorted(input_ages(history.view()).values()) == [0, 2]
+
+
+def _run(history: History, number: int) -> tuple[int, str]:
+    seq = bash(history, f"make part-{number}")
+    return seq, next(r.call.id for r in history.view().results() if r.item.seq == seq)
+
+
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_session_shows_by_itself_what_it_needs_again(*, asked_again: bool) -> None:
+    """Of 30 outputs that went none, or every third, is asked for again."""
+    history = History()
+    old = [_run(history, number) for number in range(30)]
+    history.mask("microcompact", [{"seq": s, "tool_use_id": id, "stub": "gone"} for s, id in old])
+    for number in range(0, 30, 3) if asked_again else ():
+        bash(history, f"make part-{number}")
+    newest, _ = _run(history, 99)
+    view = history.view()
+    found = fates_of(view)
+    seen = seen_needs(view.results(), found)
+    assert sum(seen.gone.values()) == 30
+    assert sum(seen.again.values()) == (10 if asked_again else 0)
+    result = next(r for r in view.results() if r.item.seq == newest)
+    fate = found[result.call.id]
+    usual, here = fate.need_chance(result.call), seen.chance(fate, result.call)
+    assert (here > usual) if asked_again else (here < 0.5 * usual)
+
+
+def test_what_was_repeated_before_it_went_shows_nothing() -> None:
+    history = History()
+    first, id = _run(history, 1)
+    bash(history, "make part-1")
+    history.mask("microcompact", [{"seq": first, "tool_use_id": id, "stub": "gone"}])
+    view = history.view()
+    assert sum(seen_needs(view.results(), fates_of(view)).gone.values()) == 0

@@ -541,6 +541,8 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     assert f"{summary.tokens_before:,} → {summary.tokens_after:,} tokens" in desk.run("/log")
     assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
     assert '"kind": "user"' in desk.run("/log 2")
+    gone = desk.run(f"/log {summary.covers[0]}")
+    assert f"a summary stands for it since #{summary.seq} (manual)" in gone
     with pytest.raises(UsageError, match="no entry 99"):
         desk.run("/log 99")
 

@@ -189,8 +189,17 @@ class LayerRunner:
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
         layers: tuple[LayerName, ...] = ("microcompact", "truncate")
+        read_for = self.break_even.reading_cost
         for layer in layers:
-            targets = [dict(each.target) for each in due if each.layer == layer]
+            targets = [
+                {
+                    **each.target,
+                    "need_chance": round(each.need_chance, 4),
+                    "read_for": round(read_for.get(each.id, 0.0)),
+                }
+                for each in due
+                if each.layer == layer
+            ]
             self._record(layer, targets, trigger)
 
     def _truncate_if_due(self, window: Window) -> None:

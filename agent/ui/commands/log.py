@@ -76,10 +76,12 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 
 def _entry_text(log: "Log", ref: str) -> str:
-    """Return an entry in full: a summary as the model reads it, another entry as its JSON.
+    """Return an entry in full: a summary as the model reads it, another entry as its JSON, after
+    the reason why it left the context, if it did.
 
     Raises UsageError when there is no such entry.
     """
+    from ...compaction.history import why_gone
     from ...session.entries import Summary, encode
     from ...session.log import find_entry
 
@@ -92,4 +94,6 @@ def _entry_text(log: "Log", ref: str) -> str:
         )
     if isinstance(found, Summary):
         return found.whole_text
-    return json.dumps(encode(found), ensure_ascii=False, indent=1)
+    text = json.dumps(encode(found), ensure_ascii=False, indent=1)
+    gone = why_gone(log.entries(), found.seq)
+    return f"{gone}\n{text}" if gone else text
