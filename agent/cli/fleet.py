@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -276,14 +277,19 @@ def status(manifest: Path, as_json: bool) -> int:
 @_as_json
 @ends_process
 def show(manifest: Path, id: str, as_json: bool) -> int:
-    """Tell all of one task: its answer, its patch, its session."""
+    """Tell all of one task: its answer, its place, its patch, its session."""
+    from ..fleet.summary import find_place
+    from ..worktree.git import current_branch
+
     _, folder, summary = _standing(manifest)
     task = _task(summary, manifest, id)
     told = task.to_json(folder)
     if task.record is not None:
-        kept = folder.task(id, task.record.session)
+        kept, log = folder.task(id, task.record.session), task.find_log(folder)
         told |= {
-            "log": (log := task.find_log(folder)) and str(log),
+            "place": (place := find_place(log)) and str(place),
+            "branch": place and current_branch(place),
+            "log": log and str(log),
             "patch": str(kept.patch) if kept.patch.exists() else None,
             "result": kept.result(task.record.attempt),
         }
@@ -295,8 +301,9 @@ def show(manifest: Path, id: str, as_json: bool) -> int:
         if value not in (None, "", False):
             say(f"{name}: {value}")
     if told.get("log"):
-        state = Path(told["log"]).parents[4]
-        say(f"more words: ctxagent -c state.dir={state} --resume {told['session']}")
+        state, place = Path(told["log"]).parents[4], told["place"]
+        words = ["ctxagent", "-c", f"state.dir={state}", *(["--cwd", place] if place else [])]
+        say(f"more words: {shlex.join([*words, '--resume', told['session']])}")
     if answer:
         say(f"\n{answer[:MAX_ANSWER_CHARS]}")
     return 0

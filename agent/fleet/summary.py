@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import CtxagentError
+from ..session.entries import Session
+from ..session.log import Entries
 from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState
 from .manifest import Manifest
 
@@ -51,6 +55,15 @@ class TaskStanding:
             **(asdict(record.outcome) if record.outcome else {}),
             "cost_usd": record.cost_usd,
         }
+
+
+def find_place(log: Path | None) -> Path | None:
+    """Return the folder that a session was begun in by its log, None where that is not known."""
+    with suppress(CtxagentError):
+        for entry in Entries(log) if log else ():
+            if isinstance(entry, Session):
+                return Path(entry.cwd)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

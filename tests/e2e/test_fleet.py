@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import stat
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from ..support.command import PATIENCE, comes, gone
 from ..support.fleet import (
+    BYPASS,
     CALLS,
     Fleet,
     git,
@@ -220,6 +222,24 @@ def test_a_task_that_takes_too_long_is_interrupted_and_keeps_its_session(fleet: 
     shown = fleet.call("show", "t0")
     assert f"--resume {task['session']}" in shown.stdout
     assert "Written." in shown.stdout
+
+
+def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path / "a folder; it's odd")
+    fleet.tasks(1)
+    assert fleet.call("run", *scripted(fleet)).returncode == 0
+    shown = dict(line.split(": ", 1) for line in fleet.call("show", "t0").stdout.splitlines()
+                 if ": " in line)  # fmt: skip
+    place = Path(shown["place"])
+    assert (place / "made.txt").exists()
+    assert shown["branch"] == git(place, "branch", "--show-current")
+    steps = [{"text": "", "tools": [{"name": "Bash", "input": {"command": "pwd > where.txt"}}]}]
+    options = scripted(fleet, {"steps": [*steps, {"text": "More."}]})
+    command = [*shlex.split(shown["more words"])[1:], *BYPASS, *options, "-p", "More words."]
+    more = fleet.place.run(*command)
+    assert (more.returncode, more.stdout) == (0, "More.\n"), more.stderr
+    assert (place / "where.txt").read_text() == f"{place}\n"
+    assert "where.txt" not in git(fleet.place.project / "r0", "status", "--short")
 
 
 def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path: Path) -> None:
