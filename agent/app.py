@@ -31,7 +31,6 @@ from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
 from .context import tokens
 from .context.window import LearnedWindow
-from .errors import UsageError
 from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
 from .launch import LaunchOptions, SessionChoice
@@ -55,7 +54,7 @@ from .loop.subagent_types import (
 from .loop.subagents import SubagentRunner, SubagentSpec
 from .loop.web_search import asks_for_searches
 from .models.base import Model
-from .models.catalog import known_model
+from .models.catalog import check_price
 from .models.credentials import UNENCRYPTED, unencrypted_host
 from .models.factory import make_model
 from .models.servers import BASE_URL_VAR
@@ -406,11 +405,8 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
 
 
 def _check_price(launch: LaunchOptions, model: Model) -> None:
-    if launch.budget.dollars is not None and known_model(model.id) is None:
-        raise UsageError(
-            f"the price of {model.id} is not known, so a budget in dollars cannot be kept",
-            hint="Use --max-turns, or a model with a known price.",
-        )
+    if launch.budget.dollars is not None:
+        check_price(model.id)
 
 
 def _types(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:

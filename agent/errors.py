@@ -12,6 +12,7 @@
     └── ModelError                5   the model could not be reached, or refused us
         ├── NoCredentials         5   no key in the environment
         ├── RequestRejected       5   4xx that a retry cannot mend (401, 403, 400, 413 …)
+        │   ├── KeyRefused        5   401, 402, 403: the key or its account, whatever is asked
         │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures when named
         ├── ModelUnavailable      5   429, 5xx, resets, cut or silent streams, an overload: given up
         └── ScriptExhausted       5   the scripted model has no step left
@@ -115,6 +116,10 @@ class NoCredentials(ModelError):
 
 
 class RequestRejected(ModelError):
+    pass
+
+
+class KeyRefused(RequestRejected):
     pass
 
 

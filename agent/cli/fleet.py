@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.plural import count_of
-from ..errors import UsageError
+from ...tools.system.shorten import as_sentences, cut_at_word
+from ..errors import NoCredentials, UsageError
+from .answers import read_answers
 from .options import check_finite, cwd_of, ends_process, load, say, setting_flags
 from .progress import Progress, in_words
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
 MAX_LISTED = 20  # tasks of one state in a summary
+MAX_REASON_CHARS = 160  # of why a task has failed, in a list
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
@@ -68,12 +71,11 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     tasks, such as --model, --permission-mode, --allow and --max-turns.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
-    from ..fleet.manifest import Manifest, settings_check
     from ..fleet.runner import FleetRun, RunLimits
 
     options = {**options, "settings": (*options["settings"], *given["settings"])}
-    tasks = Manifest(manifest, settings_check(cwd_of(options), os.environ, setting_flags(options)))
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
+    tasks, words = _checked(options, manifest, dollars)
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -83,13 +85,13 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         with _engine(given["config"], jobs, ledger.folder) as engine, _Watcher(tasks) as watcher:
             limits = RunLimits(jobs, dollars, given["max_failures"], is_local)
             fleet_run = FleetRun(
-                tasks, ledger, engine, limits, options=_task_options(options),
+                tasks, ledger, engine, limits, options=words,
                 on_start=watcher.started, on_end=watcher.ended,
             )  # fmt: skip
             watcher.watch(fleet_run)
             with _interrupting(fleet_run):
                 fleet_run.run()
-        return _conclude(tasks, ledger.folder, fleet_run.ended, given["as_json"])
+        return _conclude(tasks, ledger.folder, fleet_run, given["as_json"])
     finally:
         ledger.close()
 
@@ -111,8 +113,29 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
         engine.close()
 
 
-def _task_options(options: dict[str, Any]) -> list[str]:
-    """Return the options of the command line that count for every task, as its agent gets them."""
+def _checked(
+    options: dict[str, Any], path: Path, dollars: float | None
+) -> "tuple[Manifest, list[str]]":
+    """Return the tasks of a manifest, and the options of all of them. Raises what would keep them
+    from being run, before anything starts."""
+    from ..fleet.checks import StartCheck
+    from ..fleet.ledger import FleetFolder, read_records
+    from ..fleet.manifest import Manifest
+
+    records = read_records(FleetFolder.of(path))
+    check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)
+    if options["answers"]:
+        read_answers(options["answers"])
+    tasks = Manifest(path, check.check_task)
+    check.check_agents()
+    return tasks, _task_options(options, check.settings.model.id)
+
+
+def _task_options(options: dict[str, Any], model: str) -> list[str]:
+    """Return the options of the command line that count for every task, as its agent gets them.
+    Each agent starts in a folder of its own, so what is relative to this one is made absolute."""
+    from ..fleet.manifest import absolute_model
+
     words = [word for flag in setting_flags(options) for word in ("-c", flag)]
     for name, flag in (
         ("max_turns", "--max-turns"),
@@ -122,6 +145,8 @@ def _task_options(options: dict[str, Any]) -> list[str]:
         if options[name]:
             value = options[name].absolute() if name == "answers" else options[name]
             words += [flag, str(value)]
+    if (whole := absolute_model(model, Path.cwd())) != model:
+        words += ["-c", f"model.id={whole}"]
     return words
 
 
@@ -205,30 +230,39 @@ class _Watcher:
 def _facts(outcome: "AttemptOutcome") -> str:
     """Return what is worth knowing of an attempt, in one line."""
     cost = "price unknown" if outcome.cost_usd is None else f"${outcome.cost_usd:.4f}"
-    facts = [f"{outcome.kind}: {outcome.message}".strip(": ")] if outcome.kind else []
+    why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
+    facts = [cut_at_word(why, MAX_REASON_CHARS)] if outcome.kind else []
     facts += [count_of(outcome.calls, "call"), cost, f"{outcome.seconds:.1f} s"]
     if outcome.patch_bytes:
         facts.append("changed files")
     return " · ".join(facts)
 
 
-def _conclude(manifest: "Manifest", folder: "FleetFolder", ended: str, as_json: bool) -> int:
+def _conclude(
+    manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
+) -> int:
     """Print how a run has ended, and return its exit code."""
-    from ..fleet.ledger import read_records
+    from ..fleet.ledger import REFUSED, read_records
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), is_running=False)
-    _print_summary(summary, folder, as_json)
-    if ended == "interrupted":
+    _print_summary(summary, manifest.path, folder, as_json)
+    if (ended := fleet_run.ended) == "interrupted":
         say("interrupted: the same command goes on", err=True)
         return 130
     if ended in LIMITS:
         say(f"{LIMITS[ended]}: the same command with a higher limit goes on", err=True)
         return 4
+    if ended == REFUSED:
+        say(f"ctxagent: {fleet_run.refusal}", err=True)
+        say("no more tasks were started: mend this, and the same command goes on", err=True)
+        return NoCredentials.exit_code
     return 0 if summary.counts["done"] == len(summary.tasks) else 1
 
 
-def _print_summary(summary: "FleetSummary", folder: "FleetFolder", as_json: bool) -> None:
+def _print_summary(
+    summary: "FleetSummary", manifest: Path, folder: "FleetFolder", as_json: bool
+) -> None:
     if as_json:
         say(json.dumps(summary.to_json(folder), ensure_ascii=False))
         return
@@ -246,6 +280,9 @@ def _print_summary(summary: "FleetSummary", folder: "FleetFolder", as_json: bool
             say(f"  {state:<8}{task.id}  {facts}".rstrip())
         if len(listed) > MAX_LISTED:
             say(f"  {state:<8}and {len(listed) - MAX_LISTED:,} more: --json has all")
+    if summary.counts["failed"] and not summary.counts["running"]:
+        name = shlex.quote(str(manifest))
+        say(f"to try again what has failed: ctxagent fleet retry {name}, then fleet run again")
 
 
 def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
@@ -267,7 +304,7 @@ def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
 def status(manifest: Path, as_json: bool) -> int:
     """Tell how the tasks stand, and what they have cost; also while they run."""
     _, folder, summary = _standing(manifest)
-    _print_summary(summary, folder, as_json)
+    _print_summary(summary, manifest, folder, as_json)
     return 0
 
 

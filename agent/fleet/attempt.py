@@ -22,19 +22,21 @@ from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.process_table import birth
+from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
 from ..session.log import Entries
 from ..session.totals import Totals
 from . import places
-from .ledger import FLEET_BUDGET, AttemptOutcome, FleetFolder, TaskFolder
+from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, TaskFolder
 from .manifest import Task
 
 LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
 INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
 MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
-MAX_MESSAGE_CHARS = 300  # of a failure, in the ledger
+MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
 KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "unreachable", 130: "interrupted"}
+KEY_ERRORS = ("NoCredentials", "KeyRefused")  # that another task would meet too
 LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
 ENGINES = ("docker", "podman")
 ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
@@ -275,6 +277,8 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     kind = "" if code == 0 else KINDS.get(code, "error")
     if kind == "limit" and order.is_share and "budget" in str(error.get("message")):
         kind = FLEET_BUDGET
+    if error.get("type") in KEY_ERRORS and not _has_own_model(order.task):
+        kind = REFUSED
     worktree = result.get("worktree") or {}
     place = Path(worktree.get("path") or order.task.dir or order.folder.place)
     if order.folder.place.exists():
@@ -288,7 +292,7 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     return AttemptOutcome(
         exit_code=code,
         kind=kind,
-        message=str(error.get("message") or "")[:MAX_MESSAGE_CHARS],
+        message=_reason(str(error.get("message") or "")),
         cost_usd=result.get("cost_usd"),
         calls=result.get("calls") or 0,
         tool_calls=result.get("tool_calls") or 0,
@@ -297,6 +301,16 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         patch_bytes=patch_bytes,
         log=str(result.get("log") or ""),
     )
+
+
+def _has_own_model(task: Task) -> bool:
+    """Tell whether a task has a model, a server or a key that others need not have."""
+    return any(name.startswith("model.") for name in task.settings)
+
+
+def _reason(text: str) -> str:
+    """Return why an attempt ended as the ledger keeps it: one line, cut behind a word."""
+    return cut_at_word(as_sentences(text), MAX_MESSAGE_CHARS)
 
 
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
@@ -323,7 +337,7 @@ def outcome_of_log(
     return AttemptOutcome(
         exit_code=code,
         kind=kind,
-        message=" ".join(message.split())[:MAX_MESSAGE_CHARS],
+        message=_reason(message),
         cost_usd=sums.cost_usd,
         calls=sums.calls,
         tool_calls=sums.tool_calls,

@@ -24,7 +24,8 @@ TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
 # Ways to end without an answer after which a task goes on by itself at the next run.
 PATCH_NAME = "patch.diff"
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
-STOPPED_KINDS = ("interrupted", FLEET_BUDGET)
+REFUSED = "refused"  # the key or its account, by the server: the same for every task
+STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +259,11 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         record.costs[line["session"]] = outcome.cost_usd
     elif event == "retry":
         records[id].state = "stopped"
+
+
+def is_to_run(record: TaskRecord | None) -> bool:
+    """Tell whether the next run starts a task, by what the ledger says of it."""
+    return record is None or record.state in ("running", "stopped")
 
 
 def bill(records: Iterable[TaskRecord]) -> float:

@@ -8,17 +8,22 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, UsageError
-from ..library.launching import as_flags
+from ...tools.system.plural import count_of
+from ...tools.system.shorten import as_sentences, cut_at_word
+from ..config.keys import SCRIPTED
+from ..errors import UsageError
 
 MAX_PROMPT_BYTES = 100_000  # that one argument of a command line can have
 MAX_LINE_BYTES = 1 << 20
+MAX_ERRORS, MAX_ERROR_CHARS = 20, 400  # of a manifest that are named
+EXAMPLE = '{"id": "a", "dir": "repos/a", "prompt": "…"}'
 NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
+_WANTED = f"A line is such as {EXAMPLE}"
 _ID = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -130,10 +135,12 @@ def parse_task(line: bytes) -> Task:
     """Return the task of a line. Raises ValueError, saying what is wrong with it."""
     try:
         found = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
     except (ValueError, RecursionError):
-        found = None
+        raise ValueError(f"no JSON that can be read. {_WANTED}") from None
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError(f"no JSON object. {_WANTED}")
     for name in ("id", "prompt"):
         if name not in found:
             raise ValueError(f"{name} is missing")
@@ -155,35 +162,41 @@ def parse_task(line: bytes) -> Task:
     return task
 
 
-class Manifest:
-    """The tasks of a file, in their order."""
+Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
 
-    def __init__(self, path: Path, check: Callable[[Task], None] = lambda task: None) -> None:
-        """Read and check the file; `check` raises CtxagentError for a task that cannot be run.
-        Raises UsageError that names the line."""
-        self.path = path
+
+class Manifest:
+    """The tasks of a file, in their order. What they name in the file system is relative to the
+    folder of the file."""
+
+    def __init__(self, path: Path, check: Check = lambda manifest, task: None) -> None:
+        """Read and check the file; `check` raises UsageError for a task that cannot be run. Raises
+        UsageError that names the lines that are wrong."""
+        self.path, self.folder = path, path.absolute().parent
         self.lines: dict[str, TaskLine] = {}
+        wrong = list[UsageError]()
         try:
             for number, start, line in _lines(path):
-                self._add(number, start, line, check)
+                try:
+                    self._add(start, line, check)
+                except ValueError as error:
+                    wrong.append(UsageError(f"{path}:{number}: {error}"))
+                except UsageError as error:
+                    wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
         except OSError as error:
             hint = "Give a file with one task a line: docs/guide/fleet.md."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
+        if wrong:
+            raise _all_of(wrong)
         if not self.lines:
-            hint = 'Write one a line: {"id": "a", "dir": "repos/a", "prompt": "…"}'
+            hint = f"Write one a line: {EXAMPLE}"
             raise UsageError(f"{path} has no task", hint=hint)
 
-    def _add(self, number: int, start: int, line: bytes, check: Callable[[Task], None]) -> None:
-        where = f"{self.path}:{number}"
-        try:
-            task = parse_task(line)
-            if task.id in self.lines:
-                raise ValueError(f"the id {task.id} is that of another line")
-            check(task)
-        except ValueError as error:
-            raise UsageError(f"{where}: {error}") from None
-        except (UsageError, ConfigError) as error:
-            raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
+    def _add(self, start: int, line: bytes, check: Check) -> None:
+        """Add a task. Raises ValueError, and what `check` raises."""
+        task = self._parse(line)
+        if task.id in self.lines:
+            raise ValueError(f"the id {task.id} is that of another line")
         self.lines[task.id] = TaskLine(
             task.id,
             start,
@@ -193,6 +206,28 @@ class Manifest:
             task.memory_mb,
             task.budget_usd,
         )
+        check(self, task)
+
+    def _parse(self, line: bytes) -> Task:
+        """Return the task of a line. Raises ValueError."""
+        task = parse_task(line)
+        model = task.settings.get("model.id")
+        if not isinstance(model, str):
+            return task
+        return replace(
+            task, settings={**task.settings, "model.id": absolute_model(model, self.folder)}
+        )
+
+    def directory(self, task: Task) -> Path | None:
+        """Return the directory that a task names, None where it names none."""
+        return None if task.dir is None else self.folder / task.dir
+
+    def source(self, task: Task) -> str | None:
+        """Return the URL or the path of the repository that a task has a clone of, None for none.
+        What is there as a path is one."""
+        if task.git is None or not (path := self.folder / task.git).exists():
+            return task.git
+        return str(path)
 
     def task(self, id: str) -> Task:
         """Read a task again. Raises UsageError where the file has changed meanwhile."""
@@ -201,7 +236,7 @@ class Manifest:
             with self.path.open("rb") as file:
                 file.seek(known.start)
                 line = file.read(known.size)
-            task = parse_task(line)
+            task = self._parse(line)
             if (task.id, task.digest) == (id, known.digest):
                 return task
         except (OSError, ValueError):
@@ -223,22 +258,21 @@ def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
             start += len(line)
 
 
-def settings_check(
-    cwd: Path, environ: Mapping[str, str], for_all: Sequence[str]
-) -> Callable[[Task], None]:
-    """Return a check of the settings and variables of tasks, the settings `for_all` included. Each
-    set of settings is looked at once."""
-    from ..library.launching import load
+def absolute_model(id: str, folder: Path) -> str:
+    """Return the id of a model, with the path of a script that is relative to a folder made whole:
+    each agent starts in a folder of its own."""
+    if not id.startswith(SCRIPTED):
+        return id
+    return f"{SCRIPTED}{folder / id.removeprefix(SCRIPTED)}"
 
-    seen = set[str]()
 
-    def check(task: Task) -> None:
-        for name in task.env:
-            if name not in environ:
-                raise UsageError(f"the variable {name} is not set", hint=f"export {name}=…")
-        flags = [*for_all, *as_flags(task.settings)]
-        if (key := json.dumps(flags)) not in seen:
-            load(cwd, environ, flags)
-            seen.add(key)
-
-    return check
+def _all_of(errors: Sequence[UsageError]) -> UsageError:
+    """Return one error that tells of several."""
+    if len(errors) == 1:
+        return errors[0]
+    lines = [f"{count_of(len(errors), 'line')} cannot be run:"]
+    texts = (as_sentences(str(error)) for error in errors[:MAX_ERRORS])
+    lines += [cut_at_word(text, MAX_ERROR_CHARS) for text in texts]
+    if len(errors) > MAX_ERRORS:
+        lines.append(f"and {len(errors) - MAX_ERRORS:,} more")
+    return UsageError("\n".join(lines))

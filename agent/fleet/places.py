@@ -86,6 +86,8 @@ def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, s
                 "clone", "--quiet", "--no-checkout", "--", source, str(part))  # fmt: skip
     wanted = commit or "HEAD"
     inside = _Git(part, environ)
+    if not commit and inside.output("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+        raise PlaceError(f"the repository {source} has no commit", hint="Make the first one there.")
     if commit and inside.output("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
         fetching = _Git(part, environ, fetches=True)
         fetching.run(f"{source} has no commit {commit}", "fetch", "--quiet", "origin", commit)

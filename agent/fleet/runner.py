@@ -10,7 +10,7 @@ from typing import Protocol
 from ..errors import CtxagentError
 from ..session.store import new_session_id
 from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt
-from .ledger import FLEET_BUDGET, AttemptOutcome, FleetLedger, TaskRecord, bill
+from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetLedger, TaskRecord, bill, is_to_run
 from .manifest import Manifest, TaskLine
 
 MAX_LOSSES = 5  # of a task's agents or workers in one run, before it counts as failed
@@ -72,10 +72,11 @@ class FleetRun:
         self._failed = 0
         self.interrupts = 0
         self._error: CtxagentError | None = None
+        self.refusal = ""  # of the key, in the server's words
         self.ended = ""  # why no more tasks start; "" as long as they do
         known, lines = ledger.records, manifest.lines
         self.changed = [id for id in lines if id in known and known[id].digest != lines[id].digest]
-        begun = [id for id in lines if id in known and known[id].state in ("running", "stopped")]
+        begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
         for id in begun:
             self._count_costs(known[id])
@@ -171,13 +172,11 @@ class FleetRun:
     def _order(
         self, line: TaskLine, session: str, attempt: int, share: float | None
     ) -> AttemptOrder:
-        task, folder = self._manifest.task(line.id), self._manifest.path.absolute().parent
-        directory = None if task.dir is None else str(folder / task.dir)
-        is_path = task.git is not None and (folder / task.git).exists()
-        source = str(folder / task.git) if task.git is not None and is_path else task.git
+        task, manifest = self._manifest.task(line.id), self._manifest
+        directory = None if task.dir is None else str(manifest.directory(task))
         names = [*(name for name in os.environ if name.startswith("ANTHROPIC_")), *task.env]
         return AttemptOrder(
-            task=replace(task, dir=directory, git=source),
+            task=replace(task, dir=directory, git=manifest.source(task)),
             fleet=self._ledger.folder,
             session=session,
             attempt=attempt,
@@ -208,6 +207,8 @@ class FleetRun:
         self._on_end(order, outcome)
         if outcome.kind == FLEET_BUDGET:
             self._waiting.append(line.id)
+        if outcome.kind == REFUSED:
+            self.ended, self.refusal = self.ended or REFUSED, outcome.message
         self._failed += outcome.state == "failed"
         if self._limits.failures is not None and self._failed >= self._limits.failures:
             self.ended = self.ended or "failures"

@@ -87,6 +87,23 @@ def check_key(launch: LaunchOptions) -> None:
         find_credentials(launch.environ)
 
 
+def check_start(launch: LaunchOptions) -> None:
+    """Raise what would keep every session with these options from its first request, before
+    anything is made: NoCredentials, and UsageError for a script that cannot be read, a budget that
+    cannot be kept with the model, and commands that must be confined and cannot be."""
+    from ..models.catalog import check_price
+    from ..models.factory import make_model
+    from ..security.sandbox import check_sandbox
+
+    check_key(launch)
+    check_sandbox(launch)
+    model = launch.settings.model.id
+    if launch.is_scripted:
+        model = make_model(launch.settings, launch.environ, launch.state).id
+    if launch.budget.dollars is not None:
+        check_price(model)
+
+
 def warm(launch: LaunchOptions) -> None:
     """Start to import what the first request needs, unless the model needs no server."""
     from ..models.anthropic import start_import

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...tools.system.files import read_below
-from ..errors import ConfigError
+from ..errors import ConfigError, UsageError
 from ..session.entries import Usage
 
 CACHE_READ_FACTOR = 0.1  # of the input price, for most models
@@ -137,6 +137,15 @@ def known_model(model: str) -> KnownModel | None:
         return known[model]
     base, _, date = model.rpartition("-")
     return known.get(base) if len(date) == 8 and date.isdigit() else None
+
+
+def check_price(model: str) -> None:
+    """Raise UsageError for a model without a known price, which cannot be held to a budget."""
+    if known_model(model) is None:
+        raise UsageError(
+            f"the price of {model} is not known, so a budget in dollars cannot be kept",
+            hint="Use --max-turns, or a model with a known price.",
+        )
 
 
 def model_of_family(name: str) -> str:

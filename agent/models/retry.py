@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
 
-from ..errors import ModelUnavailable, PromptTooLong, RequestRejected
+from ..errors import KeyRefused, ModelUnavailable, PromptTooLong, RequestRejected
 from ..events import Retrying
 from .server_gaps import says_no_images
 
@@ -219,9 +219,8 @@ def _rejection(status: int, words: str, *, model: str, request_id: str | None) -
             figures = {}
         return PromptTooLong(words, status=status, request_id=request_id, **figures)
     what, hint = _advice(status, words, model)
-    return RequestRejected(
-        f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id
-    )
+    kind = KeyRefused if status in (401, 402, 403) else RequestRejected
+    return kind(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
 
 
 def _advice(status: int, words: str, model: str) -> tuple[str, str]:

@@ -278,7 +278,7 @@ def test_a_budget_needs_a_price(place: Place) -> None:
 @pytest.mark.parametrize(
     ("step", "kind", "told"),
     [
-        (Fail(401, "bad key"), "RequestRejected", "ANTHROPIC_API_KEY"),
+        (Fail(401, "bad key"), "KeyRefused", "ANTHROPIC_API_KEY"),
         (Fail(404, "no such model"), "RequestRejected", "claude-sonnet-5-5"),
         (Say("x", error=("invalid_request_error", "bad")), "RequestRejected", "bad"),
     ],

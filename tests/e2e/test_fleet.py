@@ -172,6 +172,7 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
     git(tmp_path, "clone", "-q", "--bare", str(fleet.place.project / "r0"), str(tmp_path / "b.git"))
     plain = fleet.place.project / "plain"
     plain.mkdir()
+    git(fleet.place.project, "init", "-q", "empty")
     fleet.write(
         [
             {"id": "worktree", "prompt": "go", "dir": "r0"},
@@ -180,8 +181,8 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
             {"id": "itself", "prompt": "go", "dir": "r1", "worktree": False},
             {"id": "plain", "prompt": "go", "dir": "plain", "worktree": False},
             {"id": "no-repo", "prompt": "go", "dir": "plain"},
-            {"id": "missing", "prompt": "go", "dir": "nowhere"},
-            {"id": "no-commit", "prompt": "go", "git": "r1", "commit": "0123456789"},
+            {"id": "no-such", "prompt": "go", "git": "r1", "commit": "0123456789"},
+            {"id": "empty", "prompt": "go", "git": "empty"},
         ]
     )
     done = fleet.call("run", *scripted(fleet))
@@ -197,8 +198,11 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
     assert (fleet.place.project / "r1" / "made.txt").exists()
     assert "?? made.txt" in git(fleet.place.project / "r1", "status", "--short")
     assert (Path(each["clone"]["folder"]) / "place" / "read.me").read_text() == "hello\n"
-    for id, why in (("no-repo", "no git repository"), ("missing", "no directory"),
-                    ("no-commit", "has no commit 0123456789")):  # fmt: skip
+    for id, why in (
+        ("no-repo", "is no git repository with a commit. Make one there, or"),
+        ("no-such", "has no commit 0123456789"),
+        ("empty", "empty has no commit. Make the first one there."),
+    ):
         assert each[id]["kind"] == "place", id
         assert why in each[id]["message"], id
 
@@ -283,10 +287,99 @@ def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path
     fleet.write([{"id": "a", "prompt": "go", "dir": "r0", "settings": {"model.idd": "x"}}])
     bad = fleet.call("run")
     assert bad.returncode == 2
-    assert "tasks.jsonl:1" in bad.stderr
-    assert "model.id" in bad.stderr
+    assert "tasks.jsonl:1: settings: no setting is called 'model.idd'" in bad.stderr
+    assert "Did you mean model.id?" in bad.stderr
     fleet.write([{"id": "a", "prompt": "go", "dir": "r0", "env": ["NOT_THERE"]}])
     assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
+
+
+def nothing_began(fleet: Fleet) -> bool:
+    """Whether no task was begun, and nothing was made for one."""
+    made = fleet.place.project.glob("*-worktrees")
+    return not fleet.folder.ledger.exists() and not list(made)
+
+
+def test_what_would_fail_for_all_is_told_before_anything_starts(fleet: Fleet) -> None:
+    fleet.tasks(3)
+    keyless = fleet.call("run")
+    assert (keyless.returncode, keyless.stdout) == (5, "")
+    assert "No key for the model" in keyless.stderr
+    unreadable = fleet.call("run", "-c", "model.id=scripted:nowhere.json")
+    assert unreadable.returncode == 2
+    assert "nowhere.json: the script cannot be read" in unreadable.stderr
+    unpriced = fleet.call("run", *scripted(fleet), "--max-budget-usd", "1")
+    assert unpriced.returncode == 2
+    assert "the price of scripted is not known, so a budget" in unpriced.stderr
+    no_answers = fleet.place.run("--answers", "nowhere", "fleet", "run", "tasks.jsonl")
+    assert (no_answers.returncode, "--answers nowhere" in no_answers.stderr) == (2, True)
+    fleet.write([{"id": "a", "prompt": "go", "dir": "r0"},
+                 {"id": "b", "prompt": "go", "dir": "r0", "budget_usd": 1}])  # fmt: skip
+    one = fleet.call("run", *scripted(fleet))
+    assert (one.returncode, "task b: the price of scripted" in one.stderr) == (2, True)
+    assert nothing_began(fleet)
+
+
+def test_places_that_are_not_there_are_told_together_before_anything_starts(fleet: Fleet) -> None:
+    tasks = [
+        {"id": "a", "prompt": "go", "dir": "r0"},
+        {"id": "b", "prompt": "go", "dir": "nowhere"},
+        {"id": "c", "prompt": "go", "git": "none/at/all"},
+    ]
+    fleet.write(tasks)
+    bad = fleet.call("run", *scripted(fleet))
+    assert bad.returncode == 2
+    assert "2 lines cannot be run:" in bad.stderr
+    assert f"tasks.jsonl:2: there is no directory {fleet.place.project}/nowhere. A" in bad.stderr
+    assert "tasks.jsonl:3: there is no repository none/at/all" in bad.stderr
+    assert nothing_began(fleet)
+    fleet.write(tasks[:1])
+    assert fleet.call("run", *scripted(fleet)).returncode == 0
+    (fleet.place.project / "r0").rename(fleet.place.project / "away")
+    assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
+
+
+def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
+    fleet.tasks(4)
+    with Server([Fail(401, "bad key"), *[Say("Done.")] * 4]) as server:
+        env = fleet.place.server(server.url)
+        refused = fleet.call("run", "--jobs", "1", env=env)
+        assert refused.returncode == 5
+        assert "the key was not accepted (401): bad key" in refused.stderr
+        assert "no more tasks were started: mend this" in refused.stderr
+        status = fleet.status()
+        assert (status["stopped"], status["waiting"], status["failed"]) == (1, 3, 0)
+        assert fleet.call("run", "--jobs", "1", env=env).returncode == 0
+        assert list(paid_twice(fleet, server)) == []
+
+
+def test_the_path_of_a_script_is_relative_to_where_it_was_written(fleet: Fleet) -> None:
+    scripted(fleet)
+    script = (fleet.place.root / "script.json").rename(fleet.place.project / "own.json")
+    own = {"model.id": "scripted:own.json"}
+    fleet.write([{"id": "a", "prompt": "go", "dir": "r0"},
+                 {"id": "b", "prompt": "go", "dir": "r0", "settings": own}])  # fmt: skip
+    words = ("--model", "scripted:own.json", *BYPASS, "fleet", "run", "tasks.jsonl")
+    done = fleet.place.run(*words)
+    assert done.returncode == 0, done.stderr
+    script.rename(fleet.place.project / "by-variable.json")
+    fleet.write([{"id": "c", "prompt": "go", "dir": "r0"}])
+    env = fleet.place.environ({"CTXAGENT_MODEL_ID": "scripted:by-variable.json"})
+    done = fleet.call("run", env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    path = fleet.place.project / "r0" / ".agentrc"
+    path.write_text("[permissions]\nmode = 'never'\n")
+    git(fleet.place.project / "r0", "add", ".")
+    git(fleet.place.project / "r0", "commit", "-qm", "settings")
+    done = fleet.call("run", *scripted(fleet))
+    assert done.returncode == 1
+    for said in (done.stdout, fleet.call("status").stdout):
+        assert "to try again what has failed: ctxagent fleet retry tasks.jsonl" in said
+        (line,) = (line for line in said.splitlines() if line.startswith("  failed"))
+        assert "t0  usage: " in line
 
 
 def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ def written(tmp_path: Path, *lines: Any) -> Path:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "no JSON object"),
-        ('{"id": "a"', "no JSON object"),
-        ("[" * 100_000, "no JSON object"),
+        ("[1]", "no JSON object. A line is such as {"),
+        ('{"id": "a"', "no JSON at column 11: Expecting ',' delimiter. A line is such as {"),
+        ("[" * 100_000, "no JSON that can be read. A line is such as {"),
         ({"prompt": "x", "dir": "r"}, "id is missing"),
         ({"id": "a", "dir": "r"}, "prompt is missing"),
         ({**GOOD, "promt": "x"}, "promt is no key of a task"),
@@ -51,6 +51,27 @@ def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: Any, why: str) -> N
         Manifest(written(tmp_path, GOOD, "", line))
     assert "tasks.jsonl:3: " in error.value.message
     assert why in error.value.message
+
+
+def test_all_lines_that_are_wrong_are_named_but_not_without_end(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as few:
+        Manifest(written(tmp_path, GOOD, "{", {**GOOD, "id": "b", "cores": 0}, GOOD))
+    first, *lines = few.value.message.splitlines()
+    assert first == "3 lines cannot be run:"
+    for number, line in zip((2, 3, 4), lines, strict=True):
+        assert f"tasks.jsonl:{number}: " in line
+    with pytest.raises(UsageError) as many:
+        Manifest(written(tmp_path, *["{"] * 50))
+    lines = many.value.message.splitlines()
+    assert (lines[0], len(lines), lines[-1]) == ("50 lines cannot be run:", 22, "and 30 more")
+
+
+def test_what_is_relative_is_so_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
+    models = ["scripted:s.json", "scripted:/s.json", "claude-sonnet-5-5"]
+    tasks = [{**GOOD, "id": f"t{n}", "settings": {"model.id": id}} for n, id in enumerate(models)]
+    manifest = Manifest(written(tmp_path, *tasks))
+    found = [manifest.task(id).settings["model.id"] for id in manifest.lines]
+    assert found == [f"scripted:{tmp_path}/s.json", *models[1:]]
 
 
 def test_ids_are_those_of_one_line(tmp_path: Path) -> None:

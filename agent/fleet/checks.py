@@ -1,0 +1,83 @@
+"""What is checked before anything of a fleet starts: what a task names and is not there, and what
+would keep every agent from its first request."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..config.load import LoadedSettings
+from ..errors import ConfigError, CtxagentError, UsageError
+from ..launch import Budget, LaunchOptions
+from ..library.launching import as_flags, check_start, launch_options, load
+from .ledger import TaskRecord, is_to_run
+from .manifest import Manifest, Task
+
+
+class StartCheck:
+    """Checks the tasks of a manifest. Each set of settings is looked at once."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        environ: Mapping[str, str],
+        for_all: Sequence[str],
+        dollars: float | None,
+        records: Mapping[str, TaskRecord],
+    ) -> None:
+        """`for_all` are the settings for all tasks, `dollars` the budget for all, `records` what
+        was begun before. Raises ConfigError for settings that are none."""
+        self._cwd, self._environ, self._for_all = cwd, environ, for_all
+        self._dollars, self._records = dollars, records
+        self._loaded: dict[str, LoadedSettings | UsageError] = {}
+        self._launches: dict[tuple[str, bool], tuple[str, LaunchOptions]] = {}
+        self.settings = load(cwd, environ, for_all).settings  # of a task with none of its own
+
+    def check_task(self, manifest: Manifest, task: Task) -> None:
+        """Raise UsageError for settings of a task that are none, and for what a task that is to run
+        names and is not there."""
+        flags = [*self._for_all, *as_flags(task.settings)]
+        loaded = self._load(key := json.dumps(flags), flags)
+        if not is_to_run(self._records.get(task.id)):
+            return
+        for name in task.env:
+            if name not in self._environ:
+                raise UsageError(f"the variable {name} is not set", hint=f"export {name}=…")
+        folder = manifest.directory(task)
+        if folder is not None and not folder.is_dir():
+            raise UsageError(
+                f"there is no directory {folder}", hint="A dir is relative to the manifest."
+            )
+        source = manifest.source(task)
+        if source is not None and ":" not in source and not Path(source).exists():
+            hint = "Give a URL, or a path relative to the manifest."
+            raise UsageError(f"there is no repository {source}", hint=hint)
+        if task.image is not None:
+            return  # a container has settings, keys and a sandbox of its own
+        has_budget = self._dollars is not None or task.budget_usd is not None
+        if (key, has_budget) not in self._launches:
+            budget = Budget(None, 0.0 if has_budget else None)
+            launch = launch_options(loaded, self._cwd, self._environ, budget=budget)
+            is_own = bool(task.settings) or (self._dollars is None and has_budget)
+            self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
+
+    def _load(self, key: str, flags: Sequence[str]) -> LoadedSettings:
+        """Return the settings of a task. Raises UsageError."""
+        if key not in self._loaded:
+            try:
+                self._loaded[key] = load(self._cwd, self._environ, flags)
+            except ConfigError as error:
+                why = error.message.removeprefix(f"{error.where}: ")
+                self._loaded[key] = UsageError(f"settings: {why}", hint=error.hint)
+        found = self._loaded[key]
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def check_agents(self) -> None:
+        """Raise what would keep agents from their first request: NoCredentials, and UsageError."""
+        for own, launch in self._launches.values():
+            try:
+                check_start(launch)
+            except CtxagentError as error:
+                error.message = f"{own}{error.message}"
+                raise
