@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,9 +193,12 @@ class _Watcher:
         """Begin to show a run."""
         self._run, self._to_do = fleet_run, fleet_run.waiting
         for id in fleet_run.changed[:MAX_LISTED]:
-            say(
-                f"note: {id} was changed after it was begun; `fleet retry` begins it anew", err=True
+            then = (
+                "now it begins anew"
+                if fleet_run.is_waiting(id)
+                else ("`fleet retry` has it begun anew")
             )
+            say(f"note: {id} was changed after it was begun; {then}", err=True)
         if self._to_do < self._all:
             say(f"note: {self._all - self._to_do:,} of {self._all:,} have ended before", err=True)
 
@@ -209,7 +212,8 @@ class _Watcher:
         self._failed += outcome.state == "failed"
         if outcome.kind or not sys.stderr.isatty():
             self._progress.clear()
-            say(f"{outcome.state:<8}{order.task.id}  {_facts(outcome)}", err=True)
+            facts = _facts(outcome, outcome.calls, outcome.cost_usd)
+            say(f"{outcome.state:<8}{order.task.id}  {facts}", err=True)
         self._show()
 
     def _show(self) -> None:
@@ -227,15 +231,17 @@ class _Watcher:
         self._progress.show(" · ".join(parts))
 
 
-def _facts(outcome: "AttemptOutcome") -> str:
-    """Return what is worth knowing of an attempt, in one line."""
-    cost = "price unknown" if outcome.cost_usd is None else f"${outcome.cost_usd:.4f}"
-    why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
-    facts = [cut_at_word(why, MAX_REASON_CHARS)] if outcome.kind else []
-    facts += [count_of(outcome.calls, "call"), cost, f"{outcome.seconds:.1f} s"]
-    if outcome.patch_bytes:
-        facts.append("changed files")
-    return " · ".join(facts)
+def _facts(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
+    """Return what is worth knowing of a task, in one line: how its attempt ended, if it did, and
+    what was used."""
+    facts = [count_of(calls, "call"), "price unknown" if dollars is None else f"${dollars:.4f}"]
+    if outcome is None:
+        return " · ".join(facts)
+    if outcome.kind:
+        why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
+        facts.insert(0, cut_at_word(why, MAX_REASON_CHARS))
+    changed = ["changed files"] if outcome.patch_bytes else []
+    return " · ".join([*facts, f"{outcome.seconds:.1f} s", *changed])
 
 
 def _conclude(
@@ -245,7 +251,7 @@ def _conclude(
     from ..fleet.ledger import REFUSED, read_records
     from ..fleet.summary import FleetSummary
 
-    summary = FleetSummary.of(manifest, read_records(folder), is_running=False)
+    summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
     _print_summary(summary, manifest.path, folder, as_json)
     if (ended := fleet_run.ended) == "interrupted":
         say("interrupted: the same command goes on", err=True)
@@ -273,16 +279,32 @@ def _print_summary(
     calls, tokens = summary.total("calls"), summary.total("tokens")
     say(f"bill: {summary.bill} · {count_of(calls, 'call')} · {tokens:,} tokens"
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
-    for state in ("failed", "stopped", "running"):
-        listed = [task for task in summary.tasks if task.state == state]
-        for task in listed[:MAX_LISTED]:
-            facts = _facts(task.outcome) if task.outcome else ""
-            say(f"  {state:<8}{task.id}  {facts}".rstrip())
-        if len(listed) > MAX_LISTED:
-            say(f"  {state:<8}and {len(listed) - MAX_LISTED:,} more: --json has all")
+    for state in summary.counts:
+        _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
         name = shlex.quote(str(manifest))
         say(f"to try again what has failed: ctxagent fleet retry {name}, then fleet run again")
+
+
+def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
+    """Print the first tasks of a state: their ids, and of what has neither been done well nor is
+    still to be begun what is known, each on a line."""
+    more = len(tasks) - MAX_LISTED
+    tail = [f"and {more:,} more: --json has all"] if more > 0 else []
+    if state in ("done", "waiting"):
+        lines = [", ".join([*(task.id for task in tasks[:MAX_LISTED]), *tail])] if tasks else []
+    else:
+        lines = [f"{task.id}  {_told(task)}" for task in tasks[:MAX_LISTED]] + tail
+    for line in lines:
+        say(f"  {state:<8}{line}")
+
+
+def _told(task: "TaskStanding") -> str:
+    record = task.record
+    if record is None:
+        return ""
+    dollars = record.cost_usd if record.is_priced else None
+    return _facts(task.outcome, record.total("calls"), dollars)
 
 
 def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
@@ -294,7 +316,11 @@ def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
 
     tasks, folder = Manifest(manifest), FleetFolder.of(manifest)
     is_running = is_in_use(folder.lock)
-    return tasks, folder, FleetSummary.of(tasks, read_records(folder), is_running=is_running)
+    return (
+        tasks,
+        folder,
+        FleetSummary.of(tasks, read_records(folder), folder, is_running=is_running),
+    )
 
 
 @fleet.command()
@@ -369,7 +395,7 @@ def retry(manifest: Path, ids: tuple[str, ...]) -> int:
 
     tasks, ledger = Manifest(manifest), FleetLedger(FleetFolder.of(manifest))
     try:
-        summary = FleetSummary.of(tasks, ledger.records, is_running=False)
+        summary = FleetSummary.of(tasks, ledger.records, ledger.folder, is_running=False)
         chosen = [_task(summary, manifest, id) for id in ids] or [
             task for task in summary.tasks if task.state == "failed"
         ]

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
@@ -25,10 +25,8 @@ from ...tools.system.process_table import birth
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
-from ..session.log import Entries
-from ..session.totals import Totals
 from . import places
-from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, TaskFolder
+from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, SessionSums, TaskFolder
 from .manifest import Task
 
 LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
@@ -329,19 +327,11 @@ def outcome_of_log(
     order: AttemptOrder, kind: str, message: str, code: int | None = None
 ) -> AttemptOutcome:
     """Return an outcome whose sums are those of the session's log."""
-    totals, log = Totals(), order.folder.find_log()
-    with suppress(CtxagentError):
-        for entry in Entries(log) if log else ():
-            totals.add(entry)
-    sums = totals.all
+    log = order.folder.find_log()
     return AttemptOutcome(
         exit_code=code,
         kind=kind,
         message=_reason(message),
-        cost_usd=sums.cost_usd,
-        calls=sums.calls,
-        tool_calls=sums.tool_calls,
-        tokens=sum(sums.usage.to_json().values()),
-        tokens_saved=sums.compaction["tokens_saved"],
         log=str(log or ""),
+        **asdict(SessionSums.of_log(log)),
     )

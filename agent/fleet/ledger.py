@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ...tools.system.files import open_kept, private_opener
-from ..errors import RecordError, SessionBusy, UsageError
+from ..errors import CtxagentError, RecordError, SessionBusy, UsageError
 from ..session.lock import LOCK_NAME, acquire_lock
-from ..session.log import LOG_NAME, end_of_whole_lines
+from ..session.log import LOG_NAME, Entries, end_of_whole_lines
+from ..session.totals import Totals
 
 TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
 # Ways to end without an answer after which a task goes on by itself at the next run.
@@ -26,6 +27,33 @@ PATCH_NAME = "patch.diff"
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSums:
+    """What a session has used, from its first entry on."""
+
+    cost_usd: float | None = 0.0  # None where no price is known
+    calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0  # that the model read and wrote
+    tokens_saved: int = 0  # by compaction
+
+    @classmethod
+    def of_log(cls, log: Path | None) -> "SessionSums":
+        """Return the sums of a log, as far as it can be read."""
+        totals = Totals()
+        with suppress(CtxagentError):
+            for entry in Entries(log) if log else ():
+                totals.add(entry)
+        found = totals.all
+        return cls(
+            found.cost_usd,
+            found.calls,
+            found.tool_calls,
+            sum(found.usage.to_json().values()),
+            found.compaction["tokens_saved"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +74,11 @@ class AttemptOutcome:
     log: str = ""  # of the session; "" where there is none
 
     @property
+    def sums(self) -> SessionSums:
+        """What the task's session has used."""
+        return SessionSums(**{name: getattr(self, name) for name in SessionSums.__slots__})
+
+    @property
     def state(self) -> TaskState:
         """The state of a task whose last attempt ended so."""
         if self.kind in STOPPED_KINDS:
@@ -63,13 +96,23 @@ class TaskRecord:
     attempt: int = 0  # the number of the newest
     starts: int = 0  # how often it was started, also to go on with an attempt that was cut
     state: TaskState = "running"
-    outcome: AttemptOutcome | None = None  # of the newest attempt that has ended
-    costs: dict[str, float | None] = field(default_factory=dict)  # dollars of each session
+    outcome: AttemptOutcome | None = None  # of the newest attempt, once that has ended
+    has_ended: bool = False  # any attempt
+    sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
+
+    def total(self, name: str) -> int:
+        """Return a count over all sessions of the task."""
+        return sum(getattr(sums, name) for sums in self.sums.values())
 
     @property
     def cost_usd(self) -> float:
         """The dollars of all sessions of the task, as far as prices are known."""
-        return sum(cost or 0.0 for cost in self.costs.values())
+        return sum(sums.cost_usd or 0.0 for sums in self.sums.values())
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of every call of the task is known."""
+        return all(sums.cost_usd is not None for sums in self.sums.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,16 +292,16 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         if record is None:
             record = records[id] = TaskRecord(id, line["digest"], line["session"])
         record.digest, record.session = line["digest"], line["session"]
-        record.attempt, record.state = line["attempt"], "running"
+        record.attempt, record.state, record.outcome = line["attempt"], "running", None
         record.starts += 1
-        record.costs.setdefault(record.session, 0.0)
+        record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":
         fields = {name: line[name] for name in AttemptOutcome.__slots__ if name in line}
         record, outcome = records[id], AttemptOutcome(**fields)
-        record.outcome, record.state = outcome, outcome.state
-        record.costs[line["session"]] = outcome.cost_usd
+        record.outcome, record.state, record.has_ended = outcome, outcome.state, True
+        record.sums[line["session"]] = outcome.sums
     elif event == "retry":
-        records[id].state = "stopped"
+        records[id].state, records[id].outcome = "stopped", None
 
 
 def is_to_run(record: TaskRecord | None) -> bool:

@@ -31,14 +31,14 @@ class _Row:
     def facts(self) -> dict[str, str]:
         """What the page tells of it, in words; "" for what is not known."""
         record, outcome = self.task.record, self.task.outcome
-        if record is None or outcome is None:
+        if record is None:
             return dict.fromkeys(("cost", "calls", "tokens", "saved", "time"), "")
         return {
-            "cost": "" if outcome.cost_usd is None else f"${record.cost_usd:,.4f}",
-            "calls": f"{outcome.calls:,}",
-            "tokens": f"{outcome.tokens:,}",
-            "saved": f"{outcome.tokens_saved:,}",
-            "time": f"{outcome.seconds:,.1f} s",
+            "cost": f"${record.cost_usd:,.4f}" if record.is_priced else "",
+            "calls": f"{record.total('calls'):,}",
+            "tokens": f"{record.total('tokens'):,}",
+            "saved": f"{record.total('tokens_saved'):,}",
+            "time": f"{outcome.seconds:,.1f} s" if outcome else "",
         }
 
     @property

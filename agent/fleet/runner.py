@@ -10,7 +10,16 @@ from typing import Protocol
 from ..errors import CtxagentError
 from ..session.store import new_session_id
 from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt
-from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetLedger, TaskRecord, bill, is_to_run
+from .ledger import (
+    FLEET_BUDGET,
+    REFUSED,
+    AttemptOutcome,
+    FleetLedger,
+    SessionSums,
+    TaskRecord,
+    bill,
+    is_to_run,
+)
 from .manifest import Manifest, TaskLine
 
 MAX_LOSSES = 5  # of a task's agents or workers in one run, before it counts as failed
@@ -81,12 +90,16 @@ class FleetRun:
         for id in begun:
             self._count_costs(known[id])
         self.dollars = bill(known.values())  # of all sessions so far
-        self._priced = sum(record.outcome is not None for record in known.values())
+        self._priced = sum(record.has_ended for record in known.values())
 
     @property
     def waiting(self) -> int:
         """How many tasks wait to be started."""
         return len(self._waiting)
+
+    def is_waiting(self, id: str) -> bool:
+        """Tell whether a task waits to be started."""
+        return id in self._waiting
 
     @property
     def running(self) -> int:
@@ -200,7 +213,7 @@ class FleetRun:
                 return
             outcome = replace(outcome, kind="killed")
         record = self._ledger.records[line.id]
-        before, was_priced = record.cost_usd, record.outcome is not None
+        before, was_priced = record.cost_usd, record.has_ended
         self._ledger.end(line.id, order.session, order.attempt, outcome)
         self.dollars += record.cost_usd - before
         self._priced += not was_priced
@@ -216,9 +229,8 @@ class FleetRun:
     def _count_costs(self, record: TaskRecord) -> None:
         """Count what a session has cost by its log where a kill kept its end out of the ledger."""
         if record.state == "running":
-            line = self._manifest.lines[record.id]
-            order = self._order(line, record.session, record.attempt, None)
-            record.costs[record.session] = outcome_of_log(order, LOST, "").cost_usd
+            log = self._ledger.folder.task(record.id, record.session).find_log()
+            record.sums[record.session] = SessionSums.of_log(log)
 
 
 def machine_memory_mb() -> float:

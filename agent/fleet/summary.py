@@ -10,10 +10,11 @@ from typing import Any
 from ..errors import CtxagentError
 from ..session.entries import Session
 from ..session.log import Entries
-from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState
+from .ledger import AttemptOutcome, FleetFolder, SessionSums, TaskRecord, TaskState
 from .manifest import Manifest
 
 STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
+COUNTS = ("calls", "tool_calls", "tokens", "tokens_saved")  # over all sessions of a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class TaskStanding:
 
     @property
     def outcome(self) -> AttemptOutcome | None:
-        """How its newest attempt that has ended did so."""
+        """How its newest attempt ended, None before that."""
         return self.record.outcome if self.record else None
 
     def find_log(self, folder: FleetFolder) -> Path | None:
@@ -53,6 +54,7 @@ class TaskStanding:
             "starts": record.starts,
             "changed": self.is_changed,
             **(asdict(record.outcome) if record.outcome else {}),
+            **{name: record.total(name) for name in COUNTS},
             "cost_usd": record.cost_usd,
         }
 
@@ -75,9 +77,19 @@ class FleetSummary:
 
     @classmethod
     def of(
-        cls, manifest: Manifest, records: Mapping[str, TaskRecord], *, is_running: bool
+        cls,
+        manifest: Manifest,
+        records: Mapping[str, TaskRecord],
+        folder: FleetFolder,
+        *,
+        is_running: bool,
     ) -> "FleetSummary":
-        """Return how tasks stand. What was begun and has not ended runs only while a run does."""
+        """Return how tasks stand. What was begun and has not ended runs only while a run does, and
+        its sums are those of its log."""
+        for record in records.values():
+            if record.state == "running":
+                log = folder.task(record.id, record.session).find_log()
+                record.sums[record.session] = SessionSums.of_log(log)
 
         def standings() -> Iterator[TaskStanding]:
             for line in manifest.lines.values():
@@ -117,7 +129,7 @@ class FleetSummary:
     @property
     def is_priced(self) -> bool:
         """Whether the price of every call is known."""
-        return all(cost is not None for record in self.records for cost in record.costs.values())
+        return all(record.is_priced for record in self.records)
 
     @property
     def bill(self) -> str:
@@ -129,8 +141,8 @@ class FleetSummary:
         )
 
     def total(self, name: str) -> int:
-        """Return the sum of a count over all tasks that have ended."""
-        return sum(getattr(each.outcome, name) for each in self.records if each.outcome)
+        """Return the sum of a count over all sessions."""
+        return sum(record.total(name) for record in self.records)
 
     def to_json(self, folder: FleetFolder) -> dict[str, Any]:
         """Return all of it as programs get it."""

@@ -79,7 +79,13 @@ def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -
         second = fleet.call("run", env=env)
         assert (second.returncode, second.stdout) == (2, "")
         assert f"another process (pid {process.pid}) runs this manifest" in second.stderr
-        assert (fleet.status()["running"], fleet.status()["waiting"]) == (1, 1)
+        running = fleet.status()
+        assert (running["running"], running["waiting"], running["calls"]) == (1, 1, 1)
+        assert running["cost_usd"] > 0
+        assert running["cost_usd"] == pytest.approx(logged_dollars(fleet), abs=1e-6)
+        told = fleet.call("status").stdout
+        assert "  running t0  1 call · $" in told
+        assert "  waiting t1\n" in told
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert "no more tasks are started; 1 task still running" in process.stderr.readline()
@@ -147,6 +153,7 @@ def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fle
     assert "2 tasks to be tried again" in fleet.call("retry").stdout
     assert fleet.call("run", *options).returncode == 0
     assert fleet.call("retry", "t0").returncode == 2
+    assert "  done    t0, t1\n" in fleet.call("status").stdout
     each = fleet.status()["each"]
     assert [(task["attempt"], task["starts"]) for task in each] == [(2, 2), (2, 2)]
     assert len(fleet.logs()) == 2, "a retry goes on in its session"
@@ -159,10 +166,22 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
     fleet.write([{"id": "t0", "prompt": "Another.", "dir": "r0"}])
     told = fleet.call("run", *options)
     assert (told.returncode, "t0 was changed after it was begun" in told.stderr) == (0, True)
+    assert "`fleet retry` has it begun anew" in told.stderr
+    (before,) = fleet.status()["each"]
     assert fleet.call("retry", "t0").returncode == 0
-    assert fleet.call("run", *options).returncode == 0
+    assert "  stopped t0  2 calls" in fleet.call("status").stdout
+    again = fleet.call("run", *options)
+    assert "t0 was changed after it was begun; now it begins anew" in again.stderr
+    assert again.returncode == 0
     assert len(fleet.logs()) == 2
-    assert not fleet.status()["each"][0]["changed"]
+    status = fleet.status()
+    (after,) = status["each"]
+    assert not after["changed"]
+    for name in ("calls", "tool_calls"):
+        assert after[name] == 2 * before[name], name
+    assert status["calls"] == after["calls"] == 4, "the bill is for both sessions"
+    assert status["tokens"] == after["tokens"] > before["tokens"]
+    assert "bill: no known price · 4 calls" in again.stdout
 
 
 def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
@@ -291,6 +310,14 @@ def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path
     assert "Did you mean model.id?" in bad.stderr
     fleet.write([{"id": "a", "prompt": "go", "dir": "r0", "env": ["NOT_THERE"]}])
     assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
+
+
+def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
+    fleet.tasks(30)
+    told = fleet.call("status").stdout
+    assert told.startswith("30 tasks: 30 waiting\n")
+    ids = ", ".join(f"t{n}" for n in range(20))
+    assert f"  waiting {ids}, and 10 more: --json has all\n" in told
 
 
 def nothing_began(fleet: Fleet) -> bool:

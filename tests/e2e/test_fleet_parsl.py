@@ -47,9 +47,10 @@ def test_a_worker_that_is_killed_costs_nothing_twice(fleet: Fleet) -> None:
 
 def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:
     fleet.tasks(1)
+    env = fleet.place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
     for text, why in (("config = 1", "no configuration called config"), ("1/0", "ZeroDivision")):
         (fleet.place.project / "parsl.py").write_text(text)
-        done = fleet.call("run", "--config", "parsl.py")
+        done = fleet.call("run", "--config", "parsl.py", env=env)
         assert (done.returncode, done.stdout) == (2, "")
         assert "--config parsl.py" in done.stderr
         assert why in done.stderr

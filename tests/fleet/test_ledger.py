@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import RecordError, UsageError
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger, bill, read_records
+from ctxagent.agent.fleet.ledger import (
+    AttemptOutcome,
+    FleetFolder,
+    FleetLedger,
+    SessionSums,
+    bill,
+    read_records,
+)
 
 ENDED = AttemptOutcome(0, cost_usd=0.25, calls=3)
 
@@ -36,7 +43,24 @@ def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
     assert (records["b"].attempt, records["b"].starts) == (2, 3)
     assert records["a"].outcome == ENDED
     assert bill(records.values()) == 0.25 + 1.5
-    assert records["c"].costs == {"s3": 0.0, "s4": 0.0}
+    assert records["c"].sums == {"s3": SessionSums(), "s4": SessionSums()}
+    assert records["b"].sums == {"s2": SessionSums(cost_usd=1.5)}
+    assert records["a"].total("calls") == 3
+
+
+def test_how_an_attempt_ended_is_told_until_the_task_goes_on(folder: FleetFolder) -> None:
+    ledger = FleetLedger(folder)
+    ledger.begin("a", "d1", "s1", 1)
+    ledger.end("a", "s1", 1, AttemptOutcome(1, "error", "why", cost_usd=0.5, calls=3))
+    record = ledger.records["a"]
+    assert (record.state, record.outcome and record.outcome.message) == ("failed", "why")
+    ledger.retry("a")
+    assert (record.state, record.outcome, record.has_ended) == ("stopped", None, True)
+    ledger.begin("a", "d2", "s2", 1)
+    ledger.end("a", "s2", 1, AttemptOutcome(0, cost_usd=0.25, calls=2))
+    assert (record.total("calls"), record.cost_usd) == (5, 0.75)
+    assert read_records(folder) == ledger.records
+    ledger.close()
 
 
 def test_a_torn_line_is_cut_off_and_lines_that_are_none_are_passed_over(

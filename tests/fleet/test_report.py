@@ -37,7 +37,7 @@ def page(tmp_path: Path) -> Path:
             folder.mkdir(parents=True)
         kept.patch.write_text("+a\n")
     ledger.close()
-    summary = FleetSummary.of(tasks, ledger.records, is_running=False)
+    summary = FleetSummary.of(tasks, ledger.records, ledger.folder, is_running=False)
     collection = Collection(ledger.folder, tmp_path / "out", lambda log: "<!doctype html>")
     for task in summary.tasks:
         collection.add(task)
