@@ -282,8 +282,12 @@ def _print_summary(
     for state in summary.counts:
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
-        name = shlex.quote(str(manifest))
-        say(f"to try again what has failed: ctxagent fleet retry {name}, then fleet run again")
+        say(f"to try again what has failed: {_again('retry', manifest)}, then `fleet run` again")
+
+
+def _again(command: str, manifest: Path) -> str:
+    """Return the command line of another command for a manifest."""
+    return f"`ctxagent fleet {command} {shlex.quote(str(manifest))}`"
 
 
 def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
@@ -376,7 +380,9 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
     for task in summary.tasks:
         if task.id == id:
             return task
-    raise UsageError(f"{manifest} has no task {id}", hint="`ctxagent fleet status` lists them.")
+    raise UsageError(
+        f"{manifest} has no task {id}", hint=f"{_again('status', manifest)} lists them."
+    )
 
 
 @fleet.command()
@@ -410,7 +416,10 @@ def retry(manifest: Path, ids: tuple[str, ...]) -> int:
                 ledger.retry(task.id)
     finally:
         ledger.close()
-    say(f"{count_of(len(chosen), 'task')} to be tried again: ctxagent fleet run {manifest}")
+    if not chosen:
+        say("no task has failed")
+    else:
+        say(f"{count_of(len(chosen), 'task')} to be tried again: {_again('run', manifest)}")
     return 0
 
 

@@ -22,6 +22,7 @@ from .fleet import fleet
 from .log import log
 from .mcp import mcp
 from .options import (
+    CONVERSATION_FLAGS,
     PICK,
     STDIN,
     check_choice,
@@ -63,6 +64,20 @@ def _nearest_option() -> "Iterator[None]":
         raise
 
 
+def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageError:
+    """Return the error about an option behind a command; where it has to stand before it, that."""
+    if error.ctx is not None:
+        for option in main.params:
+            if error.option_name in option.opts and option.name not in CONVERSATION_FLAGS:
+                is_flag = isinstance(option, click.Option) and option.is_flag
+                given = "" if is_flag else f" {option.metavar or '…'}"
+                first, _, command = error.ctx.command_path.partition(" ")
+                where = f"{first} {error.option_name}{given} {command} …"
+                what = f"{error.message} It stands before the command: {where}"
+                return click.UsageError(what, error.ctx)
+    return error
+
+
 class _CommandOrWords(click.Group):
     """A group that takes words, before or after the options, where no command is named."""
 
@@ -71,8 +86,11 @@ class _CommandOrWords(click.Group):
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _nearest_option():  # those of a subcommand are read here
-            return super().invoke(ctx)
+        try:
+            with _nearest_option():  # those of a subcommand are read here
+                return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _misplaced(self, error) from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, rest, _ = self.make_parser(ctx).parse_args(list(args))

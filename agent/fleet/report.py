@@ -10,13 +10,15 @@ from pathlib import Path
 
 from ...tools.system.files import copy_private, make_private_folder, write_private
 from ...tools.system.plural import count_of
-from ..errors import CtxagentError, RecordError
+from ..errors import CtxagentError, RecordError, UsageError
 from ..export.templates import render
 from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
 from .summary import STATES, FleetSummary, TaskStanding
 
 PAGE_NAME, RESULT_NAME = "session.html", "result.json"
+MARK_NAME = ".ctxagent-fleet"  # the file in a collection that says whose it is
+HINT = "Give a new or an empty directory, or the one that this fleet was collected in before."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,29 @@ class Collection:
     made again."""
 
     def __init__(self, kept: FleetFolder, target: Path, make_page: Callable[[Path], str]) -> None:
-        """`make_page` returns the page of the session of a log, and raises SessionError."""
+        """`make_page` returns the page of the session of a log, and raises SessionError. Raises
+        UsageError for a folder that is another's, RecordError where it cannot be written."""
         self._kept, self._target, self._make_page = kept, target, make_page
         self._rows: list[_Row] = []
+        self._take()
+
+    def _take(self) -> None:
+        """Mark the folder as that of a fleet. Raises UsageError for one with other files, or that
+        of another fleet, RecordError where it cannot be written."""
+        mark, owner = self._target / MARK_NAME, f"{self._kept.path}\n"
+        try:
+            if mark.exists():
+                if mark.read_text(errors="replace") != owner:
+                    raise UsageError(
+                        f"{self._target} has what came out of another fleet", hint=HINT
+                    )
+                return
+            if self._target.is_dir() and any(self._target.iterdir()):
+                raise UsageError(f"{self._target} is not empty", hint=HINT)
+            make_private_folder(self._target)
+            write_private(mark, owner.encode())
+        except OSError as error:
+            raise _unwritable(self._target, error) from error
 
     def add(self, task: TaskStanding) -> None:
         """Add the files of a task. Raises RecordError."""

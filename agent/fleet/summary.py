@@ -55,7 +55,7 @@ class TaskStanding:
             "changed": self.is_changed,
             **(asdict(record.outcome) if record.outcome else {}),
             **{name: record.total(name) for name in COUNTS},
-            "cost_usd": record.cost_usd,
+            "cost_usd": record.cost_usd if record.is_priced else None,
         }
 
 

@@ -150,7 +150,10 @@ def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fle
     scripted(fleet)
     fleet.tasks(2)
     assert fleet.call("run", *options).returncode == 1, "failed tasks stay failed"
-    assert "2 tasks to be tried again" in fleet.call("retry").stdout
+    assert "2 tasks to be tried again: `ctxagent fleet run" in fleet.call("retry").stdout
+    assert fleet.call("retry").stdout == "no task has failed\n"
+    unknown = fleet.call("show", "t9")
+    assert "no task t9\n`ctxagent fleet status tasks.jsonl` lists them." in unknown.stderr
     assert fleet.call("run", *options).returncode == 0
     assert fleet.call("retry", "t0").returncode == 2
     assert "  done    t0, t1\n" in fleet.call("status").stdout
@@ -312,12 +315,41 @@ def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path
     assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
 
 
+def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.tasks(1)
+    fleet.call("run", *scripted(fleet))
+    refused = fleet.call("collect", str(fleet.place.project / "r0"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "r0 is not empty\nGive a new or an empty directory" in refused.stderr
+    assert git(fleet.place.project / "r0", "status", "--short") == ""
+    (tmp_path / "out").mkdir()
+    assert fleet.call("collect", str(tmp_path / "out")).returncode == 0
+    assert fleet.call("collect", str(tmp_path / "out")).returncode == 0
+    other = Fleet(tmp_path / "other")
+    other.tasks(1)
+    refused = other.call("collect", str(tmp_path / "out"))
+    assert (refused.returncode, "out of another fleet" in refused.stderr) == (2, True)
+
+
 def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
     fleet.tasks(30)
     told = fleet.call("status").stdout
     assert told.startswith("30 tasks: 30 waiting\n")
     ids = ", ".join(f"t{n}" for n in range(20))
     assert f"  waiting {ids}, and 10 more: --json has all\n" in told
+
+
+def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    for word, told in (
+        ("--model=x", "--model ID"),
+        ("--plain", "--plain"),
+        ("--effort=low", "--effort …"),
+    ):
+        done = fleet.call("run", word)
+        assert done.returncode == 2
+        assert f"It stands before the command: ctxagent {told} fleet run …" in done.stderr
+    assert "stands before" not in fleet.call("run", "--continue").stderr
 
 
 def nothing_began(fleet: Fleet) -> bool:
@@ -404,7 +436,7 @@ def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
     done = fleet.call("run", *scripted(fleet))
     assert done.returncode == 1
     for said in (done.stdout, fleet.call("status").stdout):
-        assert "to try again what has failed: ctxagent fleet retry tasks.jsonl" in said
+        assert "to try again what has failed: `ctxagent fleet retry tasks.jsonl`, then" in said
         (line,) = (line for line in said.splitlines() if line.startswith("  failed"))
         assert "t0  usage: " in line
 
