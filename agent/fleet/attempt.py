@@ -275,7 +275,7 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     kind = "" if code == 0 else KINDS.get(code, "error")
     if kind == "limit" and order.is_share and "budget" in str(error.get("message")):
         kind = FLEET_BUDGET
-    if error.get("type") in KEY_ERRORS and not _has_own_model(order.task):
+    if error.get("type") in KEY_ERRORS and not order.task.has_own_model:
         kind = REFUSED
     worktree = result.get("worktree") or {}
     place = Path(worktree.get("path") or order.task.dir or order.folder.place)
@@ -299,11 +299,6 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         patch_bytes=patch_bytes,
         log=str(result.get("log") or ""),
     )
-
-
-def _has_own_model(task: Task) -> bool:
-    """Tell whether a task has a model, a server or a key that others need not have."""
-    return any(name.startswith("model.") for name in task.settings)
 
 
 def _reason(text: str) -> str:

@@ -57,7 +57,8 @@ class StartCheck:
         if (key, has_budget) not in self._launches:
             budget = Budget(None, 0.0 if has_budget else None)
             launch = launch_options(loaded, self._cwd, self._environ, budget=budget)
-            is_own = bool(task.settings) or (self._dollars is None and has_budget)
+            is_own = task.has_own_model or "sandbox.mode" in task.settings
+            is_own = is_own or (self._dollars is None and has_budget)
             self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
 
     def _load(self, key: str, flags: Sequence[str]) -> LoadedSettings:

@@ -22,10 +22,10 @@ from ..session.log import LOG_NAME, Entries, end_of_whole_lines
 from ..session.totals import Totals
 
 TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
-# Ways to end without an answer after which a task goes on by itself at the next run.
 PATCH_NAME = "patch.diff"
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
+# Ways to end without an answer after which a task goes on by itself at the next run.
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
@@ -307,6 +307,14 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
 def is_to_run(record: TaskRecord | None) -> bool:
     """Tell whether the next run starts a task, by what the ledger says of it."""
     return record is None or record.state in ("running", "stopped")
+
+
+def count_from_log(record: TaskRecord, folder: FleetFolder) -> None:
+    """Count what the session of a task that runs, or was cut, has used by its log: its end is not
+    in the ledger."""
+    if record.state == "running":
+        log = folder.task(record.id, record.session).find_log()
+        record.sums[record.session] = SessionSums.of_log(log)
 
 
 def bill(records: Iterable[TaskRecord]) -> float:

@@ -47,6 +47,11 @@ class Task:
     env: tuple[str, ...] = ()  # names of variables that the agent's commands get, and a container
 
     @property
+    def has_own_model(self) -> bool:
+        """Whether its settings name a model or a server, which others need not have."""
+        return any(f"model.{name}" in self.settings for name in ("id", "server", "base_url"))
+
+    @property
     def digest(self) -> str:
         """A digest of what the task is about: its prompt and its place. Another one makes it
         another task, while limits and settings may change in the middle of it."""

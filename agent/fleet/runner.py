@@ -15,9 +15,8 @@ from .ledger import (
     REFUSED,
     AttemptOutcome,
     FleetLedger,
-    SessionSums,
-    TaskRecord,
     bill,
+    count_from_log,
     is_to_run,
 )
 from .manifest import Manifest, TaskLine
@@ -88,7 +87,7 @@ class FleetRun:
         begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
         for id in begun:
-            self._count_costs(known[id])
+            count_from_log(known[id], ledger.folder)
         self.dollars = bill(known.values())  # of all sessions so far
         self._priced = sum(record.has_ended for record in known.values())
 
@@ -225,12 +224,6 @@ class FleetRun:
         self._failed += outcome.state == "failed"
         if self._limits.failures is not None and self._failed >= self._limits.failures:
             self.ended = self.ended or "failures"
-
-    def _count_costs(self, record: TaskRecord) -> None:
-        """Count what a session has cost by its log where a kill kept its end out of the ledger."""
-        if record.state == "running":
-            log = self._ledger.folder.task(record.id, record.session).find_log()
-            record.sums[record.session] = SessionSums.of_log(log)
 
 
 def machine_memory_mb() -> float:

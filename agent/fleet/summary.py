@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import CtxagentError
 from ..session.entries import Session
 from ..session.log import Entries
-from .ledger import AttemptOutcome, FleetFolder, SessionSums, TaskRecord, TaskState
+from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState, count_from_log
 from .manifest import Manifest
 
 STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
@@ -87,9 +87,7 @@ class FleetSummary:
         """Return how tasks stand. What was begun and has not ended runs only while a run does, and
         its sums are those of its log."""
         for record in records.values():
-            if record.state == "running":
-                log = folder.task(record.id, record.session).find_log()
-                record.sums[record.session] = SessionSums.of_log(log)
+            count_from_log(record, folder)
 
         def standings() -> Iterator[TaskStanding]:
             for line in manifest.lines.values():

@@ -362,7 +362,7 @@ def test_what_would_fail_for_all_is_told_before_anything_starts(fleet: Fleet) ->
     fleet.tasks(3)
     keyless = fleet.call("run")
     assert (keyless.returncode, keyless.stdout) == (5, "")
-    assert "No key for the model" in keyless.stderr
+    assert "ctxagent: No key for the model" in keyless.stderr
     unreadable = fleet.call("run", "-c", "model.id=scripted:nowhere.json")
     assert unreadable.returncode == 2
     assert "nowhere.json: the script cannot be read" in unreadable.stderr
@@ -409,6 +409,17 @@ def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet)
         assert (status["stopped"], status["waiting"], status["failed"]) == (1, 3, 0)
         assert fleet.call("run", "--jobs", "1", env=env).returncode == 0
         assert list(paid_twice(fleet, server)) == []
+
+
+def test_a_key_that_is_refused_for_the_model_of_one_task_is_its_failure(fleet: Fleet) -> None:
+    own = {"settings": {"model.id": "claude-opus-4-8"}}
+    fleet.write([{"id": "a", "prompt": "go", "dir": "r0", **own},
+                 {"id": "b", "prompt": "go", "dir": "r0"}])  # fmt: skip
+    with Server([Fail(403, "not for you"), Say("Done.")]) as server:
+        env = fleet.place.server(server.url)
+        assert fleet.call("run", "--jobs", "1", env=env).returncode == 1
+    status = fleet.status()
+    assert (status["done"], status["failed"]) == (1, 1)
 
 
 def test_the_path_of_a_script_is_relative_to_where_it_was_written(fleet: Fleet) -> None:
