@@ -13,6 +13,7 @@ from .options import (
     launch_of,
     load,
     log_of,
+    only_act,
     project_of,
     say,
     say_lines,
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option(
-    "--dry-run", "act", flag_value="dry-run", help="Show what a compaction would do; asks no model."
-)
-@click.option("--apply", "act", flag_value="apply", help="Compact the session.")
-@click.option("--undo", "act", flag_value="undo", help="Take the last compaction back.")
+@click.option("--dry-run", is_flag=True, help="Show what a compaction would do; asks no model.")
+@click.option("--apply", is_flag=True, help="Compact the session.")
+@click.option("--undo", is_flag=True, help="Take the last compaction back.")
 @click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
 @click.option(
     "--probe-model",
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 @ends_process
 def compact(
-    options: dict[str, Any], id: str | None, act: str | None, instructions: str, examine: bool
+    options: dict[str, Any], /, id: str | None, instructions: str, examine: bool, **acts: bool
 ) -> int:
     """Compact a session, by default the newest one here.
 
@@ -53,19 +52,20 @@ def compact(
 
     from ..launch import SessionChoice
 
+    act = only_act(acts)
     if act is None:
         raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
-    if instructions and act != "apply":
+    if instructions and act != "--apply":
         raise UsageError("--instructions needs --apply, which writes the summary")
-    if examine and act != "apply":
+    if examine and act != "--apply":
         raise UsageError("--probe-model needs --apply, which writes the summary")
     loaded = load(options)
     say_notices(loaded)
     launch = launch_of(options, loaded)
     choice = SessionChoice(newest=True) if id is None else SessionChoice(id=id)
-    if act == "dry-run":
+    if act == "--dry-run":
         return asyncio.run(_preview(launch, choice))
-    if act == "undo":
+    if act == "--undo":
         return asyncio.run(_undo(options, launch, choice))
     if examine or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key

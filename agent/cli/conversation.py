@@ -73,7 +73,7 @@ def conversation_place(
         command_files=lambda: command_files_of(launch),
         skills=skills,
         settings=lambda: [row[:3] for row in explain_settings(loaded)],
-        checks=lambda: [row_of(each) for each in check_all(loaded, project.state)],
+        checks=lambda: [row_of(each) for each in check_all(loaded, project)],
         models=_models,
         set_model=set_model,
         rules=rules,

@@ -11,11 +11,12 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .options import cwd_of, ends_process, load, project_of, say
+from .options import cwd_of, ends_process, load, only_act, project_of, say
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..doctor import Finding
+    from ..session.store import Project
 
 
 @click.command()
@@ -41,7 +42,8 @@ def doctor(
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
-    if (fetch_tokenizer or asks) and (id or mend):
+    only_act({"fetch_tokenizer": fetch_tokenizer, "server": asks, "repair": mend})
+    if (fetch_tokenizer or asks) and id:
         raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} takes no session")
     if mend and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
@@ -58,7 +60,7 @@ def doctor(
     elif asks:
         findings = asyncio.run(_ask_server(loaded, project.state))
     else:
-        findings = check_all(loaded, project.state)
+        findings = check_all(loaded, project)
     whole = all(finding.ok for finding in findings)
     if as_json:
         rows = [finding._asdict() for finding in findings]
@@ -97,11 +99,11 @@ def row_of(finding: "Finding") -> tuple[str, str, str]:
     return verdict, finding.what, finding.found
 
 
-def check_all(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+def check_all(loaded: "LoadedSettings", project: "Project") -> "list[Finding]":
     """Check the set-up, and what the terminal can do."""
     from ..doctor import Finding, check_setup
     from ..ui.capabilities import detect_for_process, report_rows
 
     ui = loaded.settings.ui
     seen = report_rows(detect_for_process(ui), shutil.get_terminal_size(), ui.theme)
-    return [*check_setup(loaded, state), *(Finding(*each) for each in seen)]
+    return [*check_setup(loaded, project.state, project.cwd), *(Finding(*each) for each in seen)]

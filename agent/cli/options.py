@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
@@ -163,6 +163,16 @@ def check_command(options: dict[str, Any], command: str) -> None:
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
             raise click.UsageError(f"The command `{command}` does not take {flag}.")
+
+
+def only_act(acts: Mapping[str, bool]) -> str | None:
+    """Return the flag of the one act that was asked for, None for none. Raises UsageError for two:
+    neither is done then."""
+    flags = [f"--{name.replace('_', '-')}" for name, asked in acts.items() if asked]
+    if len(flags) > 1:
+        named = f"{', '.join(flags[:-1])} and {flags[-1]}"
+        raise UsageError(f"{named} are {len(flags)} different acts", hint="Give one of them.")
+    return flags[0] if flags else None
 
 
 def is_headless(options: dict[str, Any]) -> bool:

@@ -84,6 +84,9 @@ def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> 
         own[name] = options[name] if given[name] is None else given[name]
     with _exit_on_signals():
         if not given["spans"]:
+            if given["bound"] is not None:
+                hint = "Name what to try: --sweep KEY=A..B."
+                raise UsageError("--bound needs --sweep, which it holds", hint=hint)
             return _compare(own, files, given)
         for name in ("presets", "against", "report", "unnamed"):
             if given[name]:

@@ -29,8 +29,8 @@ from .finding import Finding
 FETCH_TIMEOUT_S = 60
 
 
-def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
-    """Return what the program needs and can use, and what of it there is."""
+def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
+    """Return what the program needs and can use for work in `cwd`, and what of it there is."""
     settings, path = loaded.settings, os.environ.get("PATH")
     git, rg = describe_program("git", path), describe_program("rg", path)
     return [
@@ -39,9 +39,9 @@ def check_setup(loaded: LoadedSettings, state: Path) -> list[Finding]:
         _server(settings.model),
         _credentials(settings.model),
         _writable(state),
-        _sandbox(settings.sandbox),
-        *_questions(settings),
-        *_extensions(loaded),
+        _sandbox(settings.sandbox, cwd),
+        *_questions(settings, cwd),
+        *_extensions(loaded, cwd),
         Finding("git", git or "not found: no branch and status for the model"),
         Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
         Finding(
@@ -90,7 +90,7 @@ def _credentials(chosen: ModelSettings) -> Finding:
         return Finding("credentials", found, chosen.id.startswith(SCRIPTED))
 
 
-def _sandbox(chosen: SandboxSettings) -> Finding:
+def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
     """Return whether commands are confined, and what prevents it if not."""
     if chosen.mode == "off":
         return Finding("sandbox", "off: commands can do everything that you can")
@@ -101,7 +101,7 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
         if isinstance(chosen.network, tuple):
             network = "without a network, since none is held by name on this system"
         return Finding("sandbox", f"{seatbelt.SANDBOX_EXEC}, {network}")
-    found = find_bubblewrap(str(Path.cwd()), chosen.network is True)
+    found = find_bubblewrap(str(cwd.resolve()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
         what = f"Landlock alone, which holds less, {network}" if alone else "none"
@@ -109,18 +109,18 @@ def _sandbox(chosen: SandboxSettings) -> Finding:
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
 
-def _questions(settings: Settings) -> Iterator[Finding]:
+def _questions(settings: Settings, cwd: Path) -> Iterator[Finding]:
     """Yield the advice to let confined commands run without a question, where that would help."""
     permissions = settings.permissions
     asks = permissions.mode in ("ask", "accept-edits") and permissions.sandboxed == "ask"
     if not asks or settings.sandbox.mode == "off":
         return
-    if seatbelt.works() or not find_bubblewrap(str(Path.cwd()), network=False).absent:
+    if seatbelt.works() or not find_bubblewrap(str(cwd.resolve()), network=False).absent:
         advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
         yield Finding("questions", f"{advice}confines to the project, without a network")
 
 
-def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
+def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
     """Yield what plugins, commands, skills, hooks and MCP servers there are; none is run."""
     own, home = config_home(os.environ), home_folder(os.environ)
     try:
@@ -133,7 +133,7 @@ def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("plugin", " ".join(str(error).split()), False)
     installed = InstalledPlugins(own, loaded.trust_dir)
     commands, warnings = load_command_files(
-        Path.cwd(),
+        cwd,
         config_home=own,
         home=home,
         trust_dir=loaded.trust_dir,
@@ -146,7 +146,7 @@ def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
     for warning in warnings:
         yield Finding("commands", warning, note=True)
     skills, warnings = load_skills(
-        Path.cwd(),
+        cwd,
         config_home=own,
         home=home,
         trust_dir=loaded.trust_dir,
@@ -157,7 +157,7 @@ def _extensions(loaded: LoadedSettings) -> Iterator[Finding]:
     for warning in warnings:
         yield Finding("skills", warning, note=True)
     yield from _hooks(loaded.settings.hooks, installed)
-    yield from _servers(loaded, installed)
+    yield from _servers(loaded, cwd, installed)
 
 
 def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
@@ -174,10 +174,10 @@ def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
         yield Finding("hooks", warning, note=True)
 
 
-def _servers(loaded: LoadedSettings, installed: InstalledPlugins) -> Iterator[Finding]:
+def _servers(loaded: LoadedSettings, cwd: Path, installed: InstalledPlugins) -> Iterator[Finding]:
     """Yield how each MCP server is configured; none is started."""
     configs, warnings = load_servers(
-        Path.cwd(),
+        cwd,
         config_home=config_home(os.environ),
         home=home_folder(os.environ),
         trust_dir=loaded.trust_dir,

@@ -7,17 +7,20 @@ to run as root can do neither.
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...tools.system.programs import program, within
 from . import landlock, seccomp
 
 PROBE_TIMEOUT_S = 10  # seconds
 INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
+MOVE_HINT = "Start in the folder of a project, or name it: --cwd DIR"
 NAMESPACE_HINT = (
     "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
     "an AppArmor profile for bwrap)"
@@ -47,9 +50,15 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     if not sys.platform.startswith("linux"):
         reason = "there is no sandbox for this system. Work in a container to have one."
         return Bubblewrap(absent=reason)
-    if path := _path(cwd):
-        return _try(path, network)
-    return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
+    installed = list(_installed())
+    for path in installed:
+        if _is_out_of_reach(path, cwd):
+            return _try(path, network)
+    if not installed:
+        return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
+    hint = MOVE_HINT if str(Path(installed[0]).parent) in _FOLDERS else INSTALL_HINT
+    reason = f"{installed[0]} is not used, since it lies in what commands can change here"
+    return Bubblewrap(absent=f"{reason}. {hint}.")
 
 
 def filter_arguments(descriptors: Sequence[int]) -> list[str]:
@@ -95,11 +104,15 @@ def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> st
     return lines[-1][:200] if done.returncode else ""
 
 
-def _path(cwd: str) -> str:
-    """Return the path of bubblewrap where no command may write, "" if it is not there."""
+def _installed() -> Iterator[str]:
+    """Yield each path at which bubblewrap is installed."""
     named = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
-    for folder in (*_FOLDERS, *named):
-        found = program("bwrap", folder)
-        if found and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"]):
-            return found
-    return ""
+    for folder in dict.fromkeys((*_FOLDERS, *named)):
+        if found := shutil.which("bwrap", path=folder):
+            yield found
+
+
+def _is_out_of_reach(path: str, cwd: str) -> bool:
+    """Tell whether no command that works in `cwd` may change the program at `path`."""
+    found = program("bwrap", str(Path(path).parent))
+    return bool(found) and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"])

@@ -213,6 +213,20 @@ def test_an_option_that_would_be_lost_is_refused(
     assert f"does not take {flag}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--server", "--fetch-tokenizer"], "--fetch-tokenizer and --server are 2 different acts"),
+        (["x", "--repair", "--server"], "--server and --repair are 2 different acts"),
+        (["x", "--server"], "--server takes no session"),
+    ],
+)
+def test_doctor_does_one_thing_at_a_time(place: Place, arguments: list[str], told: str) -> None:
+    done = place.run("doctor", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
 @pytest.mark.parametrize("arguments", ["", "-p"])
 def test_a_closed_standard_input_holds_no_task(place: Place, arguments: str) -> None:
     done = subprocess.run(

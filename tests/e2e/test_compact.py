@@ -163,14 +163,19 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
         ([], 2, "--dry-run"),
         (["--dry-run", "--instructions", "x"], 2, "--apply"),
         (["--undo"], 1, "no compaction"),
+        (["--dry-run", "--apply"], 2, "--dry-run and --apply are 2 different acts"),
+        (["--undo", "--apply"], 2, "--undo and --apply are 2 different acts"),
+        (["--undo", "--dry-run", "--apply"], 2, "--undo, --dry-run and --apply are 3"),
         (["nosuch", "--dry-run"], 1, "no session 'nosuch'"),
     ],
 )
 def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told: str) -> None:
+    before = place.logs()[0].read_bytes()
     done = place.run("compact", *arguments)
     assert done.returncode == code
     assert told in done.stderr
     assert done.stdout == ""
+    assert place.logs()[0].read_bytes() == before
 
 
 def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ WRONG = {
     "twice": (("x.jsonl", *["--sweep", "compact.at=0.8,0.9"] * 2), "a setting twice", "in one"),
     "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "the same is", "config --explain"),
     "both": (("x.jsonl", "--sweep", "compact.at=0.8,0.9", "--preset", "v5"), "--preset", ""),
+    "bound": (("x.jsonl", "--bound", "2"), "--bound needs --sweep", "--sweep KEY=A..B"),
     "report": (("x.jsonl", "--report", "no/x.html"), "there is no directory", "Make it"),
 }  # fmt: skip
 

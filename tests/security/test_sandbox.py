@@ -615,6 +615,35 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
     assert f"Commands {what}" in said
 
 
+@pytest.mark.slow
+@needs_bwrap
+def test_the_command_where_commands_could_change_it(tmp_path: Path) -> None:
+    """In / nothing lies out of reach: it is said that this is why, and where it would work."""
+    place = Place(tmp_path)
+    doctor = place.run("--cwd", "/", "doctor").stdout
+    (line,) = [line for line in doctor.splitlines() if " sandbox: " in line]
+    assert "bwrap is not used, since it lies in what commands can change here. Start in" in line
+    assert "nstall" not in line
+    done = place.run(
+        "--cwd", "/", "-p", "hi", "-c", "sandbox.mode=require", "--model", "scripted:x"
+    )
+    assert done.returncode == 2
+    assert "bwrap is not used, since it lies in what commands can change here\n" in done.stderr
+    assert "Start in the folder of a project, or name it: --cwd DIR." in done.stderr
+
+
+def test_a_bubblewrap_of_the_project_is_never_used(tmp_path: Path) -> None:
+    """What a command may have put there is not run, and the advice is to install another."""
+    place = Place(tmp_path)
+    planted = place.project / "bin" / "bwrap"
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\ntouch planted\n")
+    planted.chmod(0o755)
+    env = place.environ({"PATH": f"{planted.parent}:{os.environ['PATH']}"})
+    assert " sandbox: " in place.run("doctor", env=env).stdout
+    assert not (place.project / "planted").exists()
+
+
 def test_the_status_says_that_there_is_none() -> None:
     now = status.StatusLine(model="m", mode="ask", branch="main", sandbox=status.NO_SANDBOX)
     assert "".join(text for _, text in status.fit_line(now, 80)) == "m · ask · no sandbox · main"
