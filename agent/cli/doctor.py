@@ -70,7 +70,7 @@ def doctor(
         for line in ["there is nothing to repair"] if done == [] else done or []:
             say(f"done  {clean(line)}")
         for verdict, what, found in map(row_of, findings):
-            say(f"{verdict:<4}  {clean(what)}: {clean(found)}")
+            say(f"{verdict:<4}  {clean(what)}: " + clean(found).replace("\n", "\n      "))
         if id is not None and not whole and not mend:
             say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1

@@ -22,6 +22,7 @@ from .options import (
     words_of,
 )
 from .stdin import read_beside_task
+from .terminal_commands import check_task
 from .worktree import ending, enter_worktree
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def run_headless(options: dict[str, Any], context: click.Context) -> NoReturn:
 
 def _run(front: Headless, options: dict[str, Any], context: click.Context) -> int:
     _check_formats(options)
+    words = words_of(context)  # a mistyped command is told before a missing key
     loaded = load(options)
     say_notices(loaded, safe=options["safe"])
     choice = choice_of(options)
@@ -59,7 +61,7 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
     if worktree is not None:
         front.worktree = {"path": str(worktree.path), "branch": worktree.branch}
     try:
-        return _run_in(front, options, context, launch_of(options, loaded), choice)
+        return _run_in(front, options, words, launch_of(options, loaded), choice)
     finally:
         if worktree is not None:
             front.say(ending(worktree))
@@ -68,22 +70,31 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
 def _run_in(
     front: Headless,
     options: dict[str, Any],
-    context: click.Context,
+    words: str | None,
     launch: "LaunchOptions",
     choice: "SessionChoice",
 ) -> int:
     from ..library.agent import Agent
 
-    ask = front.ask if isinstance(front, StreamHeadless) else None
-    agent = Agent.launched(launch, choice, on_event=front.emit, ask=ask)
+    given = words if options["task"] in (None, STDIN) else options["task"]
+    if given is not None:
+        check_task(given, launch)
     if isinstance(front, StreamHeadless):
-        first = _first_message(options, context)
+        agent = Agent.launched(
+            launch,
+            choice,
+            on_event=front.emit,
+            ask=front.ask,
+            check_words=lambda message: check_task(message, launch),
+        )
+        first = None if given is None else task_of(options["task"], words, front.say)[0]
 
         def make_run(content: "Content", next_words: Any) -> "AgentRun":
             return agent.run(content, schema=front.schema, next_words=next_words)
 
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
-    task, is_given = task_of(options["task"], words_of(context), front.say)
+    agent = Agent.launched(launch, choice, on_event=front.emit)
+    task, is_given = task_of(options["task"], words, front.say)
     beside = read_beside_task(front.say) if is_given else None
     run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
     return _outcome(front, front.run(agent, run))
@@ -102,14 +113,6 @@ def _check_formats(options: dict[str, Any]) -> None:
     if sys.stdin is None:
         hint = "Write the messages to it."
         raise UsageError("--input-format stream-json: standard input is closed", hint=hint)
-
-
-def _first_message(options: dict[str, Any], context: click.Context) -> str | None:
-    """Return the message that stands on the command line, None where all come by stdin."""
-    task, words = options["task"], words_of(context)
-    if task in (None, STDIN) and words is None:
-        return None
-    return task_of(task, words, lambda text: None)[0]
 
 
 def _outcome(front: Headless, running: Coroutine[Any, Any, int]) -> int:

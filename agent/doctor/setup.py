@@ -86,8 +86,7 @@ def _credentials(chosen: ModelSettings) -> Finding:
         environ = server_environment(chosen.server, os.environ)
         return Finding("credentials", find_credentials(environ))
     except NoCredentials as error:
-        found = " ".join(str(error).split())
-        return Finding("credentials", found, chosen.id.startswith(SCRIPTED))
+        return Finding("credentials", str(error), chosen.id.startswith(SCRIPTED))
 
 
 def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:

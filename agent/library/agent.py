@@ -131,12 +131,14 @@ class Agent:
         *,
         on_event: Emit | None = None,
         ask: Ask | None = None,
+        check_words: Callable[[str], None] | None = None,
     ) -> Self:
         """Return an agent for options that are made already, such as those of the command line.
-        Raises NoCredentials."""
+        `check_words` raises UsageError for words that are none. Raises NoCredentials."""
         launching.check_key(launch)
         made = cls.__new__(cls)
         made._set_up(lambda: launch, choice, on_event, ask)
+        made._check_words = check_words
         return made
 
     def _set_up(
@@ -147,6 +149,7 @@ class Agent:
         ask: Ask | None,
     ) -> None:
         self._make_launch, self._choice = launch, choice
+        self._check_words: Callable[[str], None] | None = None
         self._on_event, self._ask = on_event, ask
         self._state: AgentState | None = None
         self._notices = list[str]()  # of settings
@@ -301,7 +304,8 @@ class Agent:
 
     async def expanded(self, words: "Content") -> "Content":
         """Return the words that others stand for: those of the command that they call. Raises
-        RecordError, and ToolError for a prompt of an MCP server."""
+        RecordError, UsageError for words that are none, and ToolError for a prompt of an MCP
+        server."""
         from ..app import change_model
         from .command_files import expand_task
 
@@ -309,6 +313,8 @@ class Agent:
             change_model(self.state, self._launch, self._first_model)
         if not isinstance(words, str):
             return words
+        if self._check_words is not None:
+            await asyncio.to_thread(self._check_words, words)
         return await expand_task(self.state, self._launch, words)
 
     def attached_to(self, words: "Content", *, verbatim: bool) -> "list[Attached]":

@@ -142,3 +142,61 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         terminal.type("/quit\r")
         terminal.leave()
     assert "Review a, all of: a." in json.dumps(server.requests[-1]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (
+            "/compact",
+            "/compact is a command of the terminal\nOn the command line: ctxagent compact",
+        ),
+        ("/log", "On the command line: ctxagent log"),
+        ("/rewind 3", 'Open the terminal with it: ctxagent "/rewind"'),
+        ("/cmpact now", "there is no command /cmpact\nDid you mean /compact?"),
+        ("/reveiw src", "Did you mean /review?"),
+        ("/releas", "Did you mean /release?"),
+        ("/unco", "Did you mean /uncompact?"),
+    ],
+)
+def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str) -> None:
+    """Nothing is begun, and nobody is asked: not even for a key."""
+    write(place.project / ".claude", "review.md", REVIEW)
+    skill = place.project / ".claude" / "skills" / "release" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: release\ndescription: How to release.\n---\nTag it.\n")
+    place.run("config", "--trust")
+    for given in (["-p", task], [task]):
+        done = place.run(*given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+    assert place.logs() == []
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "/etc/hosts is broken, mend it",
+        "/tmp is full",
+        "/users answers 500, mend it",
+        "/a.b",
+        "/ is the root",
+        "/compact.md is too long",
+    ],
+)
+def test_words_that_begin_with_a_slash(place: Place, server: Server, task: str) -> None:
+    done = place.run("-p", task, env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    assert task in told(server)
+
+
+def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Server) -> None:
+    """It has a result of its own, and the messages behind it have their turn."""
+    lines = [json.dumps({"type": "user", "text": text}) for text in ("/compact", "hello")]
+    form = ("--input-format", "stream-json", "--output-format", "stream-json")
+    done = place.run("-p", *form, env=place.server(server.url), stdin="\n".join(lines) + "\n")
+    assert done.returncode == 0, done.stderr
+    results = [row for row in map(json.loads, done.stdout.splitlines()) if row["type"] == "result"]
+    assert [row["exit_code"] for row in results] == [2, 0]
+    assert "/compact is a command of the terminal" in results[0]["error"]["message"]
+    assert len(server.requests) == 1

@@ -1,0 +1,73 @@
+"""Commands of the terminal that are given as a task: told apart from words, so that no model is
+paid for reading `/compact`."""
+
+import difflib
+import os
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..launch import LaunchOptions
+
+MIN_NAME_LIKENESS = 0.8  # of a name that is taken for a mistyped one
+_CALL = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
+_COMMAND_LINES = {  # what does the same without the terminal
+    "clear": "ctxagent -p TASK",
+    "compact": "ctxagent compact --dry-run | --apply",
+    "config": "ctxagent config --explain",
+    "context": "ctxagent compact --dry-run",
+    "cost": "ctxagent -p TASK --output-format json",
+    "doctor": "ctxagent doctor",
+    "effort": "ctxagent --effort LEVEL -p TASK",
+    "export": "ctxagent sessions export ID",
+    "fork": "ctxagent sessions fork ID",
+    "help": "ctxagent --help",
+    "log": "ctxagent log",
+    "mcp": "ctxagent mcp list",
+    "model": "ctxagent --model ID -p TASK",
+    "new": "ctxagent -p TASK",
+    "permissions": "ctxagent --permission-mode MODE --allow RULE -p TASK",
+    "plan": "ctxagent --permission-mode plan -p TASK",
+    "preserve": "ctxagent preserve",
+    "recover": "ctxagent recover 1|2|3|TOPIC",
+    "rename": "ctxagent sessions rename ID NAME",
+    "resume": "ctxagent --resume ID -p TASK",
+    "rules": "ctxagent rules",
+    "sessions": "ctxagent sessions list",
+    "uncompact": "ctxagent compact --undo",
+}
+
+
+def check_task(task: str, launch: "LaunchOptions") -> None:
+    """Raise UsageError for a task that calls a command of the terminal, or that seems to call a
+    command or skill by a mistyped name. Paths and other words pass."""
+    called = _CALL.fullmatch(task.strip())
+    if called is None or os.path.lexists(f"/{called[1]}"):
+        return
+    from ..library.command_files import command_files_of
+    from ..loop.skills import skills_of
+    from ..ui.commands import COMMANDS
+
+    skills = [name for name, skill in skills_of(launch)[0].items() if skill.for_person]
+    callable_here = {*command_files_of(launch)[0], *skills}
+    name, has_more = called[1], bool(called[2])
+    if name in callable_here:
+        return
+    if name in COMMANDS:
+        way = _COMMAND_LINES.get(name, f'ctxagent "/{name}"')
+        where = "On the command line" if name in _COMMAND_LINES else "Open the terminal with it"
+        raise UsageError(f"/{name} is a command of the terminal", hint=f"{where}: {way}")
+    if near := _nearest(name, {*callable_here, *COMMANDS}, may_be_short=not has_more):
+        hint = f"Did you mean /{near}? Words for the agent: put others in front of the slash."
+        raise UsageError(f"there is no command /{name}", hint=hint)
+
+
+def _nearest(name: str, names: Collection[str], *, may_be_short: bool) -> str:
+    """Return the name that was probably meant, "" for none."""
+    if near := difflib.get_close_matches(name, sorted(names), 1, MIN_NAME_LIKENESS):
+        return near[0]
+    longer = [each for each in sorted(names) if each.startswith(name)] if may_be_short else []
+    return longer[0] if len(longer) == 1 else ""
