@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.request import Request
 from ..errors import ModelError, ScriptExhausted, UsageError
@@ -34,6 +35,11 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "stop_reason": (str, type(None)),
     "delay": (int, float),
 }
+_KIND_NAMES: dict[type, str] = {str: "text", list: "list", int: "number"}
+_EXAMPLE_HINT = (
+    'Such as: {"steps": [{"text": "I look.", "tools": [{"name": "Bash", "input": {"command": '
+    '"ls"}}]}, {"text": "Done."}]}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +90,14 @@ class ScriptedModel:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"{path}: the script cannot be read: {error.strerror}") from error
+            why = f"{path}: the script cannot be read: {error.strerror}"
+            raise UsageError(why, hint=_EXAMPLE_HINT) from error
         except ValueError as error:
-            raise UsageError(f"{path}: the script is not JSON: {error}") from error
+            why = f"{path}: the script is not JSON: {error}"
+            raise UsageError(why, hint=_EXAMPLE_HINT) from error
         if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
-            raise UsageError(f"{path}: a script is an object with a list of `steps`")
+            why = f"{path}: a script is an object with a list of `steps`"
+            raise UsageError(why, hint=_EXAMPLE_HINT)
         steps = [_step(step, f"{path}: step {n}") for n, step in enumerate(data["steps"], 1)]
         model = cls(steps, pace=pace, window=window)
         if "summary" in data:
@@ -156,7 +165,8 @@ class ScriptedModel:
         self._played += 1
         if self._played > len(self._steps):
             raise ScriptExhausted(
-                f"The script has {len(self._steps)} steps and this is call {self._played}.",
+                f"The script has {count_of(len(self._steps), 'step')} and this is call "
+                f"{self._played}.",
                 hint="Add a step to the script.",
             )
         return self._steps[self._played - 1]
@@ -169,12 +179,13 @@ def _asks_for_summary(request: Request) -> bool:
 
 def _step(data: Any, where: str) -> Step:
     if not isinstance(data, dict):
-        raise UsageError(f"{where} is not an object")
+        raise UsageError(f"{where} is not an object", hint=_EXAMPLE_HINT)
     for key, value in data.items():
         if key not in _KINDS:
             raise UsageError(f"{where}: unknown key {key!r}", hint=f"Keys: {', '.join(_KINDS)}.")
         if not isinstance(value, _KINDS[key]) or isinstance(value, bool):
-            raise UsageError(f"{where}: `{key}` is a {type(value).__name__}")
+            expected = _KIND_NAMES[_KINDS[key][0]]
+            raise UsageError(f"{where}: `{key}` is no {expected}", hint=_EXAMPLE_HINT)
     tools = [_tool(tool, where) for tool in data.get("tools", [])]
     return Step(**{**data, "tools": tools})
 
@@ -186,7 +197,8 @@ def _tool(data: Any, where: str) -> tuple[str, dict[str, Any] | str]:
         or not isinstance(data["name"], str)
         or not isinstance(data["input"], (dict, str))
     ):
-        raise UsageError(f'{where}: a tool is {{"name": "…", "input": {{…}}}}')
+        why = f'{where}: a tool is {{"name": "…", "input": {{…}}}}'
+        raise UsageError(why, hint=_EXAMPLE_HINT)
     return data["name"], data["input"]
 
 
