@@ -108,7 +108,9 @@ def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
     if kept:
         lines += [
             f"  ctxagent replay --context-window {CONTEXT_WINDOW} {shlex.quote(str(log))}",
-            "                                what it costs under other settings",
+            "                                what it costs under other settings. In so small",
+            "                                a window clearing saves little: the measure is",
+            "                                what a session of your own costs in its window",
             f"The project and the session are kept in {folder}.",
         ]
     else:

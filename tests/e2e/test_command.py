@@ -573,6 +573,25 @@ def test_the_demo_pauses_where_somebody_looks(
 
 
 @pytest.mark.slow
+def test_the_demo_ends_its_list_and_says_what_a_replay_of_it_is_worth(place: Place) -> None:
+    done = place.run("demo", "--fast", "--keep", "kept")
+    assert done.returncode == 0, done.stderr
+    hint = " ".join(done.stdout.partition("What to do next\n")[2].split())
+    assert (
+        "In so small a window clearing saves little: the measure is what a session of your own"
+        in hint
+    )
+    cart = str(place.project / "kept" / "cart")
+    env = place.environ({"CTXAGENT_STATE_DIR": str(place.project / "kept" / "state")})
+    state = place.run("--cwd", cart, "recover", "2", env=env).stdout
+    assert "Intent:" in state
+    assert "See the tests fail" not in state.partition("Stands:")[2].partition("Next:")[0]
+    log = place.run("--cwd", cart, "log", "--entries", "--json", env=env).stdout
+    lists = [line for line in log.splitlines() if " todos: " in line]
+    assert "3 todos: 3 completed, 0 in progress, 0 pending" in lists[-1]
+
+
+@pytest.mark.slow
 def test_the_demo_ends_with_what_was_seen_and_what_to_do_next(place: Place) -> None:
     done = place.run("demo", "--fast", "--keep", "kept here")
     assert done.returncode == 0, done.stderr
