@@ -1,8 +1,8 @@
 """Results and inputs that a recorded session needed again after they had left the context.
 
-A later call shows the need: it asks for the same again and gets the same, or it edits text that
-stood only in the result, or in what an earlier call had written, so that an agent would have had to
-read it first.
+A later call shows the need: it asks for the same again and gets the same, it recalls the result by
+its ref, as our own sessions do, or it edits text that stood only in the result, or in what an
+earlier call had written, so that an agent would have had to read it first.
 """
 
 import re
@@ -40,12 +40,17 @@ class NeedDetector:
 
     _results: list[_Result] = field(default_factory=list)
     _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by what was asked for
+    _given: dict[str, _Result] = field(
+        default_factory=dict
+    )  # by the id of the call, newest of each
 
-    def add(self, ref: int, call: TranslatedCall, text: str) -> None:
-        """Note a result that came into the context."""
+    def add(self, ref: int, call: TranslatedCall, text: str, *, recorded: str = "") -> None:
+        """Note a result that came into the context. `recorded` is its ref in the recording, or that
+        of the result which it gave again."""
         result = _Result(ref, text)
         self._results.append(result)
         self._newest[_key(call)] = result
+        self._given[recorded] = result
 
     def add_input(self, ref: int, call: TranslatedCall) -> None:
         """Note what a call wrote into a file."""
@@ -59,12 +64,19 @@ class NeedDetector:
         text: str,
         is_gone: Callable[[int], bool],
         context: Callable[[], str],
+        recalls: str = "",
     ) -> NeededResult | None:
         """Return the result that a call needs though it is gone, or None.
 
         `text` is the call's own result. `is_gone` says whether an entry's text has left the
-        context, whose whole text is `context()`.
+        context, whose whole text is `context()`. `recalls` is the ref in the
+        recording of the result that it reads again.
         """
+        if recalls:
+            given = self._given.get(recalls)
+            if given is None or not is_gone(given.ref):
+                return None
+            return NeededResult(given.ref, "asked again", given.text)
         same = self._newest.get(_key(call))
         if same is not None and same.text == text and text.strip() and is_gone(same.ref):
             return NeededResult(same.ref, "asked again", same.text)

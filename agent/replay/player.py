@@ -232,7 +232,7 @@ class Player:
         self._add_call("turn", bill, usage, self.host.clock)
         self._read = None if self.host.clock is None else (sent, self.host.clock, bill.prompt)
         for call, ours in calls:
-            self._check_need(ours, call.text, bill)
+            self._check_need(call, ours, bill)
         written = "\n".join(text for block in content for text in _texts(block))
         number, gone = len(self._priced), functools.cache(self._is_gone)
         self._lost += self._facts.find(number, written, gone, self._whole_context)
@@ -298,12 +298,12 @@ class Player:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
             lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]
             self._errors += lines[-ERROR_LINES_PER_RESULT:]
-        self._detector.add(recorded.seq, ours, text)
+        self._detector.add(recorded.seq, ours, text, recorded=call.recalls or call.ref)
         self._facts.add(recorded.seq, text, is_result=True)
 
-    def _check_need(self, ours: TranslatedCall, text: str, bill: CacheBill) -> None:
+    def _check_need(self, call: RecordedCall, ours: TranslatedCall, bill: CacheBill) -> None:
         """Record what a call needs though the context no longer has it."""
-        found = self._detector.find(ours, text, self._is_gone, self.context)
+        found = self._detector.find(ours, call.text, self._is_gone, self.context, call.recalls)
         if found is None:
             return
         size, number = tokens.estimate(found.text), len(self._priced)
@@ -385,7 +385,7 @@ def _texts(block: dict[str, Any]) -> Iterator[str]:
 
 
 def _title(ours: TranslatedCall) -> str:
-    values = (ours.input.get(name) for name in ("command", "path", "pattern"))
+    values = (ours.input.get(name) for name in ("command", "path", "pattern", "ref"))
     subject = next((value for value in values if isinstance(value, str)), "")
     return " ".join([ours.name, *subject.split()])
 

@@ -18,6 +18,8 @@ class RecordedCall:
     is_error: bool = False
     answered: bool = True  # False where no result is in the file
     at: float | None = None  # when the result came, in seconds since 1970, where recorded
+    ref: str = ""  # the name of the result in the recording, "" where it has none
+    recalls: str = ""  # the ref of the result that it reads again, "" for none
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,6 +308,29 @@ def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
         assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt to the byte\n")
 
 
+def test_what_our_own_session_recalled_was_needed(tmp_path: Path) -> None:
+    """Where it had left the context of the replay, and not where it still stood there."""
+    place = Place(tmp_path / "place")
+    allowed = ("--permission-mode", "bypass", "--model", "scripted:steps.json")
+    log = {"name": "Bash", "input": {"command": "seq 1500"}}
+    more = [
+        {"tools": [{"name": "Bash", "input": {"command": f"seq {n}000 {n}900"}}]}
+        for n in range(2, 9)
+    ]
+    again = [{"name": "Recall", "input": {"ref": "#5", "limit": 50}},
+             {"name": "Recall", "input": {"query": "1500"}}]  # fmt: skip
+    (place.project / "steps.json").write_text(
+        json.dumps({"steps": [{"tools": [log]}, *more, {"tools": again}, {"text": "Done."}]})
+    )
+    done = place.run("-p", "count", *allowed)
+    assert done.returncode == 0, done.stderr
+    (path,) = place.logs()
+    (first, *_) = [e for e in place.entries() if e["kind"] == "tool_result"]
+    assert first["seq"] == 5
+    totals = told(run(tmp_path, *MODEL, "--preset", "v5", path, "--json"))["totals"]
+    assert [each["asked_again"] for each in totals] == [0, 1]  # alone, nothing leaves the context
+
+
 def test_a_request_that_is_not_what_was_sent_is_named(own: Place, tmp_path: Path) -> None:
     (log,) = own.logs()
     folder = shutil.copytree(log.parent, tmp_path / SECRET)

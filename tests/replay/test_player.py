@@ -282,6 +282,21 @@ def seen(text: str) -> NeedDetector:
     return needs
 
 
+def test_what_is_recalled_by_its_ref_was_needed_if_it_was_gone() -> None:
+    """Once, until what the recall has given is gone too."""
+    recall = translate(RecordedCall("3", "Recall", {"ref": "#29"}, "all"))
+    needs = NeedDetector()
+    needs.add(7, READ, "all of a.py", recorded="#29")
+    assert needs.find(recall, "all", gone(), visible(""), "#29") is None
+    assert needs.find(recall, "all", gone(7), visible(""), "#28") is None
+    missed = needs.find(recall, "all", gone(7), visible(""), "#29")
+    assert missed is not None
+    assert (missed.ref, missed.how, missed.text) == (7, "asked again", "all of a.py")
+    needs.add(9, recall, "all", recorded="#29")
+    assert needs.find(recall, "all", gone(7), visible(""), "#29") is None
+    assert needs.find(recall, "all", gone(7, 9), visible(""), "#29") is not None
+
+
 def test_what_is_asked_again_and_answered_the_same_was_needed() -> None:
     needs = seen("all of a.py")
     missed = needs.find(READ, "all of a.py", gone(7), visible(""))

@@ -27,6 +27,8 @@ class RecordedResult:
     text: str
     is_error: bool = False
     at: float | None = None
+    ref: str = ""  # as in RecordedCall
+    recalls: str = ""
 
 
 @dataclass(slots=True)
@@ -168,4 +170,13 @@ class TranscriptBuilder:
         taken[id] = 1
         if result is None:
             return RecordedCall(id, call.name, call.input, UNANSWERED, answered=False)
-        return RecordedCall(id, call.name, call.input, result.text, result.is_error, at=result.at)
+        return RecordedCall(
+            id,
+            call.name,
+            call.input,
+            result.text,
+            result.is_error,
+            at=result.at,
+            ref=result.ref,
+            recalls=result.recalls,
+        )

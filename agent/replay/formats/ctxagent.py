@@ -53,6 +53,7 @@ class _LogReading:
         self.gone = 0  # files that the log names and that are missing
         self._folder = folder
         self._reinserting = False
+        self._refs: dict[str, str] = {}  # of results, by the files that hold them
 
     def add(self, entry: Entry) -> None:
         at = as_seconds(entry.at)
@@ -65,7 +66,11 @@ class _LogReading:
         elif isinstance(entry, ToolResult):
             whole = self._offloaded_text(entry)
             text = content_text(entry.content) if whole is None else whole
-            self.transcript.add_result(entry.tool_use_id, RecordedResult(text, entry.is_error, at))
+            ref = f"#{entry.seq}"
+            if entry.offloaded is not None:
+                self._refs[entry.offloaded] = ref
+            result = RecordedResult(text, entry.is_error, at, ref, self._recalled(entry))
+            self.transcript.add_result(entry.tool_use_id, result)
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._add_reply(entry, at)
         elif isinstance(entry, Session):
@@ -79,6 +84,14 @@ class _LogReading:
         draft.prompt, draft.output = usage.prompt, usage.output
         for block in entry.content:
             self.transcript.add_block(draft, block)
+
+    def _recalled(self, entry: ToolResult) -> str:
+        """Return the ref of what a Recall by ref gave again, "" for any other result. What a query
+        lists counts for nothing: it is not known which of it was needed."""
+        refs = entry.details.get("recalled")
+        if "characters" not in entry.details or not isinstance(refs, list) or not refs:
+            return ""
+        return self._refs.get(str(refs[0]), str(refs[0]))
 
     def _user_text(self, entry: User) -> str:
         whole = self._offloaded_text(entry)

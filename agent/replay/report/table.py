@@ -158,7 +158,8 @@ def _legend(comparison: Comparison, width: int) -> list[str]:
     text = (
         f"Tokens are estimates. x: dollars relative to {first}. edits: times that results "
         "were cleared or inputs cut short. asked, used: results that were gone when the session "
-        "asked for them again, or used their text; cost: what that costs, among the dollars. "
+        "asked for them again (also by Recall), or used their text; cost: what that costs, "
+        "among the dollars. "
         "facts: names, paths, values and words of errors that were gone when the session wrote "
         "them. "
         "paths, errs: the share of paths and of error lines in the last context. exact: results "

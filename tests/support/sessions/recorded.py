@@ -34,8 +34,10 @@ _WHOLE: tuple[RecordedStep, ...] = (
     RecordedReply(
         "I look.",
         (
-            RecordedCall("c1", "read", {"path": "a.py"}, CODE, at=BEGAN + 2),
-            RecordedCall("c2", "shell", {"command": "pytest"}, FAILED, is_error=True, at=BEGAN + 3),
+            RecordedCall("c1", "read", {"path": "a.py"}, CODE, at=BEGAN + 2, ref="#4"),
+            RecordedCall(
+                "c2", "shell", {"command": "pytest"}, FAILED, True, at=BEGAN + 3, ref="#5"
+            ),
         ),
         BEGAN + 1,
         prompt=1_200,
@@ -65,7 +67,7 @@ SYSTEMS = dict.fromkeys(("codex", "copilot", "swe-agent", "ctxagent"), SYSTEM)
 
 def steps(format: str) -> tuple[RecordedStep, ...]:
     """The story, as far as a format can tell it."""
-    lacks = _LACKS.get(format, set())
+    lacks = _LACKS.get(format, set()) | ({"refs"} if format != "ctxagent" else set())
     told = [_lacking(step, lacks) for step in _WHOLE]
     return tuple(
         step
@@ -80,6 +82,8 @@ def _lacking(step: RecordedStep, lacks: set[str]) -> RecordedStep:
         calls = step.calls
         if "errors" in lacks:
             calls = tuple(replace(call, is_error=False) for call in calls)
+        if "refs" in lacks:
+            calls = tuple(replace(call, ref="") for call in calls)
         if "times" in lacks:
             calls = tuple(replace(call, at=None) for call in calls)
         prompt = None if "prompt" in lacks else step.prompt
