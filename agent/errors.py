@@ -3,7 +3,8 @@
     CtxagentError                 1   the agent failed
     ├── UsageError                2   a wrong option, or a combination that means nothing
     │   └── ConfigError           2   a setting: its file, its line and the nearest known key
-    ├── SessionError              1   no such session, or one that cannot be read
+    ├── SessionError              1   a session that cannot be read
+    │   ├── NoSuchSession         2   a name or number that no session or checkpoint has
     │   └── SessionBusy           1   another process has it; names the session and the process
     ├── CompactionFailed          1   nothing was changed; it says why
     ├── ResultError               1   the final answer does not fit the schema that was asked for
@@ -56,6 +57,10 @@ class ConfigError(UsageError):
 
 class SessionError(CtxagentError):
     pass
+
+
+class NoSuchSession(SessionError):
+    exit_code = 2
 
 
 class SessionBusy(SessionError):

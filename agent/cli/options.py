@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 import click
 
 from ...tools.system.unicode import clean_for
-from ..errors import CtxagentError, SessionError, UsageError
+from ..errors import CtxagentError, NoSuchSession, UsageError
 from ..launch import Budget
 from ..library.launching import launch_options
 from ..library.launching import load as load_settings
@@ -260,7 +260,7 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
 
 
 def check_choice(choice: "SessionChoice", project: "Project") -> None:
-    """Raise SessionError for a session that does not exist, or where there is none to pick."""
+    """Raise NoSuchSession for a session that does not exist, or where there is none to pick."""
     from ..session.store import all_logs
 
     if choice.id is not None:
@@ -268,7 +268,7 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
     elif choice.newest:
         project.newest_log()
     elif choice.pick and not all_logs(project.state):
-        raise SessionError("there is no session yet to resume", hint="Start one: ctxagent")
+        raise NoSuchSession("there is no session yet to resume", hint="Start one: ctxagent")
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":

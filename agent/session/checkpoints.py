@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.files import make_private_folder, read_below, replace_file
-from ..errors import RecordError, SessionError
+from ..errors import NoSuchSession, RecordError, SessionError
 from .entries import Checkpoint, Entry, User
 from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
@@ -264,7 +264,7 @@ def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
     try:
         return _parse_checkpoint(json.loads(read_below(folder, name, MAX_KEPT_BYTES)))
     except FileNotFoundError:
-        raise SessionError(
+        raise NoSuchSession(
             f"session {folder.name} has no checkpoint {number}", hint=_existing(folder)
         ) from None
     except (OSError, ValueError, RecursionError) as error:
@@ -276,12 +276,12 @@ def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
 
 def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible[Entry]:
     """Return the entries of a session up to a checkpoint of it, by default the newest one. The
-    checkpoint's file is not read. Raises SessionError where there is no such checkpoint."""
+    checkpoint's file is not read. Raises NoSuchSession where there is no such one."""
     for entry in reversed(Entries(log)):
         if isinstance(entry, Checkpoint) and entry.path and number in (None, entry.number):
             return Entries(log, upto=entry.seq)
     which = "no checkpoint" if number is None else f"no checkpoint {number}"
-    raise SessionError(f"session {log.parent.name} has {which}", hint=_existing(log.parent))
+    raise NoSuchSession(f"session {log.parent.name} has {which}", hint=_existing(log.parent))
 
 
 def _is_person(entry: Entry) -> bool:

@@ -26,7 +26,7 @@ from ...tools.system.files import (
     open_kept,
     read_below,
 )
-from ..errors import RecordError, SessionError, UsageError
+from ..errors import NoSuchSession, RecordError, SessionError, UsageError
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -86,10 +86,10 @@ class Project:
         return _newest_first([self.folder])
 
     def newest_log(self) -> Path:
-        """Return the log that changed last. Raises SessionError when this project has none."""
+        """Return the log that changed last. Raises NoSuchSession when this project has none."""
         logs = self.logs()
         if not logs:
-            raise SessionError(
+            raise NoSuchSession(
                 f"there is no session for {self.cwd} to continue",
                 hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
                 "other directories.",
@@ -99,8 +99,8 @@ class Project:
     def find_log(self, id: str) -> Path:
         """Find the log of a session or subagent by its id or the beginning of it. A subagent may
         also be named `ID/agents/ID`; of one that forks have copied, the log that changed last is
-        returned. This project is searched first, then all. Raises SessionError for no match, or for
-        several of different ids."""
+        returned. This project is searched first, then all. Raises NoSuchSession for no match, or
+        for several of different ids."""
         exact = self.folder / "sessions" / id / LOG_NAME
         if re.fullmatch(_ID, id) and exact.is_file():
             return exact
@@ -108,10 +108,10 @@ class Project:
             found = _matching(id, logs) or _matching(id, _subagent_logs(logs))
             if len({path.parent.name for path in found}) > 1:
                 names = ", ".join(locate_log(path)[1] for path in found[:5])
-                raise SessionError(f"several sessions begin with {id!r}: {names}")
+                raise NoSuchSession(f"several sessions begin with {id!r}: {names}")
             if found:
                 return found[0]
-        raise SessionError(
+        raise NoSuchSession(
             f"there is no session {id!r}", hint="`ctxagent sessions list --all` shows all ids."
         )
 

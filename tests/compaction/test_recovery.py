@@ -294,7 +294,7 @@ def test_a_broken_line_is_told_and_does_not_stop_it(place: Place) -> None:
 
 @pytest.mark.slow
 def test_the_command_falls_back_to_the_third_level_or_fails(place: Place) -> None:
-    assert place.run("recover", "1").returncode == 1  # no session at all
+    assert place.run("recover", "1").returncode == 2  # no session at all
     history = History()
     path = recorded(place, history.entries)
     done = place.run("recover", "1")
@@ -308,7 +308,7 @@ def test_the_command_falls_back_to_the_third_level_or_fails(place: Place) -> Non
     assert "level 1 cannot be made" in done.stderr
     assert "a.py" in done.stdout
     assert json.loads(place.run("recover", "2", "--json").stdout)["level"] == 3
-    assert place.run("recover", "1", "--session", "nope").returncode == 1
+    assert place.run("recover", "1", "--session", "nope").returncode == 2
     assert place.run("recover").returncode == 2
     assert path.exists()
 

@@ -217,6 +217,31 @@ def test_doctor_prints_the_ways_without_a_key_line_by_line(place: Place) -> None
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-p", "x", "--resume", "nosuch"],
+        ["-p", "x", "--continue"],
+        ["-p", "x", "--from", "nosuch"],
+        ["replay", "nosuch"],
+        ["log", "nosuch"],
+        ["doctor", "nosuch"],
+        ["recover", "1", "--session", "nosuch"],
+        ["sessions", "export", "nosuch"],
+        ["sessions", "fork", "nosuch"],
+        ["sessions", "rename", "nosuch", "x"],
+        ["compact", "nosuch", "--undo"],
+        ["mcp", "get", "nosuch"],
+        ["mcp", "remove", "nosuch"],
+        ["plugin", "remove", "nosuch"],
+    ],
+)
+def test_a_name_that_nothing_has_is_wrong_usage(place: Place, arguments: list[str]) -> None:
+    done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "ctxagent: there is no " in done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "flag"),
     [
         (["-p", "hi", "doctor"], "-p"),
@@ -466,7 +491,7 @@ def test_resume_by_id_and_fork(place: Place) -> None:
     assert json.loads(exported)[0]["kind"] == "session"
     copy = place.run("sessions", "fork", log.parent.name).stdout.strip()
     assert [p.parent.name for p in place.logs()].count(copy) == 1
-    assert place.run("sessions", "show", "nope").returncode == 1
+    assert place.run("sessions", "show", "nope").returncode == 2
 
 
 def test_instruction_files_are_given_once(place: Place) -> None:

@@ -166,7 +166,7 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
         (["--dry-run", "--apply"], 2, "--dry-run and --apply are 2 different acts"),
         (["--undo", "--apply"], 2, "--undo and --apply are 2 different acts"),
         (["--undo", "--dry-run", "--apply"], 2, "--undo, --dry-run and --apply are 3"),
-        (["nosuch", "--dry-run"], 1, "no session 'nosuch'"),
+        (["nosuch", "--dry-run"], 2, "no session 'nosuch'"),
     ],
 )
 def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told: str) -> None:

@@ -125,7 +125,7 @@ def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["nosuch"], 1, "no session 'nosuch'"),
+        (["nosuch"], 2, "no session 'nosuch'"),
         (["--entries", "--stats"], 2, "exclude each other"),
         (["--project"], 2, "--stats"),
         (["--stats", "--project", "x"], 2, "no session"),
@@ -140,7 +140,7 @@ def test_what_cannot_be_told(place: Place, arguments: list[str], code: int, told
 
 def test_a_project_without_sessions(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert place.run("log").returncode == 1
+    assert place.run("log").returncode == 2
     done = place.run("log", "--stats", "--project")
     assert done.returncode == 0, done.stderr
     assert "0 sessions" in done.stdout
