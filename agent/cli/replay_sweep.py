@@ -3,6 +3,8 @@ lines for a settings file.
 """
 
 import json
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ..replay.results import Sums
     from ..replay.sweep import Axis, SweepResult, Trial
 
+MIN_TEXT_CELLS = 40
 UNSEEN_NEEDS = (
     "a replay cannot see what the model would have looked up: take less than is offered here"
 )
@@ -108,18 +111,26 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
     over = count_of(sessions, "session")
     if found.best is None:
         least = min(found.tried, key=lambda tried: tried.missed)
-        say(
-            f"\nNothing that was tried over {over} keeps what is missed within {bound:.2%}; the "
+        _say_wrapped(
+            f"Nothing that was tried over {over} keeps what is missed within {bound:.2%}; the "
             f"least is {least.missed:.2%}. --bound allows more."
         )
         return
     saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
     verdict = "nothing tried is cheaper" if found.best is found.now else _verdict(found, saved)
-    say(f"\n{verdict}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early.")
+    _say_wrapped(
+        f"{verdict}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early."
+    )
     if any(key.startswith("demote.") for key, _ in found.best.values):
-        say(f"Of results that go to files at once, {UNSEEN_NEEDS}.")
+        _say_wrapped(f"Of results that go to files at once, {UNSEEN_NEEDS}.")
     if found.best.values:
-        say(f"For .agentrc:\n\n{_agentrc_lines(found)}")
+        say(f"\nFor .agentrc:\n\n{_agentrc_lines(found)}")
+
+
+def _say_wrapped(text: str) -> None:
+    """Print a paragraph as wide as the terminal, behind an empty line."""
+    width = max(shutil.get_terminal_size().columns, MIN_TEXT_CELLS)
+    say("\n" + textwrap.fill(text, width))
 
 
 def _verdict(found: "SweepResult", saved: float) -> str:

@@ -37,10 +37,12 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
 
     project = project_of(options)
     logs = all_logs(project.state) if everywhere else project.logs()
-    for each in session_rows(logs):
+    rows = list(session_rows(logs))
+    widest = max((len(each.id) for each in rows), default=0)
+    for each in rows:
         when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
         size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
-        say(f"{each.id}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
+        say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
     if not logs:
         say(f"No sessions for {project.cwd}.", err=True)
     return 0

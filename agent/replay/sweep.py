@@ -61,6 +61,10 @@ def parse_axis(text: str) -> Axis:
     if not key or not equals or not given:
         raise UsageError(f"--sweep {text!r} is not KEY=VALUES", hint=_HINT)
     span = _SPAN.fullmatch(given)
+    if not span and ".." in given:
+        listed = ",".join(given.split(".."))
+        hint = f"Name values that are no numbers one by one: --sweep {key}={listed}"
+        raise UsageError(f"--sweep {text}: {given} is no span of numbers", hint=hint)
     values = _spread(text, *span.group("low", "high", "count")) if span else given.split(",")
     unique = tuple(dict.fromkeys(value.strip() for value in values))
     if not all(unique) or len(unique) > MAX_AXIS_VALUES:

@@ -292,6 +292,16 @@ def test_a_preset_is_an_option(place: Place) -> None:
     assert list(option.to_info_dict()["type"]["choices"]) == list(PRESETS)
 
 
+def test_a_list_of_sessions_is_aligned(place: Place) -> None:
+    with Server([Say("Yes."), Say("Yes.")]) as server:
+        env = place.server(server.url)
+        place.run("-p", "hi", "--session-id", "a", env=env)
+        place.run("-p", "hi", env=env)
+    rows = place.run("sessions", "list").stdout.splitlines()
+    assert len(rows) == 2
+    assert len({row.index(" KiB") for row in rows}) == 1
+
+
 def test_titles_are_clean_wherever_they_are_listed(place: Place) -> None:
     with Server([Say("a \x1b]0;pwn\x07")]) as server:
         said = place.run("-p", "b \x1b]0;pwn\x07", env=place.server(server.url))

@@ -463,7 +463,7 @@ def test_lines_that_are_no_messages_and_a_signal(tmp_path: Path) -> None:
         assert call(2, "nothing/here")["error"]["code"] == -32601
         assert call(3, "session/new", cwd=5)["error"]["code"] == -32602
         assert call(4, "session/prompt", sessionId="x", prompt=[])["error"]["code"] == -32002
-        new = call(5, "session/new", cwd=str(place.project), mcpServers=[])["result"]["sessionId"]
+        new = call(5, "session/new", cwd=str(place.project))["result"]["sessionId"]
         said = call(6, "session/prompt", sessionId=new, prompt=[{"type": "text", "text": "go"}])
         assert said["result"] == {"stopReason": "end_turn"}
         assert running(job)

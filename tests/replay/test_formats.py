@@ -310,9 +310,7 @@ def test_a_session_of_ours_as_it_was_recorded(tmp_path: Path) -> None:
     (folder / result.offloaded).unlink()
     recording = load_recording(talk.agent.log.path)
     assert calls(recording)[0].text == result.content
-    assert recording.notes == (
-        "1 results are in files that are gone; their previews stand for them",
-    )
+    assert recording.notes == ("1 result is in a file that is gone; previews stand for that",)
 
 
 def test_a_log_names_only_files_of_its_own(tmp_path: Path) -> None:

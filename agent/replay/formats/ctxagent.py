@@ -42,7 +42,10 @@ def read(rows: Iterable[JsonObject], folder: Path) -> TranscriptBuilder:
         else:
             reading.add(entry)
     if reading.gone:
-        note = f"{reading.gone} results are in files that are gone; their previews stand for them"
+        what = (
+            "result is in a file that is" if reading.gone == 1 else "results are in files that are"
+        )
+        note = f"{reading.gone:,} {what} gone; previews stand for that"
         reading.transcript.notes.append(note)
     return reading.transcript
 

@@ -18,6 +18,7 @@ from acp.exceptions import RequestError
 from ..stream_input import MAX_LINE_BYTES, bounded_lines
 
 MAX_UNREAD_BYTES = 256 << 20  # that an editor leaves unread before it counts as gone
+OPENING_METHODS = ("session/new", "session/load")  # editors may leave mcpServers out of these
 
 Message = dict[str, Any]
 
@@ -100,4 +101,7 @@ def _message(number: int, line: bytes | None) -> Message | RequestError:
     if not isinstance(found, dict) or not ({"method", "result", "error"} & found.keys()):
         why = f"line {number} is no JSON-RPC message: an object with a method is needed"
         return RequestError(-32600, why, {"line": number})
+    params = found.get("params")
+    if found.get("method") in OPENING_METHODS and isinstance(params, dict):
+        params.setdefault("mcpServers", [])
     return found
