@@ -58,8 +58,8 @@ def state_notice(settings: Settings, environ: Mapping[str, str]) -> str:
     why = "there is no home to enter" if homeless else f"{usual} cannot be written"
     before = f" What is there is read with CTXAGENT_STATE_DIR={usual}." if usual.is_dir() else ""
     return (
-        f"{why}, so sessions are kept in {used}, until that is cleared. "
-        f"Set state.dir (CTXAGENT_STATE_DIR) to a folder that stays.{before}"
+        f"{why}, so sessions and what is trusted are kept in {used}, until that is "
+        f"cleared. Set state.dir (CTXAGENT_STATE_DIR) to a folder that stays.{before}"
     )
 
 
