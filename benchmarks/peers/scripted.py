@@ -11,6 +11,7 @@ from typing import Any
 from replies import Call, Command, NewContent, Page, Reply
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.context.compaction_block import COMPACTION
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Fail, Say, Server, Step
 from ctxagent.tests.support.server.validator import Invalid
@@ -42,6 +43,8 @@ class Scripted(Server):
     """Speaks to any client of the Messages API."""
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        if COMPACTION in body:  # it summarises nothing by itself
+            return Fail(400, f"{COMPACTION}: Extra inputs are not permitted"), "", {}
         return super().answer(common(body), headers, raw)
 
 
