@@ -12,6 +12,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..launch import LaunchOptions
 
+MAX_LEFT_OUT = 10  # commands, skills and plugins that are told of
 MIN_NAME_LIKENESS = 0.8  # of a name that is taken for a mistyped one
 _CALL = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _COMMAND_LINES = {  # what does the same without the terminal
@@ -51,8 +52,9 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     from ..loop.skills import skills_of
     from ..ui.commands import COMMANDS
 
-    skills = [name for name, skill in skills_of(launch)[0].items() if skill.for_person]
-    callable_here = {*command_files_of(launch)[0], *skills}
+    (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
+    skills = [name for name, skill in known_skills.items() if skill.for_person]
+    callable_here = {*files, *skills}
     name, has_more = called[1], bool(called[2])
     if name in callable_here:
         return
@@ -62,7 +64,9 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
         raise UsageError(f"/{name} is a command of the terminal", hint=f"{where}: {way}")
     if near := _nearest(name, {*callable_here, *COMMANDS}, may_be_short=not has_more):
         hint = f"Did you mean /{near}? Words for the agent: put others in front of the slash."
-        raise UsageError(f"there is no command /{name}", hint=hint)
+        no_plugins = launch.installed.warnings if launch.installed else ()
+        left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]  # it may be one of these
+        raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))
 
 
 def _nearest(name: str, names: Collection[str], *, may_be_short: bool) -> str:

@@ -276,10 +276,12 @@ def test_changed_content_is_left_out_and_told(place: Place) -> None:
     words.write_text("A kit")  # of the same size, and with the times of before
     os.utime(words, ns=(times.st_atime_ns, times.st_mtime_ns))
     steps = [call, Say("Done.")]
-    server, done = ran(place, steps, "--allow", "Bash(true)", task="/hello you")
-    assert "the plugin kit has changed since it was added, so nothing of it is used" in done.stderr
-    assert f"`ctxagent plugin add {source}` puts it back" in done.stderr
-    assert "/hello you" in told(server.requests[0])
+    _, refused = ran(place, [], "--allow", "Bash(true)", task="/hello you", code=2)
+    assert "there is no command /hello" in refused.stderr
+    server, done = ran(place, steps, "--allow", "Bash(true)")
+    for told_of in (refused.stderr, done.stderr):
+        assert "kit has changed since it was added, so nothing of it is used" in told_of
+        assert f"`ctxagent plugin add {source}` puts it back" in told_of
     assert "Mcp" not in tools(server)
     assert "Skill" not in tools(server)
     assert (place.project / "heard").read_text().count("PreToolUse") == 0
@@ -452,9 +454,10 @@ def test_a_kill_in_the_middle_leaves_no_half(place: Place, kind: str, number: in
     source = kit(place)
     killed(place, source, kind, number)
     assert listed(place) == []
-    server, done = ran(place, [Say("Done.")], task="/hello you")
+    _, refused = ran(place, [], task="/hello you", code=2)
+    assert "there is no command /hello" in refused.stderr
+    server, done = ran(place, [Say("Done.")])
     assert done.stderr == ""
-    assert "/hello you" in told(server.requests[0])
     assert "Mcp" not in tools(server)
     added(place, source)
     assert listed(place)[0]["problem"] == ""
@@ -473,8 +476,12 @@ def test_a_kill_while_one_is_put_in_place_of_another(
     put(source / "words", "a newer kit")
     killed(place, source, "os.rename", number)
     assert listed(place)[0]["problem"] == problem
-    server, done = ran(place, [Say("Done.")], task="/hello you")
-    assert ("Hello you, by a kit." in told(server.requests[0])) is (problem == "")
+    is_whole = problem == ""
+    server, done = ran(
+        place, [Say("Done.")] if is_whole else [], task="/hello you", code=0 if is_whole else 2
+    )
+    assert is_whole == bool(server.requests)
+    assert not is_whole or "Hello you, by a kit." in told(server.requests[0])
     assert problem in done.stderr
     added(place, source)
     assert listed(place)[0]["problem"] == ""

@@ -84,7 +84,7 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
         ("!seq 4000", "4000"),
         ("# keep it", "pinned"),
         ("/checkpoint now", "heckpoint"),
-        ("/compact", "summar"),
+        ("/compact", "asks first"),
         ("/export told.md", "written to"),
         ("/fork", "goes on"),
     ):

@@ -131,7 +131,7 @@ def test_who_picks_nothing_leaves(place: Place) -> None:
     project = Project(place.state, place.project)
     fill(project, 3)
     terminal = Terminal("-r", "go on", cwd=place.project, env=place.server("http://127.0.0.1:9"))
-    assert terminal.leave() == 1  # "go on" is no session
+    assert terminal.leave() == 2  # "go on" is no session
     terminal = Terminal("-r", cwd=place.project, env=place.server("http://127.0.0.1:9"))
     terminal.see("number 2")
     terminal.type(ESC)
@@ -141,6 +141,6 @@ def test_who_picks_nothing_leaves(place: Place) -> None:
 
 def test_resume_alone_where_there_is_nothing(place: Place) -> None:
     terminal = Terminal("-r", cwd=place.project, env=place.server("http://127.0.0.1:9"))
-    assert terminal.leave() == 1
+    assert terminal.leave() == 2
     assert "there is no session yet to resume" in terminal.text()
     assert "/help" not in terminal.text()

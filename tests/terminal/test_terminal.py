@@ -341,6 +341,6 @@ def test_a_session_that_is_not_there_is_told_before_the_prompt(
     place: Place, arguments: list[str], told: str
 ) -> None:
     terminal = Terminal(*arguments, cwd=place.project, env=place.server("http://127.0.0.1:9"))
-    assert terminal.leave() == 1
+    assert terminal.leave() == 2
     assert told in terminal.text()
     assert "/help" not in terminal.text()
