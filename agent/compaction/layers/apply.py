@@ -5,7 +5,7 @@ done, records it and tells the front end.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -192,13 +192,7 @@ class LayerRunner:
         read_for = self.break_even.reading_cost
         for layer in layers:
             targets = [
-                {
-                    **each.target,
-                    "need_chance": round(each.need_chance, 4),
-                    "read_for": round(read_for.get(each.id, 0.0)),
-                }
-                for each in due
-                if each.layer == layer
+                {**each.target, **_account(each, read_for)} for each in due if each.layer == layer
             ]
             self._record(layer, targets, trigger)
 
@@ -246,6 +240,13 @@ class LayerRunner:
         seconds, text = time.monotonic() - started, done_by(layer, count)
         if layer != "microcompact" or not self.policy.clear_silently:
             self.host.emit(Compacted(layer, trigger, before, after, seconds, 0.0, count, text))
+
+
+def _account(due: DueMask, read_for: Mapping[str, float]) -> dict[str, Any]:
+    """Return what the account said of a mask, for the log; nothing where none was kept."""
+    if due.id not in read_for:
+        return {}
+    return {"need_chance": round(due.need_chance, 4), "read_for": round(read_for[due.id])}
 
 
 def _target(result: ViewResult, stub: str) -> dict[str, Any]:
