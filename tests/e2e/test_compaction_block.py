@@ -88,7 +88,7 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
         assert TASK in json.dumps(body["messages"])  # the person's words stand
         if block_in(body):
             text = body["messages"][0]["content"][0]["content"]
-            assert text == RECORD.strip() or text == RECORD
+            assert text == RECORD
             assert "compact-2026-09-04" in server.headers[n]["anthropic-beta"]
     swapped = next(body for body in server.requests if block_in(body))
     assert thoughts(swapped) > 0
@@ -120,7 +120,7 @@ def test_records_stand_beside_it_and_its_text_is_kept(place: Place) -> None:
     serve(place, Counter(), compacts=True)
     last = summaries(place)[-1]
     assert "blue_heron" in last["text"]
-    assert last["block"]["content"].strip() == RECORD.strip()
+    assert last["block"]["content"] == RECORD
     folder = place.logs()[0].parent
     assert (folder / "summary.md").read_text().startswith("## Session Intent")
     assert "blue_heron" in (folder / "summary.md").read_text()

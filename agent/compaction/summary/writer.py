@@ -105,22 +105,22 @@ class SummaryWriter:
     ) -> tuple[SummaryDraft | None, float | None]:
         """Return a summary that the API wrote by itself, and what asking has cost; None for it
         where the API does not, where it must not, or where what it wrote is of no use."""
-        host, spent = self.host, 0.0
+        host = self.host
         if self.policy.model not in (None, host.model_id) or not host.has_compaction():
-            return None, spent
+            return None, 0.0
         window, failures = host.current_window(), host.ledger.unresolved()
         listed = open_failures_text(failures)
         question = summary_question(window, host.redact(instructions), listed, is_merged=False)
         model, effort = host.model_id, host.effort
         found = block_request(host.view, cut, window, question, model=model, effort=effort)
         if found is None:
-            return None, spent
+            return None, 0.0
         request, whole_cut = found
         edits = host.view.edits
         try:
             answer = await host.ask_model(request)
         except ModelError:  # what it means is told when the model is asked for a summary
-            return None, spent
+            return None, 0.0
         if answer.block is None:
             problem = f"there is none, the server stopped with {answer.stop_reason}"
         else:
