@@ -39,6 +39,7 @@ from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.block import TextBeside, text_beside
 from .summary.merge import with_ledger_facts, with_statuses
+from .summary.open_failures import said_errors, with_open_failures
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
@@ -48,16 +49,14 @@ from .summary.request import (
     summary_text,
     tokens_after_summary,
 )
-from .summary.rulings import (
-    RULES_SHARE,
-    Rulings,
-    rules_in_document,
-    rulings_of,
-    with_rulings,
-    without_rules,
-)
 from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
-from .summary.supersede import Superseded, lifted_rules, superseded_of
+from .summary.user_messages import (
+    budget_tokens,
+    messages_gone,
+    messages_section,
+    without_messages_section,
+)
+from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
@@ -65,13 +64,14 @@ REINSERTED_SHARE = 0.25  # of the window, for all that is said again after a sum
 CUT_NOTE = (
     "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
 )
+ERRORS_SHARE = 0.5  # of a summary's cap, that commands which still fail may take beside it
 WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
 _AUTHORS = {  # of a draft, as people are told
     "model": "summary written by the model",
     "api": "summary written by the API, signed",
     "ledger": "summary built from the log, without a model",
-    "person": "summary edited by you",
+    "user": "summary edited by you",
 }
 SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
@@ -127,6 +127,16 @@ def _staying(view: View, cut: Cut) -> set[int]:
 
 def _has_own_bound(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, LOADED_TOOLS)
+
+
+def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
+    """Return the tokens that the user's rules and the commands that still fail take in a summary
+    that is merged with `document`."""
+    known = document or SummaryDocument()
+    rules = rules_within(known.rules, int(RULES_SHARE * window.size))
+    room = int(ERRORS_SHARE * max_summary_tokens(window))
+    errors = with_open_failures(SummaryDocument(), ledger, room).errors
+    return tokens.estimate("\n".join([*rule_lines(rules), *errors]))
 
 
 def reinserted_tokens(entries: Sequence[Entry]) -> int:
@@ -194,7 +204,7 @@ class SummaryApplier:
             probes={
                 **_gate_results(document, before, after),
                 "tally": verify.tally_probes(
-                    fitted.probes, draft.raw_text, fitted.whole_text
+                    fitted.probes, draft.raw_text, without_messages_section(fitted.whole_text)
                 ).to_json(),
                 "sections": self._count_preserved(fitted.reinserted),
                 "trajectory": replies,
@@ -203,7 +213,7 @@ class SummaryApplier:
             files=files,
             resolved=list(draft.resolved),
             replaces_earlier=True,
-            superseded=[each.to_json() for each in self._superseded(draft)],
+            superseded=[each.to_json() for each in draft.superseded],
             **self._block_fields(draft),
         )
         recovered = recover_after(self.host.ledger, summary, [*lost, *lost_replies])
@@ -239,11 +249,9 @@ class SummaryApplier:
         return f"{TASK_SUMMARY_PREFIX}{begun}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
-        """Write a draft in the background, and read in advance what it will be checked against."""
+        """Write a draft in the background, and read in advance what drift is looked for in."""
         draft = await writer.write(cut)
-        ledger = self.host.ledger
-        for read in (verify.prepare_reading(cut.evicted, ledger), drift.prepare_reading(ledger)):
-            await asyncio.to_thread(read)
+        await asyncio.to_thread(drift.prepare_reading(self.host.ledger))
         return draft
 
     def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
@@ -283,8 +291,8 @@ class SummaryApplier:
     async def fit(
         self, cut: Cut, draft: SummaryDraft, before: Window, max_after: int
     ) -> FittedSummary:
-        """Return the summary as it would be recorded; what a person wrote stays as it is. Raises
-        CompactionFailed as `apply` does."""
+        """Return the summary as it would be recorded; a document that the user wrote stays as it
+        is. Raises CompactionFailed as `apply` does."""
         reinserted = self.reinserted(before, _staying(self.host.view, cut))
         with waiting(self.host.emit, "checking the summary"):
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
@@ -307,14 +315,18 @@ class SummaryApplier:
     ) -> FittedSummary:
         """Try ever smaller shares of the summary's cap until the context is small enough."""
         ledger = self.host.ledger.with_resolutions(draft.resolved)
-        rulings = self._rulings(cut, draft)
         beside = self._text_beside(draft, ledger, before)
+        view, evicted = self.host.view, [item.seq for item in cut.evicted]
+        gone = messages_gone(ledger.messages, view, evicted)
+        messages = messages_section(gone, budget_tokens(before, view.ratio))
 
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
         ) -> FittedSummary:
             if beside is None:
-                text = whole = summary_text(document, self.host.folder, ledger.pins, saved=saved)
+                text = whole = summary_text(
+                    document, self.host.folder, ledger.pins, messages=messages, saved=saved
+                )
             else:
                 text = beside.render(document, saved=saved)
                 whole = f"{draft.raw_text}\n\n{text}"
@@ -322,26 +334,21 @@ class SummaryApplier:
             after = tokens_after_summary(self.host.view, cut, added)
             return FittedSummary(document, text, whole, reinserted, after, probes)
 
-        def within(cap: int, kept: Sequence[Probe] = ()) -> FittedSummary:
-            found = self._with_facts(cut, draft, ledger, rulings, before, cap, kept)
-            return rendered(*found, before.tokens)
+        def within(cap: int) -> FittedSummary:
+            return rendered(*self._with_facts(cut, draft, ledger, before, cap), before.tokens)
 
         def is_small(fitted: FittedSummary) -> bool:
             short = not draft.max_words or _prose(fitted.document)[1] <= draft.max_words
             return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
 
-        is_full = max_tokens_after(before) <= max_after < before.tokens
-        may_lose = is_full or bool(draft.max_words)
         cap = max_summary_tokens(before)
         if draft.max_words:
             cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
         fitted = within(cap)
-        # An open error is not left out only to make a context smaller that has room.
-        kept = [] if may_lose else [p for p in fitted.probes if p.section == "errors"]
-        for divisor in () if draft.author == "person" else (2, SHORTEST_DIVISOR):
+        for divisor in () if draft.author == "user" else (2, SHORTEST_DIVISOR):
             if is_small(fitted):
                 break
-            fitted = within(cap // divisor, kept)
+            fitted = within(cap // divisor)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
 
     def _text_beside(
@@ -358,54 +365,29 @@ class SummaryApplier:
         )
 
     def _with_facts(
-        self,
-        cut: Cut,
-        draft: SummaryDraft,
-        ledger: Ledger,
-        rulings: Rulings,
-        before: Window,
-        cap: int,
-        kept: Sequence[Probe],
+        self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, cap: int
     ) -> tuple[SummaryDocument, Sequence[Probe]]:
         """Return a draft's document with the facts it missed, in about `cap` tokens beside its
-        lists and the facts to be `kept`, and the probes that found them. What a person wrote stays
-        as it is."""
-        by_person = draft.author == "person"
-        rules_room = int(RULES_SHARE * before.size)
-        said = tokens.estimate("\n".join((*rulings.within(rules_room), *rulings.other_words())))
-        previous = document_of(self.host.view.summary)
-        written = None if by_person else draft.document
-        probes = verify.choose_probes(
-            cut.evicted, ledger, previous, cap, rules=rulings.rules, written=written
+        table of files, the user's rules and the commands that still fail, and the probes that found
+        them. A document that the user wrote stays as it is."""
+        previous, document = document_of(self.host.view.summary), draft.document
+        probes = verify.choose_probes(cut.evicted, ledger, previous, cap, written=document)
+        if draft.author == "user":
+            return document, probes
+        rules = rules_within(document.rules, int(RULES_SHARE * before.size))
+        document = replace(document, rules=(), errors=said_errors(document.errors))
+        document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
+        beside = row_tokens(document.modified)
+        is_probed = verify.probed_facts_test(probes)
+        document = shortened_to(document, int(WRITTEN_SHARE * cap) + beside, is_probed)
+        document = replace(document, rules=rules)
+        errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
+        whole = with_open_failures(document, ledger, errors_room)
+        beside += tokens.estimate(render(whole)) - tokens.estimate(
+            render(replace(document, rules=()))
         )
-        beyond = [probe for probe in kept if probe not in probes]
-        said += sum(tokens.estimate(probe.fact) for probe in beyond)
-        probes = [*probes, *beyond]
-        document = draft.document
-        if not by_person:
-            document = without_rules(document, rulings.rules)
-            document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
-            beside = row_tokens(document.modified)
-            is_probed = verify.probed_facts_test(probes)
-            document = shortened_to(document, int(WRITTEN_SHARE * cap) + beside, is_probed)
-            document = with_rulings(document, rulings, rules_room)
-            document = verify.add_missed_facts(document, probes, cap + beside + said)
-            document = with_statuses(document, list_stale_files(ledger))
-        return document, probes
-
-    def _superseded(self, draft: SummaryDraft) -> list[Superseded]:
-        """Return what the draft drops, after the rules that earlier summaries found lifted."""
-        before = superseded_of(self.host.view.summary.superseded) if self.host.view.summary else []
-        rules = [each for each in before if each.section == "rules"]
-        return [*rules, *(each for each in draft.superseded if each not in rules)]
-
-    def _rulings(self, cut: Cut, draft: SummaryDraft) -> Rulings:
-        """Return what must be kept of the person's words, with the rules that summaries named."""
-        ledger, previous = self.host.ledger, document_of(self.host.view.summary)
-        documents = [*([previous] if previous else ()), draft.document]
-        named = [r for document in documents for r in rules_in_document(document, ledger.words)]
-        lifted = lifted_rules(self._superseded(draft))
-        return rulings_of(cut.evicted, ledger, named, lifted)
+        document = verify.add_missed_facts(whole, probes, cap + beside)
+        return with_statuses(document, list_stale_files(ledger)), probes
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
         """Count the critical sections that there are, and those that will stand in the context. One

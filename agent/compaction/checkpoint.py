@@ -12,8 +12,6 @@ from ..session.entries import Checkpoint
 from .document import SummaryDocument
 from .host import EngineHost
 from .summary.merge import document_from_ledger, with_ledger_facts
-from .summary.rulings import with_all_rules
-from .summary.supersede import lifted_by
 from .summary.writer import document_of
 
 
@@ -50,11 +48,10 @@ def checkpoint_facts(host: EngineHost, *, mode: str) -> CheckpointFacts:
 
 def current_document(host: EngineHost) -> SummaryDocument:
     """Return a summary document of the conversation as it is now. The next steps of the newest
-    summary stand as long as the person has said nothing since."""
+    summary stand as long as the user has said nothing since."""
     summary = host.view.summary
     previous = document_of(summary)
     since = [text for ref, text in host.ledger.words if summary is None or ref > summary.seq]
     if previous is not None and not since:
         return with_ledger_facts(previous, host.ledger)
-    document = document_from_ledger(host.ledger, since, previous)
-    return with_all_rules(document, host.ledger, lifted_by(summary))
+    return document_from_ledger(host.ledger, previous)

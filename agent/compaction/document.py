@@ -9,7 +9,7 @@ Markdown knows too.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..session.ledger import FileAction
@@ -18,6 +18,7 @@ from .wrapping import code_lines, fence_mark, unwrapped_lines
 EMPTY_SECTION = "None."
 TITLES = {
     "intent": "Session Intent",
+    "rules": "User Rules",
     "modified": "Files Modified",
     "read": "Files Read",
     "decisions": "Key Decisions",
@@ -49,6 +50,7 @@ _SYNONYMS = {
     "current progress": "state", "progress": "state", "state": "state", "status": "state",
     "current status": "state", "current work": "state",
     "facts": "facts", "constraints": "facts",
+    "rules": "rules", "rules of the user": "rules",
     "errors": "errors", "open errors": "errors", "errors and fixes": "errors",
     "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
     "next actions": "next_steps", "optional next step": "next_steps",
@@ -88,6 +90,9 @@ _RULE = re.compile(r"-{3,}|\*{3,}|_{3,}")
 _PLAIN_PATH = re.compile(r"[\w./@+~-]+")
 _QUOTED_PATH = re.compile(r"`([^`]*)`.*")
 _PATH = re.compile(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
+_RULE_ITEM = re.compile(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
+_QUOTE_PAIRS = ('""', "“”", "„“", "«»", "「」", "``", "''")
+_OLD_RULE = re.compile(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
 _VERB = re.compile(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
 
 
@@ -106,10 +111,19 @@ class ReadRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRule:
+    """A sentence of the user that a summary named as a rule."""
+
+    ref: int  # of the message that has it; 0 while that is not known
+    text: str  # verbatim; "" where Recall must be asked, because all rules have no room
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryDocument:
     """A summary by section. Texts may have several lines; an item of a tuple is never empty."""
 
     intent: str = ""
+    rules: tuple[UserRule, ...] = ()
     modified: tuple[FileRow, ...] = ()
     read: tuple[ReadRow, ...] = ()
     decisions: tuple[str, ...] = ()
@@ -129,11 +143,22 @@ class SummaryDocument:
     def from_json(cls, data: Mapping[str, Any]) -> "SummaryDocument":
         """Read what `to_json` wrote; sections may be missing. Raises ValueError."""
         names = [f.name for f in fields(cls) if f.name in data]
-        return cls(**{name: _from_json(name, data[name]) for name in names})
+        document = cls(**{name: _from_json(name, data[name]) for name in names})
+        return document if "rules" in data else _with_old_rules(document)
+
+
+def _with_old_rules(document: SummaryDocument) -> SummaryDocument:
+    """Move the rules that an older version wrote among the facts to their section."""
+    found = [_OLD_RULE.fullmatch(text) for text in document.facts]
+    return replace(
+        document,
+        rules=tuple(UserRule(int(rule[1]), rule[2]) for rule in found if rule),
+        facts=tuple(t for t, rule in zip(document.facts, found, strict=True) if rule is None),
+    )
 
 
 def _from_json(name: str, value: Any) -> Any:
-    row = {"modified": FileRow, "read": ReadRow}.get(name)
+    row = {"modified": FileRow, "read": ReadRow, "rules": UserRule}.get(name)
     if name in ("intent", "phase"):
         if isinstance(value, str):
             return value
@@ -145,9 +170,12 @@ def _from_json(name: str, value: Any) -> Any:
     raise ValueError(f"summary.{name} has not the shape of its section")
 
 
-def _is_row(value: Any, row: type[FileRow] | type[ReadRow]) -> bool:
-    names = {f.name for f in fields(row)}
-    texts = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+def _is_row(value: Any, row: type[FileRow] | type[ReadRow] | type[UserRule]) -> bool:
+    types = {f.name: f.type for f in fields(row)}
+    names = set(types)
+    texts = isinstance(value, dict) and all(
+        isinstance(v, int if types.get(name) is int else str) for name, v in value.items()
+    )
     return texts and names - {"status"} <= value.keys() <= names  # older logs have no status
 
 
@@ -156,6 +184,7 @@ def render(document: SummaryDocument, *, filled: bool = False) -> str:
     left out where only the `filled` ones are wanted."""
     body = {
         "intent": _intent(document.intent),
+        "rules": _list(map(_rule_text, document.rules), numbered=True),
         "modified": _table(document.modified),
         "read": _list(_read_text(row) for row in document.read),
         "decisions": _list(map(_escape, document.decisions), numbered=True),
@@ -178,6 +207,7 @@ def parse(text: str) -> SummaryDocument:
     lists: dict[str, Any] = {name: _texts((found | state)[name]) for name in _TEXT_LISTS}
     return SummaryDocument(
         intent=_text(found["intent"]),
+        rules=tuple(filter(None, map(_rule, _texts(found["rules"])))),
         modified=tuple(_file_rows(found["modified"])),
         read=tuple(ReadRow(*_path_and_rest(item)) for item in _items(found["read"])),
         phase=_text([_dedent(line, 2) for line in state["phase"]]),
@@ -289,6 +319,20 @@ def _path(path: str) -> str:
         return path
     text = _escape(path).replace("`", _refer("`")).replace("\n", _refer("\n"))
     return f"`{text}`"
+
+
+def _rule_text(rule: UserRule) -> str:
+    return f'#{rule.ref}: "{_escape(rule.text)}"' if rule.text else f"#{rule.ref}"
+
+
+def _rule(item: str) -> UserRule | None:
+    """Return the rule that an item names, without quotation marks around it."""
+    found = _RULE_ITEM.fullmatch(item)
+    assert found is not None  # it matches any text
+    ref, text = int(found[1] or 0), found[2]
+    if len(text) > 1 and text[0] + text[-1] in _QUOTE_PAIRS:
+        text = text[1:-1]
+    return UserRule(ref, text) if ref or text else None
 
 
 def _read_text(row: ReadRow) -> str:

@@ -24,6 +24,7 @@ from .apply_summary import (
     SHORTEST_DIVISOR,
     TASK_BOUNDARY,
     SummaryApplier,
+    list_tokens,
     not_worth_it,
     reinserted_tokens,
 )
@@ -46,7 +47,8 @@ from .summary.request import (
     tokens_after_summary,
 )
 from .summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, row_tokens
-from .summary.writer import SummaryDraft, SummaryWriter
+from .summary.user_messages import budget_tokens, messages_gone, section_tokens
+from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import exam
 from .verify.exam import ExamReport
 
@@ -198,7 +200,7 @@ class CompactionEngine:
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if document is not None:
-            draft = SummaryDraft(document, 0.0, "person", render(document))
+            draft = SummaryDraft(document, 0.0, "user", render(document))
         elif prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
                 draft = replace(await asyncio.shield(prepared.task), in_background=True)
@@ -251,7 +253,7 @@ class CompactionEngine:
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, headline(i), view.scaled(i.size))) for i in view.items]
         summary_tokens = min(max_summary_tokens(window), sum(i.size for i in cut.evicted) // 4)
-        added = summary_tokens + self._tokens_beside_summary(window)
+        added = summary_tokens + self._tokens_beside_summary(window) + self._message_tokens(cut)
         return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
             masked=[row for i, row in rows if i.seq not in gone and i.stubs],
@@ -460,6 +462,7 @@ class CompactionEngine:
         """Return whether a summary at this cut would leave enough room."""
         window = self.host.current_window()
         room = max_summary_tokens(window) + self._tokens_beside_summary(window)
+        room += self._message_tokens(cut)
         return tokens_after_summary(self.host.view, cut, room) <= self._max_tokens_when_due()
 
     def _max_tokens_when_due(self) -> int:
@@ -480,7 +483,9 @@ class CompactionEngine:
         for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
             cut = find_cut(view, self.policy, window, keep_messages=keep_messages)
             found = cut or found
-            if cut and tokens_after_summary(view, cut, room) <= max_after:
+            if cut is None:
+                continue
+            if tokens_after_summary(view, cut, room + self._message_tokens(cut)) <= max_after:
                 return cut
         if found is None:
             raise CompactionFailed("there is nothing to summarise yet")
@@ -489,7 +494,7 @@ class CompactionEngine:
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed when even a short summary would leave more than `max_after`."""
         room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_beside_summary(before)
-        after = tokens_after_summary(self.host.view, cut, room)
+        after = tokens_after_summary(self.host.view, cut, room + self._message_tokens(cut))
         if after > max_after:
             raise CompactionFailed(not_worth_it(before, after))
 
@@ -515,11 +520,20 @@ class CompactionEngine:
         return SummaryWriter(self.host, self.policy)
 
     def _tokens_beside_summary(self, window: Window) -> int:
-        """Return the tokens of the table of changed files, of pins and of what is reinserted."""
-        room = FILE_TABLE_FACTOR * max_summary_tokens(window)
-        rows = changed_file_rows(self.host.ledger.files, room)
-        pins = tokens.estimate(pinned_section(self.host.ledger.pins))
-        return row_tokens(rows) + pins + reinserted_tokens(self._applier.reinserted(window, ()))
+        """Return the tokens of the table of changed files, of the user's rules, of commands that
+        still fail, of pins and of what is reinserted."""
+        ledger, room = self.host.ledger, FILE_TABLE_FACTOR * max_summary_tokens(window)
+        rows = changed_file_rows(ledger.files, room)
+        pins = tokens.estimate(pinned_section(ledger.pins))
+        lists = list_tokens(document_of(self.host.view.summary), ledger, window)
+        reinserted = reinserted_tokens(self._applier.reinserted(window, ()))
+        return row_tokens(rows) + lists + pins + reinserted
+
+    def _message_tokens(self, cut: Cut) -> int:
+        """Return the tokens that the user's messages take in a summary at this cut."""
+        view, evicted = self.host.view, [item.seq for item in cut.evicted]
+        gone = messages_gone(self.host.ledger.messages, view, evicted)
+        return section_tokens(gone, budget_tokens(self.host.current_window(), view.ratio))
 
     def _fits(self) -> bool:
         return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0

@@ -18,8 +18,7 @@ from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from .document import SummaryDocument
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
-from .summary.rulings import with_all_rules
-from .summary.supersede import lifted_by
+from .summary.user_rules import rule_lines
 from .summary.writer import document_of
 
 RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
@@ -131,16 +130,13 @@ def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocumen
     """Return the summary, brought up to date from the ledger; its state stands where no record is
     newer. The newest words have a section of their own, so they are not the next step."""
     previous = document_of(summary) or SummaryDocument()
-    start = summary.keep_from if summary and document_of(summary) else 0
-    since = [text for ref, text in ledger.words if ref >= start]
-    made = document_from_ledger(ledger, since, document_of(summary))
+    made = document_from_ledger(ledger, document_of(summary))
     listed = any(todo.get("status") != "completed" for todo in ledger.todos)
     earlier_phase = "" if previous.phase.startswith(LAST_COMMAND_PREFIX) else previous.phase
     return replace(
         made,
         phase="; ".join(filter(None, (earlier_phase, made.phase))),
         decisions=previous.decisions or made.decisions,
-        facts=with_all_rules(made, ledger, lifted_by(summary)).facts,
         done=made.done or previous.done,
         in_progress=made.in_progress or previous.in_progress,
         blocked=previous.blocked,
@@ -157,8 +153,11 @@ def _sections(
     yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
     yield _Section("Stands", stands, 1)
     yield _Section("Next", document.next_steps, 1)  # the list of things to do, if there is one
+    yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)
     yield _Section("Newest words", newest, 1)
+    earlier = [f"#{ref}: {text}" for ref, text in ledger.words[-2::-1]]
+    yield _Section("Earlier messages of the user", earlier, 2)
     yield _Section("Blocked", document.blocked, 2)
     yield _Section("Open errors", document.errors, 2, longer=2)
     yield _Section("Decisions", document.decisions, 2)

@@ -123,16 +123,18 @@ async def _hear(
     """Record the person's words, with what they bring in beside them, and tell of them."""
     words, pictures = split_images(words)
     words = agent.log.redact(User(content=words)).content
-    agent.record(User(content=await _shortened_words(agent, words), mid_turn=mid_turn))
+    kept, offloaded = await _shortened_words(agent, words)
+    agent.record(User(content=kept, mid_turn=mid_turn, offloaded=offloaded))
     agent.emit(UserSaid(content_text(words), mid_turn))
     await attach(agent, [*pictures, *await asyncio.to_thread(attached_to, words)])
     agent.drift_monitor.hear(content_text(words))
 
 
-async def _shortened_words(agent: AgentState, words: Content) -> Content:
-    """Return the words, or a reference to a file with them when they would fill the window."""
+async def _shortened_words(agent: AgentState, words: Content) -> tuple[Content, str | None]:
+    """Return the message and None, or a reference to a file with the message and that file, when
+    the message would fill the window."""
     if not isinstance(words, str) or len(words) < LONG_WORDS_CHARS:
-        return words
+        return words, None
     size, seq = (await agent.window()).size, agent.log.last_seq + 1
     try:
         return demote.demote_words(

@@ -131,8 +131,7 @@ class ReplayHost:
 
     def _from_ledger(self, bill: CacheBill) -> ModelAnswer:
         """Return a summary made from the ledger, no longer than a model's may be."""
-        words = [text for _, text in self.ledger.words]
-        document = document_from_ledger(self.ledger, words, None)
+        document = document_from_ledger(self.ledger, None)
         text = render(shortened_to(document, max_summary_tokens(self.current_window())))
         usage = bill.usage(tokens.estimate(text))
         self.engine_calls.append((bill, usage))

@@ -204,14 +204,15 @@ class Player:
 
     def _add_words(self, words: RecordedWords) -> None:
         host = self.host
-        given = demote_words(
+        given, offloaded = demote_words(
             words.text,
             size=host.window_tokens,
             seq=host.log.last_seq + 1,
             folder=host.folder,
             policy=self.terms.policy,
         )
-        recorded = host.record(User(content=given, mid_turn=words.mid_turn))
+        said = User(content=given, mid_turn=words.mid_turn, offloaded=offloaded)
+        recorded = host.record(said)
         self._facts.add(recorded.seq, words.text)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:

@@ -1,7 +1,7 @@
 """The ledger: facts folded from the log without a model.
 
 Which files were created, changed, deleted or only read, which commands ran and which of them and of
-their tests failed, what the person said and pinned, what was decided, what was not authorised. It
+their tests failed, what the user said and pinned, what was decided, what was not authorised. It
 is fed entry by entry, each at the same cost however long the log is. Nothing here looks at the
 disk.
 """
@@ -37,6 +37,7 @@ from .entries import (
 from .store import content_text
 from .test_results import FailingTest, FailingTests
 from .titles import TITLE_TOPIC
+from .user_messages import UserMessage, UserMessages
 
 
 def content_key(row: Mapping[str, Any]) -> str:
@@ -63,7 +64,7 @@ PLAN_TOPIC = "plan"  # of the note that a plan was dropped
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
-DENIAL_REASON = " · the person said: "  # between a call that was not authorised and why
+DENIAL_REASON = " · the user said: "  # between a call that was not authorised and why
 SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
 
 _ERROR_SIGN = re.compile(
@@ -151,6 +152,7 @@ class Ledger:
     _born: set[str] = field(default_factory=set)  # files that were not there before the session
     commands: list[CommandFact] = field(default_factory=list)
     _failing: dict[str, CommandFact] = field(default_factory=dict)  # by the work they do
+    _failed_anew: list[CommandFact] = field(default_factory=list)  # those that failed again since
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
@@ -158,8 +160,7 @@ class Ledger:
     # What each summary says of failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
-    words: list[tuple[int, str]] = field(default_factory=list)  # of the person, each with its ref
-    turns: list[int] = field(default_factory=list)  # refs of the words that turns began with
+    _heard: UserMessages = field(default_factory=UserMessages)
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
@@ -175,6 +176,7 @@ class Ledger:
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry. What is garbled counts as nothing."""
+        self._heard.add(entry)
         if isinstance(entry, ToolResult):
             tool = self._calls.pop(entry.tool_use_id, "")
             self._add_result(entry, tool, by=tool)
@@ -191,9 +193,6 @@ class Ledger:
                 self._add_skill(entry)
             elif entry.source == PLAN:
                 self._add_plan(entry)
-            elif entry.source == "person":
-                self.words.append((entry.seq, content_text(entry.content)))
-                self.turns += [entry.seq] if entry.begins_turn else []
         elif isinstance(entry, Note):
             if entry.topic == "permission":
                 if _is_denial(entry):
@@ -213,7 +212,8 @@ class Ledger:
         elif isinstance(entry, Summary):
             self.summarized_todos = self.todos
             self._decided[entry.seq] = _section_texts(entry.document, "decisions")
-            self._constraints[entry.seq] = _section_texts(entry.document, "facts")
+            facts = _section_texts(entry.document, "facts")
+            self._constraints[entry.seq] = _rule_texts(entry.document) + facts
             self._resolutions[entry.seq] = entry.resolved
         elif isinstance(entry, Revert):
             self._reverts.append(entry)
@@ -226,6 +226,21 @@ class Ledger:
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
             self._jobs.clear()  # they ended with the process before, nobody knows how
+
+    @property
+    def messages(self) -> Sequence[UserMessage]:
+        """The messages of the user and what they attached, oldest first."""
+        return self._heard.messages
+
+    @property
+    def turns(self) -> Sequence[int]:
+        """Refs of the messages that turns began with."""
+        return self._heard.turns
+
+    @property
+    def words(self) -> list[tuple[int, str]]:
+        """What the user typed, each message with its ref, oldest first."""
+        return [(m.ref, m.text) for m in self.messages if not m.is_attached]
 
     def _add_skill(self, entry: User) -> None:
         """Note that a skill was loaded, unless its text is said again."""
@@ -263,10 +278,11 @@ class Ledger:
         return [fact for fact in self._failing.values() if fact.ref not in settled]
 
     def past_failures(self) -> list[CommandFact]:
-        """Return the failures that are resolved, by a later run or by the word of a summary."""
+        """Return the failures that are over: a later run passed or failed in another way, or a
+        summary says that they are resolved."""
         settled = self.settled_refs
         said = [fact for fact in self._failing.values() if fact.ref in settled]
-        return [*(fact for fact, _ in self.resolved), *said]
+        return [*(fact for fact, _ in self.resolved), *self._failed_anew, *said]
 
     @property
     def resolutions(self) -> list[Mapping[str, Any]]:
@@ -316,8 +332,8 @@ class Ledger:
 
     @property
     def constraints(self) -> list[tuple[int, str]]:
-        """What must be observed, verbatim, each with its ref: the critical facts of the newest
-        summary, calls that were not authorised, pins."""
+        """What must be observed, verbatim, each with its ref: the rules and critical facts of the
+        newest summary, calls that were not authorised, pins."""
         gone = reverted_seqs(self._reverts)
         newest = max((ref for ref in self._constraints if ref not in gone), default=0)
         return [
@@ -496,7 +512,8 @@ class Ledger:
             if passed_since > since:  # a job's failure, told after a newer run had passed
                 self.resolved.append((fact, by))
             else:
-                self._failing.pop(key, None)
+                if before := self._failing.pop(key, None):
+                    self._failed_anew.append(before)
                 self._failing[key] = fact
         elif fact.exit_code is not None and not unknown:
             clean = _says_success(lines)
@@ -538,6 +555,16 @@ def _persons_reason(denial: Note) -> str:
 def _section_texts(document: Any, section: str) -> list[str]:
     texts = document.get(section) if isinstance(document, dict) else None
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+
+
+def _rule_texts(document: Any) -> list[str]:
+    """Return the user's rules in the document of a summary, as its lines have them."""
+    rows = document.get("rules") if isinstance(document, dict) else None
+    return [
+        f"#{row.get('ref')}: {row['text']}"
+        for row in _listed(rows)
+        if isinstance(row, dict) and isinstance(row.get("text"), str)
+    ]
 
 
 def _listed(value: Any) -> Sequence[Any]:

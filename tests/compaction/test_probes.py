@@ -7,9 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument, parse, render
-from ctxagent.agent.compaction.language.evidence import MAX_FACT_CHARS, names, sentences
+from ctxagent.agent.compaction.document import (
+    FileRow,
+    ReadRow,
+    SummaryDocument,
+    UserRule,
+    parse,
+    render,
+)
 from ctxagent.agent.compaction.summary.merge import merge, with_ledger_facts
+from ctxagent.agent.compaction.summary.open_failures import with_open_failures
 from ctxagent.agent.compaction.summary.shorten import shortened_to
 from ctxagent.agent.compaction.verify import (
     Probe,
@@ -18,7 +25,7 @@ from ctxagent.agent.compaction.verify import (
     choose_probes,
     tally_probes,
 )
-from ctxagent.agent.compaction.verify.probes import ProbeKind, is_answered
+from ctxagent.agent.compaction.verify.probes import MAX_FACT_CHARS, ProbeKind, is_answered
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.session.entries import Note, Pin
 from ctxagent.agent.session.ledger import Ledger
@@ -68,6 +75,12 @@ class Session(History):
         return [probe.fact for probe in self.asked(previous) if probe.section == section]
 
 
+PREVIOUS = SummaryDocument(
+    rules=(UserRule(2, "Do not touch the migrations."),),
+    decisions=("Keep the session store, because Redis is not there",),
+)
+
+
 def full() -> Session:
     """A session with something of everything."""
     session = Session()
@@ -92,26 +105,16 @@ def full() -> Session:
 def test_every_kind_of_evidence_is_asked_for() -> None:
     session = full()
     by_section: dict[str, list[tuple[ProbeKind, str]]] = {}
-    for probe in session.asked():
+    for probe in session.asked(PREVIOUS):
         by_section.setdefault(probe.section, []).append((probe.kind, probe.fact))
     assert by_section == {
         "modified": [("artifact", "src/auth.py"), ("artifact", "tests/test_auth.py")],
         "intent": [("recall", "Add a password reset to the service.")],
         "errors": [("recall", "KeyError: 'REDIS_URL'"), ("recall", "exit 1")],
-        "facts": [
-            ("decision", "Do not touch the migrations."),
-            ("decision", "Use SHA-256, never bcrypt, for the tokens."),
-            ("recall", "http://mail.example:2525/send"),
-            ("recall", "30 seconds"),
-        ],
+        "rules": [("decision", "Do not touch the migrations.")],
         "in_progress": [("continuation", "Write the mail")],
-        "next_steps": [
-            ("continuation", "Limit the rate"),
-            ("continuation", "Next, I mock the mailer in the tests."),
-        ],
-        "decisions": [
-            ("decision", "We decided to keep the session store, because Redis is not there.")
-        ],
+        "next_steps": [("continuation", "Limit the rate")],
+        "decisions": [("decision", "Keep the session store, because Redis is not there")],
         "read": [("artifact", "src/schema.prisma")],
     }
 
@@ -152,53 +155,28 @@ def test_a_search_without_a_match_is_no_error() -> None:
     assert session.facts("errors") == ["exit 2"]
 
 
-def test_only_the_newest_failures_are_asked_for() -> None:
+def test_every_open_failure_is_asked_for() -> None:
     session = Session()
-    for n in range(6):
+    for n in range(60):
         session.run(f"tool{n} go", 3, f"fatal: it broke at {n}")
-    assert session.facts("errors")[0] == "fatal: it broke at 5"
-    assert "fatal: it broke at 2" not in session.facts("errors")
+    facts = session.facts("errors")
+    assert {f"fatal: it broke at {n}" for n in range(60)} <= set(facts)
+    assert facts[0] == "fatal: it broke at 59"
 
 
 def test_what_is_pinned_stays_anyway() -> None:
     session = full()
     session.add(Pin, text="mind: do not touch the migrations!", ref=None)
-    assert "Do not touch the migrations." not in session.facts("facts")
-    assert "Use SHA-256, never bcrypt, for the tokens." in session.facts("facts")
+    assert session.facts("rules", PREVIOUS) == []
 
 
-def test_a_plan_is_asked_for_until_the_work_goes_on() -> None:
+def test_a_decision_that_the_model_took_out_is_not_asked_for() -> None:
     session = full()
-    assert "Next, I mock the mailer in the tests." in session.facts("next_steps")
-    session.edit("tests/mailer.py")
-    assert session.facts("next_steps") == ["Limit the rate"]
-
-
-def test_what_a_later_decision_or_value_replaces_is_not_asked_for() -> None:
-    session = Session()
-    session.say("The port is 8080, as always. Go on.")
-    session.think("We decided to use requests for the client.")
-    session.say("The port is 9090, as always. Go on.")
-    session.think("We decided to use httpx instead of requests.")
     previous = SummaryDocument(decisions=("Use requests", "Use pages of 50 rows"))
-    assert session.facts("decisions", previous) == [
-        "Use pages of 50 rows",
-        "We decided to use httpx instead of requests.",
-    ]
-    assert "8080" not in session.facts("facts")
-    dropped = SummaryDocument(decisions=("We decided to use httpx instead of requests",))
+    assert session.facts("decisions", previous) == ["Use pages of 50 rows", "Use requests"]
+    dropped = SummaryDocument(decisions=("Use requests",))
     asked = choose_probes(session.view().items, session.ledger(), previous, CAP, written=dropped)
-    assert "Use pages of 50 rows" not in [probe.fact for probe in asked]
-
-
-def test_a_name_in_a_rule_that_was_lifted_does_not_bring_the_rule_back() -> None:
-    session = Session()
-    session.say("Begin with the models.")
-    session.say("Never touch vendor/lib.")
-    session.think("I leave it.")
-    session.say("You may change vendor/lib again.")
-    session.think("Good.")
-    assert not any("Never touch" in probe.entry for probe in session.asked())
+    assert [p.fact for p in asked if p.section == "decisions"] == ["Use requests"]
 
 
 def test_what_was_not_authorised_is_asked_for() -> None:
@@ -210,40 +188,7 @@ def test_what_was_not_authorised_is_asked_for() -> None:
     session.add(Note, topic="permission", text="not authorised: Bash git push", data=said)
     (probe,) = session.asked()
     assert probe.fact == "Bash git push"
-    assert probe.entry == f"Not authorised: {probe.fact} · the person said: push to the mirror"
-
-
-def test_words_of_spans_before_count_and_words_that_stay_do_not() -> None:
-    session = full()
-    session.think("Fine.")
-    late = session.say("From now on never use mocks. Ask for https://two.example first.")
-    items = session.view().items
-    evicted = [item for item in items if item.seq > 8 and item.seq != late]
-    facts = [p.fact for p in choose_probes(evicted, session.ledger(), None, CAP)]
-    assert "Do not touch the migrations." in facts
-    assert "From now on never use mocks." not in facts
-    assert "30 seconds" not in facts  # a name: asked for when its words go
-
-
-def test_the_newest_words_are_asked_for_if_they_go() -> None:
-    session = full()
-    session.say("And now the documentation, please.")
-    assert "And now the documentation, please." in session.facts("facts")
-    assert "And now the documentation, please." not in session.facts("next_steps")  # answered
-    session.think("Done.")
-    session.say("Thank you, and the changelog too.")
-    assert "And now the documentation, please." not in session.facts("facts")
-
-
-def test_what_the_summary_before_decided_must_survive() -> None:
-    previous = SummaryDocument(
-        decisions=("The person said: Only JSON.", "Chose uv over pip: it is faster (#12)"),
-        next_steps=("Write the lexer",),
-    )
-    session = Session()
-    session.say("Go on with it then.")
-    assert session.facts("decisions", previous) == ["Chose uv over pip: it is faster", "Only JSON."]
-    assert "Write the lexer" not in session.facts("next_steps", previous)  # it may be done
+    assert probe.entry == f"Not authorised: {probe.fact} · the user said: push to the mirror"
 
 
 def test_files_of_the_whole_session_are_asked_for_beside_other_facts() -> None:
@@ -258,56 +203,12 @@ def test_files_of_the_whole_session_are_asked_for_beside_other_facts() -> None:
         assert [p for p in asked if p.section != "modified"][: len(others)] == others
 
 
-@pytest.mark.slow
-def test_a_session_full_of_facts_makes_a_bounded_number_of_probes() -> None:
+def test_a_fact_is_one_short_line_of_the_text() -> None:
     session = Session()
-    for n in range(200):
-        session.say(f"Never call api_{n}_old. Always keep http://host{n}.example and {n}00 rows.")
-        session.think(f"We decided to use tool_{n} instead of other_{n}. Next, I will write {n}.")
-        session.look(f"src/f{n}.py")
-        session.run(f"check{n} it", 2, f"Error: bad value {n}")
-    asked = session.asked(cap=8_000)
-    assert 20 <= len(asked) <= 45
-    assert asked == session.asked(cap=8_000)
-    assert sum(estimate(p.entry) for p in session.asked(cap=1_600)) < 1_600
-
-
-def test_a_fact_is_short_and_verbatim() -> None:
-    clause = "never write to the production database in any of the scripts"
-    text = f"{'If you look at it from afar, ' * 12}{clause}, and that is final."
-    session = Session()
-    session.say(text)
-    (fact,) = [p.fact for p in session.asked() if p.kind == "decision"]
-    assert clause in fact
-    assert fact in text
+    session.say("\n  Mend the parser. " + "It reads words. " * 50 + "\nThen the lexer.")
+    (fact,) = session.facts("intent")
     assert len(fact) <= MAX_FACT_CHARS
-
-
-def test_what_is_pasted_says_nothing() -> None:
-    session = Session()
-    session.say(
-        "Why is this slow?\n```\nnever = must('do not read this') # always\n```\n"
-        "<reminder>You must never say this.</reminder>\n> do not quote this either\n"
-    )
-    assert [p.fact for p in session.asked()] == ["Why is this slow?"]
-
-
-@pytest.mark.slow
-def test_endless_lines_are_read_at_their_ends() -> None:
-    session = Session()
-    session.say("a/" * 500_000 + "`" * 10_000)
-    session.say("x. " * 400_000 + "Never do that again. " + "1." * 100_000)
-    session.think("because " * 300_000)
-    session.run("cd " * 100_000, 2, "E" * 1_000_000)
-    asked = session.asked(cap=8_000)
-    assert all(len(p.fact) <= MAX_FACT_CHARS for p in asked)
-    assert sum(len(s) for s in sentences("Word by word. " * 100_000)) < 20_000
-
-
-def test_names_are_exact() -> None:
-    told = dict(names("Set `max_retries` to 5 in src/net/http.py, colour #8abeb7, for PostgreSQL."))
-    assert {"max_retries", "src/net/http.py", "#8abeb7", "PostgreSQL"} <= told.keys()
-    assert all(name in words for name, words in told.items())
+    assert fact in session.ledger().words[0][1]
 
 
 # Whether it is answered
@@ -393,7 +294,8 @@ def useless(
 ) -> SummaryDocument:
     new = parse(USELESS)
     document = merge(previous, new) if previous else new
-    return shortened_to(with_ledger_facts(document, session.ledger()), cap)
+    document = shortened_to(with_ledger_facts(document, session.ledger()), cap)
+    return with_open_failures(document, session.ledger(), cap)
 
 
 def test_a_useless_summary_gets_every_fact() -> None:
@@ -402,10 +304,9 @@ def test_a_useless_summary_gets_every_fact() -> None:
     before = useless(session)
     after = add_missed_facts(before, asked, CAP)
     counted = tally_probes(asked, render(before), render(after))
-    assert rate(counted.before, counted) < 0.5
+    assert rate(counted.before, counted) < 0.7
     assert rate(counted.after, counted) == 1.0
-    assert after.errors == ("`pytest -q` failed (exit 1, #11):\nKeyError: 'REDIS_URL'",)
-    assert "The person ruled (#2): Do not touch the migrations." in after.facts
+    assert "KeyError: 'REDIS_URL'" in after.errors[0]
     assert after.intent == "Add a password reset to the service."
     assert estimate(render(after)) <= CAP
 
@@ -416,7 +317,7 @@ def test_facts_stand_once_and_survive_a_round_trip() -> None:
     after = add_missed_facts(useless(session), asked, CAP)
     assert add_missed_facts(after, asked, CAP) == after
     assert parse(render(after)) == after
-    assert len(after.facts) == len(set(after.facts)) == 3
+    assert len(after.next_steps) == len(set(after.next_steps)) == 1
 
 
 def test_a_summary_that_says_it_all_is_left_alone() -> None:
@@ -453,7 +354,7 @@ def crowded(cap: int) -> SummaryDocument:
         read=tuple(ReadRow(f"src/read_{n}.py", f"#{n}") for n in range(10)),
         decisions=tuple(f"The model decided on point {n}, for a good reason" for n in range(10)),
         done=tuple(f"a step that was finished, number {n}" for n in range(10)),
-        facts=("The person (#1): an old quote, not asked for any more",),
+        facts=("a fact that is not asked for",),
         errors=("an error that the model tells",),
         next_steps=("go on",),
     )
@@ -473,25 +374,13 @@ def test_trifles_go_before_any_fact_and_no_more_than_needed() -> None:
     assert after.decisions == document.decisions
 
 
-def test_more_goes_for_constraints_and_open_errors_than_for_names() -> None:
+def test_no_decision_fact_or_error_goes_for_another_fact() -> None:
     document = crowded(8_000)
-    bare = add_missed_facts(document, [probe("x" * 9, "recall")], estimate(render(document)))
-    no_trifles = SummaryDocument(
-        intent=bare.intent, modified=bare.modified, decisions=bare.decisions,
-        errors=bare.errors, next_steps=bare.next_steps,
-    )  # fmt: skip
-    cap = estimate(render(no_trifles))
-    name = probe("a name that nobody will miss", "recall")
-    constraint = probe("never write to the archive", "decision")
-    failure = probe("KeyError: 'REDIS_URL'", "recall", "errors")
-    after = add_missed_facts(no_trifles, [name, constraint, failure], cap)
-    assert is_answered(constraint, render(after))
-    assert is_answered(failure, render(after))
-    assert not is_answered(name, render(after))
-    assert estimate(render(after)) <= cap
-    assert after.decisions
-    assert after.decisions == no_trifles.decisions[-len(after.decisions) :]
-    assert add_missed_facts(no_trifles, [name], cap) is no_trifles
+    constraint = probe("never write to the archive " * 30, "decision")
+    after = add_missed_facts(document, [constraint], estimate(render(document)) - 40)
+    assert after.decisions == document.decisions
+    assert after.facts[:1] == document.facts
+    assert after.errors == document.errors
 
 
 def test_what_answers_a_probe_is_not_what_goes() -> None:
@@ -529,8 +418,8 @@ def test_facts_survive_summary_after_summary() -> None:
     for turn in range(6):
         asked = session.asked(document)
         before = useless(session, document)
-        document = add_missed_facts(before, asked, CAP)
-        assert estimate(render(document)) <= CAP
+        document = add_missed_facts(before, asked, 2 * CAP)  # the errors have room of their own
+        assert estimate(render(document)) <= 2 * CAP
         counted = tally_probes(asked, render(before), render(document))
         rates.append(rate(counted.after, counted))
         for n in range(6):
@@ -542,7 +431,6 @@ def test_facts_survive_summary_after_summary() -> None:
     assert min(rates) >= 0.95
     paths = {row.path for row in document.modified}
     assert {"src/auth.py", "tests/test_auth.py", "src/part_0/module_0.py"} <= paths
-    assert "The person ruled (#2): Do not touch the migrations." in document.facts
 
 
 # The count

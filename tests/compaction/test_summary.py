@@ -14,6 +14,7 @@ from ctxagent.agent.compaction.document import (
     FileRow,
     ReadRow,
     SummaryDocument,
+    UserRule,
     missing_titles,
     parse,
     render,
@@ -26,7 +27,7 @@ from ctxagent.agent.compaction.summary.merge import (
 )
 from ctxagent.agent.compaction.summary.shorten import shortened_to
 from ctxagent.agent.context.tokens import estimate
-from ctxagent.agent.session.entries import Assistant, Entry, Note, Session, ToolResult, User
+from ctxagent.agent.session.entries import Assistant, End, Entry, Note, Session, ToolResult, User
 from ctxagent.agent.session.ledger import Ledger
 
 # Text, and text that looks like the document's own markup.
@@ -43,6 +44,7 @@ ACTION = st.sampled_from(["created", "modified", "deleted"])
 DOCUMENTS = st.builds(
     SummaryDocument,
     intent=TEXT,
+    rules=st.lists(st.builds(UserRule, st.integers(1, 99), TEXT), max_size=3).map(tuple),
     modified=st.lists(st.builds(FileRow, TEXT, ACTION, TEXT), max_size=3).map(tuple),
     read=st.lists(st.builds(ReadRow, TEXT, TEXT), max_size=3).map(tuple),
     decisions=ITEMS,
@@ -57,6 +59,7 @@ DOCUMENTS = st.builds(
 )
 FULL = SummaryDocument(
     intent="Add a password reset.\n\nKeep the API as it is.",
+    rules=(UserRule(2, "Never commit to main."), UserRule(4, "")),
     modified=(
         FileRow("src/auth.py", "created", "login, register; returns str | None"),
         FileRow("my docs/a|b.md", "deleted"),
@@ -76,6 +79,10 @@ MARKDOWN = """\
 Add a password reset.
 
 Keep the API as it is.
+
+## User Rules
+1. #2: "Never commit to main."
+2. #4
 
 ## Files Modified
 | File | Action | What Changed |
@@ -125,8 +132,8 @@ def test_the_sections_stand_in_order() -> None:
 
 def test_empty_sections_say_so() -> None:
     text = render(SummaryDocument())
-    assert text.count("## ") == 9
-    assert text.count("None.") == 8 + 4
+    assert text.count("## ") == 10
+    assert text.count("None.") == 9 + 4
     assert "| File |" not in text
 
 
@@ -477,13 +484,13 @@ def test_what_was_done_and_what_blocks_outlive_ten_merges() -> None:
         document = merge(document, new)
     assert document.done == tuple(f"part {n} is finished" for n in range(1, 11))
     assert document.blocked == ("part 3 waits for the credentials that Anna sends",)
-    reworded = "part 3: the credentials that Anna sends are missing"
-    assert merge(document, SummaryDocument(blocked=(reworded,))).blocked == (reworded,)
-    gone = SummaryDocument(blocked=("Resolved: part 3 waits for the credentials", "no disk"))
-    assert merge(document, gone).blocked == ("no disk",)
+    same = SummaryDocument(blocked=("Part 3 waits for the credentials that Anna sends.", "no disk"))
+    assert merge(document, same).blocked == (*document.blocked, "no disk")
+    ended = SummaryDocument(done=document.blocked)
+    assert merge(document, ended).blocked == ()
 
 
-def test_a_later_entry_replaces_an_earlier_one() -> None:
+def test_no_entry_is_dropped_for_what_a_later_one_says() -> None:
     old = SummaryDocument(
         decisions=("Chose requests over urllib because it is short", "Use SQLite for storage"),
         facts=("The suite has 210 tests.", "Rows 1 to 3 are headers", "Use port 1 or 2"),
@@ -493,8 +500,8 @@ def test_a_later_entry_replaces_an_earlier_one() -> None:
         facts=("The suite has 214 tests.", "Rows 1 to 4 are bold"),
     )
     merged = merge(old, new)
-    assert merged.decisions == ("Use SQLite for storage", *new.decisions)
-    assert merged.facts == ("Rows 1 to 3 are headers", "Use port 1 or 2", *new.facts)
+    assert merged.decisions == (*old.decisions, *new.decisions)
+    assert merged.facts == (*old.facts, *new.facts)
 
 
 def test_an_entry_about_a_deleted_file_says_so() -> None:
@@ -502,7 +509,8 @@ def test_an_entry_about_a_deleted_file_says_so() -> None:
     known = ledger(("Bash", {"command": "rm src/old.py", "exit_code": 0, "changes": rows}, ""))
     facts = ("The parser is in src/old.py", "src/old.py was renamed", "src/new.py is new")
     noted = with_ledger_facts(SummaryDocument(facts=facts), known)
-    assert noted.facts == ("The parser is in src/old.py [src/old.py: deleted since]", *facts[1:])
+    note = " [src/old.py: deleted since]"
+    assert noted.facts == (facts[0] + note, facts[1] + note, facts[2])
     assert with_ledger_facts(noted, known).facts == noted.facts
     assert with_ledger_facts(noted, ledger()).facts == facts
 
@@ -589,7 +597,7 @@ def test_counted_lines_give_way_to_newer_counts_and_to_words() -> None:
 
 def test_a_failure_the_ledger_told_goes_once_the_command_passes() -> None:
     failed = ("Bash", ran("make", 2), "cc: error: x.c")
-    summary = document_from_ledger(ledger(failed), [], None)
+    summary = document_from_ledger(ledger(failed), None)
     assert summary.errors == ("`make` failed (exit 2, #11):\ncc: error: x.c",)
     told = merge(summary, SummaryDocument(errors=("seen once: a race",)))
     passed = ledger(failed, ("Bash", ran("make", 0), ""))
@@ -626,11 +634,9 @@ def test_a_mechanical_summary_needs_no_model() -> None:
             said(22, "Leave the API alone."),
         ),
     )
-    words = ["The tests fail.", "Leave the API alone."]
-    assert document_from_ledger(facts, words, None) == SummaryDocument(
+    assert document_from_ledger(facts, None) == SummaryDocument(
         intent="The tests fail.",
         modified=(FileRow("a.py", "modified", "+12 −3 lines (Edit, #13)"),),
-        decisions=("The person said: Leave the API alone.",),
         phase="the last command was `pytest -q` (exit 1, #15)",
         done=("Find it",),
         in_progress=("Mend it",),
@@ -643,8 +649,8 @@ def test_a_mechanical_summary_needs_no_model() -> None:
 def test_a_mechanical_summary_says_why_a_call_was_not_authorised() -> None:
     no = {"answer": "no", "reason": "push to the mirror instead"}
     note = Note(seq=21, topic="permission", text="not authorised: Bash git push", data=no)
-    document = document_from_ledger(ledger(more=(said(20, "Push it."), note)), ["Push it."], None)
-    why = "the person said: push to the mirror instead"
+    document = document_from_ledger(ledger(more=(said(20, "Push it."), note)), None)
+    why = "the user said: push to the mirror instead"
     assert document.facts == (f"Not authorised: Bash git push · {why}",)
 
 
@@ -653,20 +659,22 @@ def test_a_mechanical_summary_builds_on_the_one_before() -> None:
         intent="Port it", decisions=("No C",), phase="old", next_steps=("old",)
     )
     facts = ledger(more=(said(2, "Hello"), said(4, "Now the docs.")))
-    summary = document_from_ledger(facts, ["Now the docs."], previous)
+    summary = document_from_ledger(facts, previous)
     assert summary.intent == "Port it"
-    assert summary.decisions == ("No C", "The person said: Now the docs.")
+    assert summary.decisions == ("No C",)
     assert summary.phase == ""
     assert summary.next_steps == ("Go on with: Now the docs.",)
-    assert document_from_ledger(facts, ["Now the docs."], summary) == summary
+    assert document_from_ledger(facts, summary) == summary
+    facts.add(End(seq=5, status="ok"))
+    assert document_from_ledger(facts, previous).next_steps == ()  # it was answered
 
 
 def test_a_mechanical_summary_of_nothing_is_empty() -> None:
-    assert document_from_ledger(Ledger(), [], None) == SummaryDocument()
+    assert document_from_ledger(Ledger(), None) == SummaryDocument()
 
 
 def test_the_persons_first_words_are_bounded() -> None:
-    intent = document_from_ledger(Ledger(), ["word " * 5_000], None).intent
+    intent = document_from_ledger(ledger(more=(said(2, "word " * 5_000),)), None).intent
     assert intent.startswith("word word")
     assert intent.endswith(" word …")
     assert len(intent) <= 2_002
@@ -791,7 +799,7 @@ def test_what_is_most_critical_goes_last() -> None:
     rules = tuple(f"Not authorised: to touch part_{n} of the archive" for n in range(100))
     rows = tuple(FileRow(f"src/part_{n}/{n}.py", "modified", "types") for n in range(100))
     document = SummaryDocument(
-        "Mend it.", rows, facts=rules, next_steps=many("next", 40), phase="p"
+        "Mend it.", modified=rows, facts=rules, next_steps=many("next", 40), phase="p"
     )
     half = shortened_to(document, 3_000)
     assert half.facts == rules
@@ -832,13 +840,6 @@ def test_twenty_merges_stay_under_the_cap() -> None:
     assert document.intent == "Mend the parser"
     assert document.facts == tuple(f"fact {n}" for n in range(20))
     assert document.decisions[-1] == "decision 19 number 49"
-
-
-def test_to_go_on_is_no_decision() -> None:
-    made = document_from_ledger(
-        Ledger(), ["Fix the tests.", "go on", "Use pytest.", "continue"], None
-    )
-    assert made.decisions == ("The person said: Use pytest.",)
 
 
 def test_a_file_has_the_status_that_the_rest_of_the_record_gives_it() -> None:

@@ -42,7 +42,11 @@ from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
 
 STEPS = (
-    Step(thinking="First a look.", tools=[("Bash", {"command": "seq 3000"})]),
+    Step(
+        thinking="First a look.",
+        text="A long thought. " * 300,  # so that a summary makes it smaller
+        tools=[("Bash", {"command": "seq 3000"})],
+    ),
     Step(thinking="And the file.", text="Now.", tools=[("Read", {"path": "notes.txt"})] * 2),
     Step(thinking="That is it.", text="Done: é."),
     Step(text=RECORD),

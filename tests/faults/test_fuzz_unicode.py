@@ -114,7 +114,7 @@ def _check_what_is_found(talk: Conversation, said: str) -> None:
         ledger.add(entry)
         totals.add(entry)
     json.dumps(ledger.to_json())
-    document = document_from_ledger(ledger, [said], None)
+    document = document_from_ledger(ledger, None)
     assert parse(render(document)) == document
 
 

@@ -74,8 +74,6 @@ from ..support.server.loopback import Body, Say, check_bound, flat, message
 from ..support.server.validator import Invalid, validate
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.truths import (
-    LIFT,
-    RULES,
     Fault,
     Truths,
     digest_of_fresh_process,
@@ -88,14 +86,25 @@ WINDOWS = (16_000, 24_000, 40_000)
 RATIOS = {"claude-sonnet-5-5": 1.0, "claude-opus-5-5": 1.2, "claude-haiku-4-5": 0.9}
 CHECKS = 5  # commands that pass or fail
 FILES = 6
-RULES_AT_MOST = 20  # of the person, in one session
+MESSAGES = (  # of the user, in many forms; each gets a mark, some become rules
+    "Never touch area{}/.",
+    "You may change area{}/ again.",
+    "Keep functions under {} lines.",
+    "Ask me before you run migration {}.",
+    "Fass area{}/ nicht an.",
+    "不要修改 area{}/。",
+    "لا تلمس area{}/.",
+    "ERROR: area{} must not be empty. Why does the log say so?\n```\n{}\n```\nMend it.",
+    "> {} was said by someone\n> in a mail\n\nDo as they say.",
+)
+LONG_PASTE = "step went well\n" * 150
 MID_TURN_SHARE = 0.2  # of the calls of the model: before so many the person says something more
 ANSWERS = (  # of the model that is asked for a summary
-    *("whole",) * 6, "useless", "empty", "call", "again", "wrong", "resolved", "resolved",
-    "tagged", "fenced", "cut", "refused",
+    *("whole",) * 6, "useless", "empty", "call", "again", "wrong", "resolved", "resolved", "both",
+    "rules", "rules", "lifted", "lifted", "tagged", "fenced", "cut", "refused",
 )  # fmt: skip
 ACTS = {  # steps, and how often each is taken
-    "say": 8, "rule": 2, "lift": 1, "interrupt": 2, "compact": 2, "uncompact": 1, "pin": 1,
+    "say": 11, "interrupt": 2, "compact": 2, "uncompact": 1, "pin": 1,
     "unpin": 1, "note": 1, "shell": 1, "kill": 1, "kill_in_turn": 1, "close": 1, "fork": 1,
     "rewind": 1, "change_model": 1, "checkpoint": 1, "preview": 1, "mask": 1,
 }  # fmt: skip
@@ -115,6 +124,8 @@ class Script:
     def __init__(self, chance: random.Random, cwd: Path) -> None:
         self.chance, self.cwd = chance, cwd
         self.errors: list[str] = []  # the marks so far
+        self.said: list[str] = []  # by the user, so far
+        self.rules: list[str] = []  # that were named so far
         self.answers: list[str] = []  # to requests for a summary
         self.compactions = Compactions()
         self._count = 0
@@ -157,8 +168,12 @@ class Script:
             f"## Critical Facts\n- The number is {chance.randrange(1_000)}.\n"
             f"## Error Context\nNone.\n## Next Steps\n1. Do {step}.\n"
         )
-        if kind == "resolved":
-            text = text.replace("## Error Context\nNone.", f"## Error Context\n- Resolved: {error}")
+        line = f"the {error} is coming"
+        if kind in ("resolved", "both"):
+            said = f"- Resolved: {line}" + (f"\n- Open: {line}" if kind == "both" else "")
+            text = text.replace("## Error Context\nNone.", f"## Error Context\n{said}")
+        elif kind in ("rules", "lifted"):
+            text += self._rule_sections(kind)
         elif kind == "wrong":
             wrong = f"- area{chance.randrange(9)}/ may be changed.\n- There is no {error}.\n"
             text = text.replace("## Critical Facts\n", f"## Critical Facts\n{wrong}")
@@ -178,6 +193,18 @@ class Script:
             return Say(tools=[("Bash", {"command": "true"})])
         stop = {"cut": "max_tokens", "refused": "refusal"}.get(kind)
         return Say(text[: len(text) // 2] if kind == "cut" else text, stop_reason=stop)
+
+    def _rule_sections(self, kind: str) -> str:
+        """Return sections that name rules, true and invented, or that lift one."""
+        chance = self.chance
+        quoted = [chance.choice(self.said) for _ in range(2) if self.said]
+        quoted = [chance.choice(text.split("\n")) for text in quoted] + ["Nobody said this."]
+        if kind == "rules" or not self.rules:
+            self.rules += quoted
+            return "## User Rules\n" + "".join(f'- "{text}"\n' for text in quoted)
+        rule, number = chance.choice(self.rules), chance.randrange(1, 5)
+        claim = f'Rule {number} "{rule}": the user said "{chance.choice(quoted)}"'
+        return f"## No Longer True\n- {claim}\n"
 
     def _calls(self) -> Iterator[tuple[str, Body]]:
         if self._job:
@@ -313,7 +340,6 @@ class Walk:
         self.script = Script(self.chance, self.cwd)
         self.counts: Counter[str] = Counter()
         self._copies = 0
-        self._rules = 0
         self._begin()
 
     async def run(self, steps: int) -> None:
@@ -425,33 +451,26 @@ class Walk:
 
     # Steps
 
-    async def _say(self, words: str = "") -> None:
-        go_on = self.chance.choice(("Go on. " * 50, "", "", ""))
-        said = f"{words or 'Do the next part.'} This is {self.script.mark('word')}. {go_on}"
-        await run_turn(self.talk.agent, said.strip(), self._mid_turn)
+    def _message(self) -> str:
+        """Return the next message of the user: short, long, with a paste, in some language."""
+        chance = self.chance
+        words = chance.choice(("Do the next part.", *MESSAGES))
+        filled = words.replace("{}", str(chance.randrange(9)), 1)
+        filled = filled.replace("{}", chance.choice((LONG_PASTE, "short")))
+        go_on = chance.choice(("Go on. " * 50, "", "", ""))
+        said = f"{filled} This is {self.script.mark('word')}. {go_on}".strip()
+        self.script.said.append(said)
+        return said
+
+    async def _say(self) -> None:
+        await run_turn(self.talk.agent, self._message(), self._mid_turn)
 
     def _mid_turn(self) -> str | None:
         """Return what the person says in the middle of a turn, now and then."""
         if self.chance.random() > MID_TURN_SHARE:
             return None
         self.counts["mid_turn"] += 1
-        words = self._next_rule() if self.chance.random() < MID_TURN_SHARE else ""
-        return f"{words or 'Mind one thing more.'} This is {self.script.mark('word')}."
-
-    def _next_rule(self) -> str:
-        """Return one more rule; "" where there are enough."""
-        if self._rules >= RULES_AT_MOST:
-            return ""
-        self._rules += 1
-        return self.chance.choice(RULES).format(self._rules)
-
-    async def _rule(self) -> None:
-        if rule := self._next_rule():
-            await self._say(rule)
-
-    async def _lift(self) -> None:
-        if self._rules:
-            await self._say(LIFT.format(self.chance.randint(1, self._rules)))
+        return self._message()
 
     async def _interrupt(self) -> None:
         talk, left = self.talk, self.chance.randint(1, 30)

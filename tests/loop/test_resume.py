@@ -188,7 +188,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     ]
     use = [
         {"type": "tool_use", "id": id, "name": name, "input": {}}
-        for id, name in [*((f"b{n}", "Bash") for n in range(7)), ("r", "Read"), ("w", "Write"),
+        for id, name in [*((f"b{n}", "Bash") for n in range(8)), ("r", "Read"), ("w", "Write"),
                          ("t", "Todo"), ("open", "Bash")]
     ]  # fmt: skip
     usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1, "web_searches": 1}
@@ -208,6 +208,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     pytest_ran = "FAILED tests/test_a.py::test_{} - no\n1 failed in 0.1s"
     results: list[tuple[str, str, dict[str, Any], bool]] = [
         ("b0", "make: *** Error", {"command": "make all", "exit_code": 2}, True),
+        ("b7", "make: *** Other error", {"command": "make all", "exit_code": 3}, True),
         ("b1", "done", {"command": "make all", "exit_code": 0, "head": "main@0"}, False),
         ("b2", pytest_ran.format("x"), {"command": "pytest -q", "exit_code": 1}, True),
         ("b3", "no", {"command": "false", "exit_code": 1}, True),

@@ -607,7 +607,7 @@ def test_a_denial_stands_with_the_persons_reason_and_with_no_other() -> None:
     script.add(Note, topic="permission", text=push, data={"answer": "no", "reason": ""})
     script.add(Note, topic="permission", text=write, data={"answer": "", "reason": "plan mode"})
     assert list(script.ledger.denials) == [push, write]
-    said = f"{push} · the person said: push to the mirror instead"
+    said = f"{push} · the user said: push to the mirror instead"
     assert [text for _, text in script.ledger.constraints] == [said, write]
 
 

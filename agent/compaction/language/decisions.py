@@ -5,11 +5,10 @@ longer holds then.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .rules import subject
 from .signs import sentences
 
 MAX_CACHED_DECISIONS = 1_024
@@ -72,17 +71,6 @@ def rejections_in(decisions: Sequence[str]) -> list[Rejection]:
     return [r for r in found if not any(takes_up(r.name, d) for d in decisions if d != r.said)]
 
 
-def overrules(later: str, earlier: str) -> bool:
-    """Return whether a decision rules out what an earlier one took up. A choice for one place says
-    nothing of another."""
-    given_up = set(_names(later, _GIVEN_UP))
-    chosen_against = set(_names(later, _RULED_OUT)) - given_up
-    if chosen_against and any(subject(place[1]) - subject(earlier) for place in _places(later)):
-        chosen_against = set()
-    names = (given_up | chosen_against) - set(_names(earlier, _RULED_OUT))
-    return any(_taking_up(name).search(earlier) for name in names)
-
-
 def takes_up(name: str, sentence: str) -> bool:
     """Return whether a sentence takes up what has this name."""
     return _taking_up(name).search(sentence) is not None and _AGAINST.search(sentence) is None
@@ -107,9 +95,3 @@ def _names(said: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[str, ...]:
             if len(name) > 1 and not set(name.split()) & _ORDINARY:
                 found.append(name)
     return tuple(found)
-
-
-def _places(decision: str) -> Iterator[re.Match[str]]:
-    return re.finditer(
-        r"\b(?:for|in|within) ([^,;.:()]{1,60}?)(?= because\b| since\b|[,;.:()]|$)", decision
-    )

@@ -118,13 +118,16 @@ def demote_to_file(
     return demotion, str(path.relative_to(folder))
 
 
-def demote_words(text: str, *, size: int, seq: int, folder: Path, policy: Policy) -> str:
-    """Return a person's words, or the reference to a file that holds them if they would fill a
-    quarter of a window of `size` tokens. Raises OSError."""
+def demote_words(
+    text: str, *, size: int, seq: int, folder: Path, policy: Policy
+) -> tuple[str, str | None]:
+    """Return a message of the user and None, or the reference to a file that holds it and that
+    file's path under `folder`, if the message would fill a quarter of a window of `size` tokens.
+    Raises OSError."""
     own_policy = replace(
         policy,
         demote_above=int(MAX_WORDS_SHARE * size),
         preview_chars=int(PREVIEW_CHARS_SHARE * size),
     )
     found = demote_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
-    return text if found is None else found[0].reference
+    return (text, None) if found is None else (found[0].reference, found[1])

@@ -2,7 +2,8 @@
 
 The API answers with a signed block (`context.compaction_block`) that must stay as it is. So what
 the program's records have and the block lacks stands in a text of its own, behind the messages that
-stay: open errors, rules, changed files, missed facts, the person's unanswered words, pins.
+stay: open errors, rules, changed files, missed facts, the user's messages, pins. Unanswered
+messages are whole there, since the block keeps none.
 The block stands for all before a reply, with no gap, since only then the replies behind it keep
 their thinking. Where that is not possible, a summary of our own takes its place.
 """
@@ -20,6 +21,7 @@ from ...context.window import Window
 from ...session.conversation import CONVERSATION_NAME
 from ...session.entries import Block
 from ...session.ledger import Ledger
+from ...session.user_messages import UserMessage
 from ..document import SummaryDocument, render
 from .request import (
     COMPRESSED_MARK,
@@ -33,8 +35,9 @@ from .request import (
     room_for_summary,
     unanswered,
 )
+from .user_messages import budget_tokens, messages_gone, messages_section
 
-_LISTS = ("decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps")
+_LISTS = ("rules", "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class TextBeside:
 
     written: SummaryDocument  # what the block itself says
     resolved: Sequence[str]  # errors in it that are none any more, by the records
-    words: Sequence[tuple[int, str]]  # the person's unanswered ones, each with its ref
+    messages: str  # the section of the user's messages
+    waiting: Sequence[UserMessage]  # the unanswered ones, oldest first
     folder: Path
     pins: Mapping[int, str]
 
@@ -110,9 +114,9 @@ class TextBeside:
         parts = [
             f"{COMPRESSED_MARK}\n"
             "The first message of this conversation is a summary of the work before, made when the "
-            "context was compressed. It is history, not an instruction: go on with what the person "
-            "asked. What is missing there is found by Recall, with words to search for or with a "
-            "ref (`#12`); the whole conversation is also in "
+            "context was compressed. It is history, not an instruction: go on with what the user "
+            "asked last. What is missing there is found by Recall, with words to search for or "
+            "with a ref (`#12`); the whole conversation is also in "
             f"{self.folder / CONVERSATION_NAME}. {ORDER_OF_TRUTH}",
             archive_head(self.folder, saved),
         ]
@@ -126,9 +130,8 @@ class TextBeside:
         if self.resolved:
             solved = "\n".join(f"- {error}" for error in self.resolved)
             parts.append(f"Errors that the summary names and that are solved:\n{solved}")
-        parts += [
-            f"The person said, and waits for it (#{ref}):\n\n{text}" for ref, text in self.words
-        ]
+        parts += filter(None, [self.messages])
+        parts += [f"The user waits for an answer to #{m.ref}:\n\n{m.text}" for m in self.waiting]
         return "\n\n".join(parts) + pinned_section(self.pins)
 
 
@@ -142,26 +145,26 @@ def text_beside(
     ledger: Ledger,
 ) -> TextBeside:
     """Return what stands beside a block that says `written`, as the view is now."""
-    room = KEPT_WORDS_SHARE * window.size / view.ratio
-    words = _waiting_words(view, ledger, summary.cut.keep_from, room)
-    return TextBeside(written, resolved, words, folder, ledger.pins)
+    evicted = [item.seq for item in summary.cut.evicted]
+    gone = messages_gone(ledger.messages, view, evicted)
+    waiting = _waiting(gone, KEPT_WORDS_SHARE * window.size / view.ratio)
+    told = [message for message in gone if message not in waiting]
+    section = messages_section(told, budget_tokens(window, view.ratio))
+    return TextBeside(written, resolved, section, waiting, folder, ledger.pins)
 
 
-def _waiting_words(
-    view: View, ledger: Ledger, keep_from: int, room: float
-) -> list[tuple[int, str]]:
-    """Return the person's words before an entry that no finished answer has followed yet, also
-    those that an earlier block stands for: the newest, and those before it as far as they fit."""
-    answers = [i.seq for i in view.items if i.role == "assistant" and i.stop_reason == "end_turn"]
-    begun = ledger.turns[-1] - 1 if ledger.turns else 0
-    answered = answers[-1] if answers else begun
-    found: list[tuple[int, str]] = []
-    for ref, text in reversed([word for word in ledger.words if word[0] > answered]):
-        room -= tokens.estimate(text)
+def _waiting(messages: Sequence[UserMessage], room: float) -> list[UserMessage]:
+    """Return the messages that no answer has followed yet: the newest, and those before it as far
+    as they fit."""
+    found: list[UserMessage] = []
+    for message in reversed(messages):
+        if message.state != "open":
+            break
+        room -= tokens.estimate(message.text)
         if found and room < 0:
             break
-        found.append((ref, text))
-    return [word for word in reversed(found) if word[0] < keep_from]
+        found.insert(0, message)
+    return found
 
 
 def _without(document: SummaryDocument, written: SummaryDocument) -> SummaryDocument:

@@ -8,42 +8,40 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ...session.ledger import CommandFact, FileFact, Ledger
+from ...session.ledger import FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
-from ..language.signs import paths_in, says_go_on
-from .resolved_errors import comparable, names_error, resolved_error, says_what_passed
+from ..language.signs import paths_in
+from .open_failures import still_open, with_open_failures
+from .resolved_errors import comparable, open_errors
 from .shorten import (
+    DENIED,
     changed_file_rows,
     is_line_count,
     shorten_at_gap,
     stands_for_many,
 )
-from .supersede import replaced_by_order, with_standing, without_superseded
+from .user_rules import merged_rules
 
 LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
 MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
 MAX_INTENT_CHARS = 2_000  # of the person's words that a summary without a model takes over
-MAX_WORDS_CHARS = 400  # of each later thing they said
-MAX_LISTED_ITEMS = 20  # failed commands, denials, offloaded files
+MAX_WORDS_CHARS = 400  # of a command or a denial
+MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
 _UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
 _READ_REF = re.compile(r"#\d+")
 _NOTED = re.compile(r" \[[^\[\]]*: deleted since\]$")
-_SAYS_GONE = re.compile(r"\b(?:delet|remov|renam|mov|replac|dropp?|no longer)", re.IGNORECASE)
-_FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 
 
 def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
-    The intent changes only when the scope did; files, decisions, facts and references are added or
-    updated, less those that a new one replaces. The phase, what is in progress and the next steps
-    are the new ones alone, less what is done. What was done stays done, and what was blocked stays
-    blocked until it is said to be gone. Errors are added, less those that a new line "Resolved: …"
-    names.
+    The intent changes only when the scope did. Rules, files, decisions, facts, blockers, references
+    and what is done are added or updated; none of them is removed here. The phase, what is in
+    progress and the next steps are the new ones alone, less what is done. Errors are added, less
+    those that a new line "Resolved: …" names.
     """
-    old = without_superseded(old, replaced_by_order(old, new))
-    done = with_standing("done", old.done, new.done)
+    done = _union(old.done, new.done)
     ended = set(map(comparable, done))
     modified = {row.path: row for row in old.modified}
     for row in new.modified:
@@ -55,15 +53,16 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     return replace(
         new,
         intent=old.intent if _is_unchanged(new.intent) else new.intent,
+        rules=merged_rules(old.rules, new.rules),
         modified=tuple(modified.values()),
         read=tuple(row for path, row in read.items() if path not in modified),
         decisions=_union(old.decisions, new.decisions),
         done=done,
         in_progress=tuple(text for text in new.in_progress if comparable(text) not in ended),
-        blocked=with_standing("blocked", old.blocked, new.blocked),
+        blocked=tuple(t for t in _union(old.blocked, new.blocked) if comparable(t) not in ended),
         next_steps=tuple(text for text in new.next_steps if comparable(text) not in ended),
         facts=_union(old.facts, new.facts),
-        errors=_open_errors(old.errors, new.errors),
+        errors=_union((), open_errors(old.errors, new.errors)),
         recovery=_union(old.recovery, new.recovery),
     )
 
@@ -85,7 +84,6 @@ def with_ledger_facts(
         for row in document.read
         if not _READ_REF.fullmatch(row.why)  # the ref may be an older one
     }
-    failing = {fact.ref for fact in ledger.unresolved()}
     files = ledger.files
     rows = changed_file_rows(files, room)
     deleted = {path for path, fact in files.items() if fact.action == "deleted"}
@@ -102,12 +100,7 @@ def with_ledger_facts(
         ),
         decisions=tuple(_with_deleted_noted(text, deleted) for text in document.decisions),
         facts=tuple(_with_deleted_noted(text, deleted) for text in document.facts),
-        errors=tuple(
-            error
-            for error in document.errors
-            if _failed_ref(error) in failing
-            or (_failed_ref(error) is None and not says_what_passed(error, ledger))
-        ),
+        errors=still_open(document.errors, ledger),
         recovery=_offloaded_files(ledger),
     )
 
@@ -138,39 +131,28 @@ def _names(text: str, path: str) -> bool:
     return re.search(rf"(?<![\w/-])(?:\./)?(?:{ends})(?![\w/-])", text) is not None
 
 
-def document_from_ledger(
-    ledger: Ledger, span_words: Sequence[str], previous: SummaryDocument | None
-) -> SummaryDocument:
-    """Make a summary without a model: the person's words verbatim, the todo list, the last command,
-    what failed and what was not authorised. `span_words` are the person's words in the span that
-    the summary stands for."""
-    words = [text for _, text in ledger.words] or list(span_words)
-    first = next((text for text in words if text.strip()), "")
+def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> SummaryDocument:
+    """Make a summary without a model: the first message of the user as the intent, the todo list,
+    the last command, what failed and what was not authorised."""
+    words = [(ref, text) for ref, text in ledger.words if text.strip()]
     earlier = previous or SummaryDocument()
-    intent = earlier.intent or shorten_at_gap(first, MAX_INTENT_CHARS)
-    later = [t for t in span_words if t.strip() and t != first and not says_go_on(t)]
+    intent = earlier.intent or shorten_at_gap(words[0][1] if words else "", MAX_INTENT_CHARS)
     steps = {
         status: tuple(t["content"] for t in ledger.todos if t["status"] == status)
         for status in ("completed", "in_progress", "pending")
     }
-    newest = shorten_at_gap((later or [first])[-1], MAX_WORDS_CHARS)
+    newest = next((m for m in reversed(ledger.messages) if not m.is_attached), None)
+    task = newest.text if newest and newest.state != "answered" else ""
     made = SummaryDocument(
-        decisions=tuple(
-            f"The person said: {shorten_at_gap(text, MAX_WORDS_CHARS)}" for text in later
-        ),
         phase=_last_command(ledger),
         done=steps["completed"],
         in_progress=steps["in_progress"],
-        facts=tuple(
-            f"Not authorised: {re.sub('^not authorised: ', '', denial, flags=re.I)}"
-            + shorten_at_gap(ledger.reason_of(denial), MAX_WORDS_CHARS)
-            for denial in ledger.denials[-MAX_LISTED_ITEMS:]
-        ),
-        errors=tuple(_failed_command(fact) for fact in ledger.unresolved()[-MAX_LISTED_ITEMS:]),
+        facts=tuple(denial_fact(each, ledger) for each in ledger.denials[-MAX_LISTED_ITEMS:]),
         next_steps=steps["in_progress"] + steps["pending"]
-        or ((f"Go on with: {newest}",) if newest else ()),
+        or ((f"Go on with: {shorten_at_gap(task, MAX_WORDS_CHARS)}",) if task else ()),
     )
-    return with_ledger_facts(merge(replace(earlier, intent=intent), made), ledger)
+    merged = merge(replace(earlier, intent=intent), made)
+    return with_open_failures(with_ledger_facts(merged, ledger), ledger)
 
 
 # Merging
@@ -204,15 +186,6 @@ def _pieces(change: str) -> list[str]:
     return [p for p in change.split("; ") if p and not is_line_count(p)]
 
 
-def _open_errors(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    resolved = [text for text in map(resolved_error, new) if text]
-    return tuple(
-        error
-        for error in _union(old, new)
-        if resolved_error(error) is None and not any(names_error(text, error) for text in resolved)
-    )
-
-
 # From the ledger
 
 
@@ -222,25 +195,18 @@ def _change_text(said: str, fact: FileFact) -> str:
 
 
 def _with_deleted_noted(text: str, deleted: Collection[str]) -> str:
-    """Return an entry with a note of each deleted file that it names, unless it says so itself or
-    is in the person's words."""
+    """Return an entry with a note of each deleted file that it names, unless it is a denial."""
     bare = _NOTED.sub("", text)
-    if bare.startswith(("The person", "Not authorised")) or _SAYS_GONE.search(bare):
+    if bare.startswith(DENIED):
         return bare
     gone = [path for path in dict.fromkeys(paths_in(bare)) if path.removeprefix("./") in deleted]
     return f"{bare} [{', '.join(gone)}: deleted since]" if gone else bare
 
 
-def _failed_ref(error: str) -> int | None:
-    """Return the ref in a line of `_failed_command`; None for any other line."""
-    found = _FAILED.match(error)
-    return int(found[1]) if found else None
-
-
-def _failed_command(fact: CommandFact) -> str:
-    command = shorten_at_gap(fact.command, MAX_WORDS_CHARS)
-    head = f"`{command}` failed (exit {fact.exit_code}, #{fact.ref})"
-    return "\n".join([f"{head}:", *fact.errors]) if fact.errors else head
+def denial_fact(denial: str, ledger: Ledger) -> str:
+    """Return the fact about a call that was not allowed, with what the user said about it."""
+    call = re.sub("^not authorised: ", "", denial, flags=re.IGNORECASE)
+    return f"{DENIED}{call}{shorten_at_gap(ledger.reason_of(denial), MAX_WORDS_CHARS)}"
 
 
 def _last_command(ledger: Ledger) -> str:

@@ -1,7 +1,7 @@
 """The request for a summary: where to cut, what to ask, and whether the answer can be used.
 
 The cut leaves the newest messages verbatim, never parts a call from its result, and always leaves
-the person's unanswered words. The question goes behind the session's own prefix (the same system
+the user's unanswered messages. The question goes behind the session's own prefix (the same system
 text, tools and messages), so the call reads the prompt cache; where that prefix no longer fits,
 the span is summarised in chunks of plain text. Nothing here changes anything.
 """
@@ -29,7 +29,7 @@ ORDER_OF_TRUTH = (  # S3's
     "recorded of files and commands, then the project's notes, then the log, and this record last."
 )
 _ARCHIVE = "All of this session is in "
-PINNED_HEADING = "\n\n## Pinned"  # begins what the person pinned, at the end of a summary's text
+PINNED_HEADING = "\n\n## Pinned"  # begins what the user pinned, at the end of a summary's text
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
 MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
 MAX_SHARE_OF_BEFORE = 0.50  # S3: of the context before, that a summary nobody asked for may leave
@@ -46,8 +46,8 @@ _SCOPE = {
         "",
     ),
     "{scope}": (
-        "But for the state and the next steps, cover only what is new since the previous record, "
-        "if there is one; it is merged with yours.",
+        "Your phase, work in progress and next steps replace those of the previous record. All "
+        "else is merged with it: there, cover only what is new.",
         "A summary that stands above goes too: take over all of it that still holds, word for word "
         "where it matters.",
     ),
@@ -116,7 +116,7 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
 
 
 def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
-    """Return the person's words that no finished answer has followed yet: the newest always, and
+    """Return the user's messages that no finished answer has followed yet: the newest always, and
     those before it as far as they fit. The others are in the summary and in the archive."""
     found: list[Item] = []
     size = 0
@@ -156,7 +156,7 @@ def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
 def summary_question(
     window: Window, instructions: str = "", failures: str = "", *, is_merged: bool = True
 ) -> str:
-    """Return what the model is asked. `instructions` are the person's, for this summary alone;
+    """Return what the model is asked. `instructions` are the user's, for this summary alone;
     `failures` lists what counts as failing; `is_merged` says whether the answer will be merged with
     the record before it."""
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
@@ -165,7 +165,7 @@ def summary_question(
     if failures:
         text += f"\n\n{failures}"
     if instructions.strip():
-        text += f"\n\nThe person adds, for this record only: {instructions.strip()}"
+        text += f"\n\nThe user adds, for this record only: {instructions.strip()}"
     return text
 
 
@@ -272,21 +272,31 @@ def headline(item: Item) -> str:
 
 
 def summary_text(
-    document: SummaryDocument, folder: Path, pins: Mapping[int, str], *, saved: int | None = None
+    document: SummaryDocument,
+    folder: Path,
+    pins: Mapping[int, str],
+    *,
+    messages: str = "",
+    saved: int | None = None,
 ) -> str:
-    """Return the message that stands for the span: the record, how to get the rest, and pins.
-    `saved` are the tokens that it saves, where it takes the place of something."""
+    """Return the message that stands for the span: the record, how to get the rest, the section of
+    the user's `messages`, and pins. `saved` are the tokens that it saves, where it takes the place
+    of something."""
     head = "" if saved is None else f"{archive_head(folder, saved)}\n\n"
     recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
     document = replace(document, recovery=(archive_line(folder), *recovery))
     return (
         f"{COMPRESSED_MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
-        "compressed. It is history, not an instruction: go on with what the person asked. "
+        "compressed. It is history, not an instruction: go on with what the user asked last. "
         "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
         f"the whole conversation is also in {folder / CONVERSATION_NAME}. "
-        f"{ORDER_OF_TRUTH}\n\n{head}{render(document)}{pinned_section(pins)}"
+        f"{ORDER_OF_TRUTH}\n\n{head}{render(document)}{_apart(messages)}{pinned_section(pins)}"
     )
+
+
+def _apart(section: str) -> str:
+    return f"\n\n{section}" if section else ""
 
 
 def archive_head(folder: Path, saved: int) -> str:

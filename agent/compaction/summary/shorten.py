@@ -20,6 +20,7 @@ from ...session.ledger import FileFact
 from ..document import FileRow, SummaryDocument, render, row_line
 from .resolved_errors import resolved_error
 
+DENIED = "Not authorised: "  # begins a fact about a call that was not allowed
 FILE_TABLE_FACTOR = 2  # times a summary's cap: what the paths of changed files may take beside it
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
 MIN_ROW_TOKENS = 8  # of the shortest row
@@ -34,7 +35,6 @@ _ROOTS = ("./", "/")
 _FILE_COUNT = re.compile(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _OLDER_FACTS = re.compile(r"(\d+) older facts: Recall finds them")
-_RULED = re.compile(r"(?:Not authorised|The person(?: (?:ruled )?\(#\d+\)| said)): ")
 
 Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
 
@@ -48,7 +48,7 @@ def shortened_to(
 
     The least critical goes first, of each section the oldest: files read, what is done, counts of
     lines, resolved errors, other errors, references, decisions; then long texts are cut, the intent
-    least. Facts that neither are probed nor say what the person ruled may take their share; only
+    least. Facts that neither are probed nor say what was not allowed may take their share; only
     where all that is not enough do more of them go, and changed files are listed by folder.
     """
 
@@ -59,7 +59,7 @@ def shortened_to(
         return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # before the first is no newline
 
     def must_stay(fact: str) -> bool:
-        return _RULED.match(fact) is not None or is_probed(fact)
+        return fact.startswith(DENIED) or is_probed(fact)
 
     def facts_fit(candidate: SummaryDocument) -> bool:
         room = max(cap_tokens - row_tokens(document.modified), cap_tokens / (FILE_TABLE_FACTOR + 1))

@@ -6,6 +6,7 @@ put right from the ledger when the summary is applied. Where the policy says so,
 asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
 from ...session.entries import Summary
+from ...session.user_messages import UserMessage
 from ..document import SummaryDocument, parse, render, superseded_lines
 from ..host import EngineHost, ModelAnswer
 from ..policy import Policy
@@ -30,7 +32,8 @@ from .request import (
     why_unusable,
 )
 from .resolved_errors import claim_lines, open_failures_text, resolution_rows
-from .supersede import Superseded, claimed, replaced_by_order, without_superseded
+from .supersede import Superseded, claimed, without_superseded
+from .user_rules import quoted_rules
 
 MAX_ATTEMPTS = 2
 
@@ -41,7 +44,7 @@ class SummaryDraft:
 
     document: SummaryDocument
     cost_usd: float | None  # of asking for it; None when the price is not known
-    author: str  # "model", "api", "ledger" or "person"
+    author: str  # "model", "api", "ledger" or "user"
     raw_text: str  # the document as it was written, before anything was added from records
     seconds: float = 0.0  # that writing it took
     in_background: bool = False  # whether the work went on meanwhile
@@ -88,6 +91,7 @@ class SummaryWriter:
             failures = ledger.unresolved()
             try:
                 answer, new, claims = await self._ask(cut, instructions, window, emit)
+                new = await asyncio.to_thread(self._with_checked_rules, new)
             except ModelError as error:
                 problem = error.message
                 break
@@ -129,11 +133,14 @@ class SummaryWriter:
             text = f"the API's own summary was not usable ({problem}); the model is asked"
             host.emit(Notice("info", text))
             return None, answer.cost_usd
-        new = parse(answer.text)
+        new = await asyncio.to_thread(self._with_checked_rules, parse(answer.text))
         previous, claims = document_of(host.view.summary), superseded_lines(answer.text)
-        gone = claimed(claims, previous, host.ledger.words) if previous else ()
+        gone = [*claimed(claims, previous, host.ledger.messages)] if previous else []
+        # The block holds all that the model still wants of the summary before, except rules: only
+        # a claim that quotes the user takes one of them out.
+        held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(
-            merge(SummaryDocument(), new),
+            merge(SummaryDocument(rules=held), new),
             answer.cost_usd,
             "api",
             answer.text,
@@ -154,19 +161,23 @@ class SummaryWriter:
         if previous is None:
             document = merge(SummaryDocument(), new)
             return SummaryDraft(document, spent, "model", render(document))
-        found = (
-            *claimed(claims, previous, self.host.ledger.words),
-            *replaced_by_order(previous, new),
-        )
-        document = merge(without_superseded(previous, found), new)
-        superseded = tuple(dict.fromkeys(found))
-        return SummaryDraft(document, spent, "model", render(document), superseded=superseded)
+        gone = tuple(dict.fromkeys(claimed(claims, previous, self.host.ledger.messages)))
+        document = merge(without_superseded(previous, gone), new)
+        return SummaryDraft(document, spent, "model", render(document), superseded=gone)
+
+    def _with_checked_rules(self, document: SummaryDocument) -> SummaryDocument:
+        """Return the document with those of its rules that quote a message of the user. Blocking:
+        a long message is read from its file."""
+        rules = quoted_rules(document.rules, self.host.ledger.messages, self._whole_text)
+        return replace(document, rules=rules)
+
+    def _whole_text(self, message: UserMessage) -> str:
+        found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
+        return message.text if found is None else found
 
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from records alone, without a model."""
-        ledger = self.host.ledger
-        words = [text for _, text in ledger.words]
-        document = document_from_ledger(ledger, words, previous)
+        document = document_from_ledger(self.host.ledger, previous)
         return SummaryDraft(document, 0.0, "ledger", render(document))
 
     async def _ask(

@@ -4,7 +4,7 @@
 missed, `exam` puts the same questions to a model.
 """
 
-from .probes import Probe, choose_probes, prepare_reading
+from .probes import Probe, choose_probes
 from .repair import ProbeTally, add_missed_facts, probed_facts_test, tally_probes
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "ProbeTally",
     "add_missed_facts",
     "choose_probes",
-    "prepare_reading",
     "probed_facts_test",
     "tally_probes",
 ]

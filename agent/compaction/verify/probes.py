@@ -7,21 +7,20 @@ looks a fact up in a rendered summary.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from ...context.tokens import estimate
 from ...context.view import Item
-from ...session.ledger import CommandFact, Ledger
-from ..document import SummaryDocument
-from ..language import evidence
-from ..language.rules import PersonRule, changes_value, rules_in, telling_part
+from ...session.ledger import Ledger
+from ..document import SummaryDocument, UserRule
+from ..summary.merge import denial_fact
+from ..summary.open_failures import MAX_COMMAND_CHARS, error_line, open_failures
 from ..summary.request import MAX_PIN_TOKENS
-from ..summary.rulings import rule_line, rulings_of
-from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
-from ..summary.supersede import replaces_decision
+from ..summary.resolved_errors import whole_words
+from ..summary.shorten import DENIED, FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 
@@ -29,10 +28,12 @@ PROBED_SHARE = 0.6  # of the cap: the rest is for the summary's own words
 EMPTY_DOCUMENT_TOKENS = 120  # of a document without content
 ITEM_FRAME_TOKENS = 4  # of what stands around an item
 MIN_FACT_CHARS = 2
-MAX_COMMAND_CHARS = 120  # of a command that stand beside its error
+MAX_FACT_CHARS = 160
+FREE_SECTIONS = ("rules", "errors")  # have room of their own
 IGNORED_FACT_ENDS = " .,;:"
-MAX_DEMANDS = 8  # of the person, that are asked for
-MAX_RECENT_MESSAGES = 100  # of the person's, beside the first
+MAX_ASKED_RULES = 8  # of the user, the newest
+MAX_ASKED_DENIALS = 2
+MAX_ASKED_DECISIONS = 4
 
 _REFERENCE = re.compile(r"&#(\d{1,6});")
 _LISTED_PATH = re.compile(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
@@ -41,15 +42,6 @@ _ONE_WORD = re.compile(
 )  # a path of plain characters, its blanks as in `_LISTED_PATH`
 _EXIT = re.compile(r"\bexit(?:ed|s)?(?: with)?(?: code| status)?[ :=]*(?=\d)", re.IGNORECASE)
 _MARKS = str.maketrans("“”‘’", "\"\"''", "`*")
-_DECORATION = re.compile(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
-_ERROR = re.compile(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
-_FAILURE = re.compile(r"fail|denied|refused|not found|no such|undefined|timed out", re.IGNORECASE)
-_NOTE = re.compile(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
-_QUOTING = re.compile(r"The person(?: \(#\d+\)| said): ")  # before words that a summary quotes
-_QUOTED_REF = re.compile(r" \(#(\d+)\)$")  # after them
-
-
-RefText = tuple[int, str]  # a text with the seq of its entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +57,7 @@ class Probe:
 
     @property
     def is_constraint(self) -> bool:
-        return self.kind == "decision" and self.section == "facts"
+        return self.kind == "decision" and self.section in ("facts", "rules")
 
 
 def choose_probes(
@@ -74,86 +66,43 @@ def choose_probes(
     previous: SummaryDocument | None,
     cap_tokens: int,
     *,
-    rules: Sequence[PersonRule] | None = None,
     written: SummaryDocument | None = None,
 ) -> list[Probe]:
     """Return what a summary of `evicted` should still say, the most important first. The summary is
-    at most `cap_tokens` long, beside its table of changed files and the person's `rules` (by
-    default those in their words). What is pinned is not asked for: it stays in the context anyway.
-    Nor is what no longer holds: a decision of the summary before is not that `written`, which was
-    merged with it, does not have."""
-    rules = rulings_of(evicted, ledger).rules if rules is None else rules
+    at most `cap_tokens` long, beside its table of changed files, the user's rules and the commands
+    that still fail. What is pinned is not asked for: it stays in the context anyway. Nor is what no
+    longer holds: a decision of the summary before is not that `written`, which was merged with it,
+    does not have."""
     changed = list(_changed_files(ledger, cap_tokens))
     room = int(PROBED_SHARE * (cap_tokens - EMPTY_DOCUMENT_TOKENS))
-    said, texts = _person_texts(evicted, ledger), _assistant_texts(evicted)
     here = {item.seq for item in evicted}
+    rules = written.rules if written else previous.rules if previous else ()
     candidates: list[Iterator[Probe]] = [  # the most important sort first
-        _intent(said),
+        _intent(here, ledger),
         _errors(ledger),
-        _constraints(said, rules, ledger),
-        _work(here, texts, ledger),
-        _decisions(texts, previous, written),
+        _constraints(rules, ledger),
+        _work(ledger),
+        _decisions(previous, written),
         _read_files(here, ledger),
-        _names([(ref, text) for ref, text in said if ref in here]),
     ]
     paths = [probe.fact for probe in changed]
-    return [*changed, *_chosen([list(sort) for sort in candidates], room, paths, rules, ledger)]
-
-
-def prepare_reading(evicted: Sequence[Item], ledger: Ledger) -> Callable[[], None]:
-    """Return a function that reads ahead what `choose_probes` will read of today's texts. The
-    function takes time and may run in a thread."""
-    here = {item.seq for item in evicted}
-    said, texts = _person_texts(evicted, ledger), _assistant_texts(evicted)
-
-    def read() -> None:
-        for ref, text in said:
-            evidence.wishes(text)
-            rules_in(text)
-            if ref in here:
-                evidence.names(text)
-        for _, text in texts:
-            evidence.decisions(text)
-
-    return read
-
-
-def _assistant_texts(evicted: Sequence[Item]) -> list[RefText]:
-    """Return the assistant's texts, the newest first."""
-    return [
-        (item.seq, str(block.get("text", "")))
-        for item in reversed(evicted)
-        if item.role == "assistant"
-        for block in reversed(item.blocks)
-        if block.get("type") == "text"
-    ]
-
-
-def _person_texts(evicted: Sequence[Item], ledger: Ledger) -> list[RefText]:
-    """Return the person's messages that do not stay in the context, the newest first. They were
-    evicted now or before. Of many it is the first and the MAX_RECENT_MESSAGES newest."""
-    here = {item.seq for item in evicted if item.source == "person"}
-    start = min((item.seq for item in evicted if item.source != "summary"), default=0)
-    said = [(ref, text) for ref, text in ledger.words if ref in here or ref < start]
-    recent = said[: -MAX_RECENT_MESSAGES - 1 : -1]
-    return [*recent, *(said[:1] if len(said) > MAX_RECENT_MESSAGES else ())]
+    return [*changed, *_chosen([list(sort) for sort in candidates], room, paths, ledger)]
 
 
 def _chosen(
     candidates: Sequence[Sequence[Probe]],
     room: int,
     paths: Sequence[str],
-    rules: Sequence[PersonRule],
     ledger: Ledger,
 ) -> list[Probe]:
     """Return the probes whose entries have room, in the order of the lists. The first of each list
     is tried, then the second of each, and so on. What a path, another probe or a pin says already
-    is left out. Rules take no room here."""
+    is left out. Rules and errors take no room here."""
     facts = [
         *(path.casefold() for path in paths),
         *(normalized(t).casefold() for t in ledger.pins.values() if estimate(t) <= MAX_PIN_TOKENS),
     ]
-    entries = set(map(rule_line, rules))
+    entries = set[str]()
     kept: list[list[Probe]] = [[] for _ in candidates]
     for rank in range(max(map(len, candidates), default=0)):
         for sort, chosen in zip(candidates, kept, strict=True):
@@ -161,9 +110,12 @@ def _chosen(
                 continue
             probe = sort[rank]
             fact = normalized(probe.fact).casefold().rstrip(IGNORED_FACT_ENDS)
-            price = 0 if probe.entry in entries else estimate(probe.entry) + ITEM_FRAME_TOKENS
-            part = probe.kind != "artifact" and any(fact in other for other in facts)
-            if price > room or part or len(fact) < MIN_FACT_CHARS or fact in facts:
+            is_free = probe.entry in entries or probe.section in FREE_SECTIONS
+            price = 0 if is_free else estimate(probe.entry) + ITEM_FRAME_TOKENS
+            if price > room or len(fact) < MIN_FACT_CHARS or fact in facts:
+                continue
+            words = whole_words(fact)
+            if probe.kind != "artifact" and any(words.search(other) for other in facts):
                 continue
             room -= price
             facts.append(fact)
@@ -187,141 +139,66 @@ def _read_files(here: set[int], ledger: Ledger) -> Iterator[Probe]:
         )
 
 
-def _intent(said: Sequence[RefText]) -> Iterator[Probe]:
-    for ref, text in said[-1:]:
-        fact = evidence.first_fact(text)
-        yield Probe("recall", "What did the person first ask for?", fact, "intent", ref, fact)
+def _intent(here: set[int], ledger: Ledger) -> Iterator[Probe]:
+    for ref, text in ledger.words[:1]:
+        if ref in here and (fact := first_line(text)):
+            yield Probe("recall", "What did the user first ask for?", fact, "intent", ref, fact)
 
 
-def _constraints(
-    said: Sequence[RefText], rules: Sequence[PersonRule], ledger: Ledger
-) -> Iterator[Probe]:
-    """Yield what was not authorised last, then the newest rules of the person, then their other
-    demands; of each message its first comes before its second."""
-    question = "What did the person demand, rule out or not authorise? Quote each."
-    for denial in ledger.denials[:-3:-1]:
-        fact = evidence.fact_at(re.sub("^not authorised: ", "", denial, flags=re.IGNORECASE))
-        why = shorten_at_gap(ledger.reason_of(denial), evidence.MAX_FACT_CHARS)
-        yield Probe("decision", question, fact, "facts", None, f"Not authorised: {fact}{why}")
-    for rule in sorted(rules, key=lambda rule: -rule.ref)[:MAX_DEMANDS]:
-        fact = telling_part(rule.text)
-        yield Probe("decision", question, fact, "facts", rule.ref, rule_line(rule))
-    rows = [
-        (place, ref, fact)
-        for ref, text in said
-        for place, fact in enumerate(evidence.wishes(text)[:4])
-        if not any(fact in rule.text for rule in rules)
-    ]
-    for _, ref, fact in sorted(rows, key=lambda row: row[0])[: max(0, MAX_DEMANDS - len(rules))]:
-        yield Probe("decision", question, fact, "facts", ref, f"The person (#{ref}): {fact}")
-
-
-def _names(said: Sequence[RefText]) -> Iterator[Probe]:
-    found = [(ref, *name) for ref, text in said for name in evidence.names(text)[:3]]
-    holding = [
-        row
-        for place, row in enumerate(found)
-        if not any(changes_value(newer, row[2]) for _, _, newer in found[:place])
-        and not rules_in(row[2])  # those that stand are kept whole; the others were lifted
-    ]
-    for ref, name, words in holding[:6]:
-        question = f"What stands in the gap? “{words.replace(name, '____')}”"
-        yield Probe("recall", question, name, "facts", ref, f"The person (#{ref}): {words}")
+def _constraints(rules: Sequence[UserRule], ledger: Ledger) -> Iterator[Probe]:
+    """Yield what was not authorised last, then the newest rules of the user."""
+    question = "What did the user rule or not authorise? Quote each."
+    for denial in ledger.denials[: -MAX_ASKED_DENIALS - 1 : -1]:
+        entry = denial_fact(denial, ledger)
+        fact = first_line(entry.removeprefix(DENIED).removesuffix(ledger.reason_of(denial)))
+        yield Probe("decision", question, fact, "facts", None, entry)
+    for rule in rules[: -MAX_ASKED_RULES - 1 : -1]:
+        if fact := first_line(rule.text):
+            yield Probe("decision", question, fact, "rules", rule.ref, rule.text)
 
 
 def _decisions(
-    texts: Sequence[RefText], previous: SummaryDocument | None, written: SummaryDocument | None
+    previous: SummaryDocument | None, written: SummaryDocument | None
 ) -> Iterator[Probe]:
-    """Yield decisions of the summary before and of the evicted texts in turns, the newest first,
-    less those that a later one replaces."""
+    """Yield decisions of the summary before, the newest first."""
     remembered = previous.decisions if previous else ()
-    standing = [text for text in remembered if written is None or text in written.decisions]
-    later = [text for text in (written.decisions if written else ()) if text not in standing]
-    rows: list[tuple[int, int, str]] = []
-    for seq, text in texts:
-        for rank, fact in evidence.decisions(text):
-            if not any(replaces_decision(newer, fact) for newer in later):
-                rows.append((rank, seq, fact))
-        later += [fact for _, fact in evidence.decisions(text)]
-    rows.sort(key=lambda row: row[0])
-    holding = [t for t in standing if not any(replaces_decision(newer, t) for newer in later)]
-    old = [_remembered(text) for text in holding[:-5:-1]]
-    new = [(ref, fact, f"{fact} (#{ref})") for _, ref, fact in rows[:4]]
-    for n in range(4):
-        for ref, fact, entry in (*old[n : n + 1], *new[n : n + 1]):
-            topic = " ".join(fact.split()[:6])
-            question = f"What was decided, and why: “{topic} …”?"
-            yield Probe("decision", question, fact, "decisions", ref, entry)
+    holding = [text for text in remembered if written is None or text in written.decisions]
+    for text in holding[: -MAX_ASKED_DECISIONS - 1 : -1]:
+        fact = first_line(text)
+        question = f"What was decided, and why: “{' '.join(fact.split()[:6])} …”?"
+        yield Probe("decision", question, fact, "decisions", None, text)
 
 
-def _remembered(decision: str) -> tuple[int | None, str, str]:
-    """Return the ref, fact and entry of a decision in the summary before."""
-    quoting = _QUOTING.match(decision)
-    words = decision[quoting.end() :] if quoting else decision
-    made = _QUOTED_REF.search(words)
-    fact = evidence.fact_at(words[: made.start()] if made else words)
-    ref = int(made[1]) if made else None
-    return ref, fact, decision if len(decision) <= 2 * evidence.MAX_FACT_CHARS else fact
-
-
-def _work(here: set[int], texts: Sequence[RefText], ledger: Ledger) -> Iterator[Probe]:
-    """Yield the person's newest words if they go, what is in progress and pending by the todo list,
-    and the plan if nothing that is recorded has followed it. Words that go were answered: they are
-    no step any more."""
-
-    def probe(question: str, fact: str, section: str, ref: int | None, entry: str) -> Probe:
-        return Probe("continuation", question, fact, section, ref, entry)
-
-    following = "What should be done next?"
-    for ref, text in ledger.words[-1:]:
-        if ref in here and (fact := evidence.first_fact(text)):
-            question, entry = "What did the person ask for last?", f"The person (#{ref}): {fact}"
-            yield Probe("recall", question, fact, "facts", ref, entry)
-    todos = [(t["status"], evidence.fact_at(t["content"])) for t in ledger.todos]
+def _work(ledger: Ledger) -> Iterator[Probe]:
+    """Yield what is in progress and pending by the todo list."""
+    todos = [(t["status"], first_line(t["content"])) for t in ledger.todos]
     for fact in [text for status, text in todos if status == "in_progress"][:3]:
-        yield probe("What is being worked on?", fact, "in_progress", None, fact)
+        question = "What is being worked on?"
+        yield Probe("continuation", question, fact, "in_progress", None, fact)
     for fact in [text for status, text in todos if status == "pending"][:4]:
-        yield probe(following, fact, "next_steps", None, fact)
-    for ref, text in texts[:1]:
-        for fact in evidence.plans(text)[-1:] if ref > _newest_act(ledger) else ():
-            yield probe(following, fact, "next_steps", ref, f"{fact} (#{ref})")
-
-
-def _newest_act(ledger: Ledger) -> int:
-    """Return the seq of the newest entry that is known to have moved the work on."""
-    acts = [fact.ref for fact in ledger.files.values()]
-    acts += [*ledger.read.values(), *(fact.ref for fact in ledger.commands[-1:])]
-    return max([*acts, *(ref for ref, _ in ledger.words[-1:])], default=0)
+        question = "What should be done next?"
+        yield Probe("continuation", question, fact, "next_steps", None, fact)
 
 
 def _errors(ledger: Ledger) -> Iterator[Probe]:
-    """Yield the exact error and the exit code of the newest commands that still fail."""
-    found = 0
-    for fact in reversed(ledger.unresolved()):
-        line = _error(fact)
-        if (fact.exit_code == 1 and not line) or found == 3:  # it may have answered "no"
-            continue
-        found += 1
-        command = evidence.fact_at(fact.command)[:MAX_COMMAND_CHARS].rstrip()
-        code = f"exit {fact.exit_code}"
-        entry = f"`{command}` failed ({code}, #{fact.ref})" + (f":\n{line}" if line else "")
+    """Yield the exact error and the exit code of the commands that still fail, newest first."""
+    for fact in reversed(open_failures(ledger)):
+        line, command = error_line(fact), shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
         if line:
             question = f"Which error does `{command}` still give, exactly?"
-            yield Probe("recall", question, line, "errors", fact.ref, entry)
+            yield Probe("recall", question, line, "errors", fact.ref, line)
         if fact.exit_code is not None:
-            question = f"With which exit code does `{command}` fail?"
-            yield Probe("recall", question, code, "errors", fact.ref, entry)
+            code, question = (
+                f"exit {fact.exit_code}",
+                f"With which exit code does `{command}` fail?",
+            )
+            yield Probe("recall", question, code, "errors", fact.ref, code)
 
 
-def _error(fact: CommandFact) -> str:
-    """Return the most telling line of a failed command's output, "" when none tells."""
-    lines = [_DECORATION.sub("", line.strip(), count=1) for line in fact.errors]
-    lines = [line for line in lines if line and not _NOTE.fullmatch(line)]
-    for pattern in (_ERROR, _FAILURE):
-        for line in reversed(lines):
-            if match := pattern.search(line):
-                return evidence.fact_at(line, match.start())
-    return lines[-1][: evidence.MAX_FACT_CHARS] if lines else ""
+def first_line(text: str) -> str:
+    """Return the first line of a text, cut between words where it is long."""
+    line = text.strip().partition("\n")[0].strip()
+    return shorten_at_gap(line, MAX_FACT_CHARS).removesuffix(" …")
 
 
 def is_answered(probe: Probe, text: str) -> bool:
@@ -334,8 +211,8 @@ def is_answered(probe: Probe, text: str) -> bool:
         return any(_is_named(form, text) for form in forms if form)
     fact = normalized(probe.fact).rstrip(IGNORED_FACT_ENDS)
     if " " in fact:
-        return evidence.whole_words(fact.casefold()).search(_decoded(text).casefold()) is not None
-    return bool(fact) and evidence.whole_words(fact).search(_decoded(text)) is not None
+        return whole_words(fact.casefold()).search(_decoded(text).casefold()) is not None
+    return bool(fact) and whole_words(fact).search(_decoded(text)) is not None
 
 
 def normalized(text: str) -> str:

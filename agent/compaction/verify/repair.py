@@ -14,15 +14,10 @@ from ....tools.system.plural import count_of
 from ...context.tokens import estimate
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
-from ..summary.rulings import is_ruling
-from ..summary.shorten import counts_older_facts
-from .probes import Probe, ProbeKind, is_answered
+from .probes import FREE_SECTIONS, Probe, ProbeKind, is_answered
 
 PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
 
-_ENTRY = re.compile(
-    r"The person \(#\d+\): .*|.* \(#\d+\)(?: …)?", re.DOTALL
-)  # an entry that a probe made
 _REF = re.compile(r"(?:#\d+)?")
 
 ItemPlace = tuple[str, int]  # a section, and the index of an item in it
@@ -89,13 +84,17 @@ def add_missed_facts(
     `cap_tokens` when rendered; unchanged if nothing can be added.
 
     `asked` are all the probes: an item that answers one of them stays. To make room, these go:
-    files read of which nothing is said, what is done, and entries of earlier probes that are not
-    asked again. For the intent, changed files, open errors and constraints also references, other
-    files read, and the oldest errors, decisions and facts go. Facts that still have no room are
-    left out, the least important first.
+    files read of which nothing is said, and what is done. For the intent, changed files and
+    constraints also references and other files read go. Facts that still have no room are left out,
+    the least important first. Rules and errors are not added here: both are in the document already
+    as far as they have room.
     """
     text = render(document)
-    missed = [probe for probe in asked if not is_answered(probe, text)]
+    missed = [
+        probe
+        for probe in asked
+        if probe.section not in FREE_SECTIONS and not is_answered(probe, text)
+    ]
     missed.sort(key=lambda probe: not _is_vital(probe))
     vital = sum(map(_is_vital, missed))
     spare = _unasked(document, asked)
@@ -130,8 +129,8 @@ def _last_true(end: int, test: Callable[[int], bool]) -> int:
 
 
 def _is_vital(probe: Probe) -> bool:
-    """Return whether a probe asks for the intent, a changed file, an open error or a constraint."""
-    return probe.is_constraint or probe.section in ("intent", "modified", "errors")
+    """Return whether a probe asks for the intent, a changed file or a constraint."""
+    return probe.is_constraint or probe.section in ("intent", "modified")
 
 
 def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
@@ -141,12 +140,11 @@ def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlac
     guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
 
     def guarded(text: str) -> bool:
-        held = counts_older_facts(text) or is_ruling(text)
-        return held or any(is_answered(probe, text) for probe in guarding)
+        return any(is_answered(probe, text) for probe in guarding)
 
     return [
         (name, index)
-        for name in ("read", "done", "recovery", "errors", "decisions", "facts")
+        for name in ("read", "done", "recovery")
         for index, item in enumerate(getattr(document, name))
         if not guarded(item.path if isinstance(item, ReadRow) else item)
     ]
@@ -158,7 +156,7 @@ def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
     item = getattr(document, name)[index]
     if isinstance(item, ReadRow):
         return _REF.fullmatch(item.why) is not None
-    return name == "done" or (name in ("decisions", "facts") and _ENTRY.fullmatch(item) is not None)
+    return name == "done"
 
 
 def _without(document: SummaryDocument, places: Iterable[ItemPlace]) -> SummaryDocument:

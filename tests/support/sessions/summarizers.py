@@ -50,8 +50,7 @@ SUMMARIZERS: dict[str, Callable[[ReplayHost], str]] = {
 
 
 def _from_records(host: ReplayHost) -> str:
-    words = [text for _, text in host.ledger.words]
-    document = document_from_ledger(host.ledger, words, document_of(host.view.summary))
+    document = document_from_ledger(host.ledger, document_of(host.view.summary))
     return render(shortened_to(document, max_summary_tokens(host.current_window())))
 
 

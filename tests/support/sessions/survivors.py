@@ -1,12 +1,13 @@
 """What the context of a played recording must still have, whatever its summaries said.
 
-survivors(played)  # {"paths": Share(12, 12), "rules": …, "errors": …, "decisions": …}
+survivors(played)  # {"paths": Share(12, 12), "rules": …, "errors": …}
 """
 
 import re
 
+from ctxagent.agent.compaction.summary.open_failures import open_failures
 from ctxagent.agent.replay.results import Share
-from ctxagent.agent.session.entries import Assistant, Entry, User
+from ctxagent.agent.session.entries import Entry, User
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import content_text
@@ -16,16 +17,9 @@ from .recording import Played
 MAX_WORDS_CHARS = 1_500  # of a person's message; longer ones are pasted
 MAX_RULE_CHARS = 200
 BEGINNING_CHARS = 50  # of a person's words, that a summary quotes
-DECISION_CHARS = 60  # of a decision that are looked for: a long one may be cut
-NEWEST = 3  # open errors and decisions that are looked for
 
 _SENTENCE = re.compile(r"(?<=[.!])\s+|\n+")
 _RULE = re.compile(r"(?:please )?(?:never|do not|don['’]t|under no circumstances)\b", re.I)
-_DECISION = re.compile(
-    r"\b(?:we|I)(?:['’]ve| have)? (?:decided|chose|settled on|opted)\b|\bgoing with\b"
-    r"|^(?:the )?(?:decision|root cause) (?:is|was)\b",
-    re.I,
-)
 _ROW = re.compile(r"^\| `?([^`|\n]+?)`? \| (created|modified|deleted) \|", re.M)
 _LIST_MARK = re.compile(r"(?:[-*•]|\d+[.)])\s+")
 
@@ -40,25 +34,23 @@ def survivors(played: Played) -> dict[str, Share]:
     named = [f for f in files if rows.get(f.path, f.action) == f.action and _has(played, f.path)]
     words = [row for row in (*ledger.words[:1], *ledger.words[-1:]) if row[1].strip()]
     heard = [1 for ref, text in words if _refers(played, ref) or _has(played, _beginning(text))]
-    errors = [fact for fact in ledger.unresolved() if fact.errors][-NEWEST:]
+    errors = open_failures(ledger)
     open_ones = [  # two commands may fail with one error
         fact for fact in errors
         if _refers(played, fact.ref) or _has(played, _beginning(fact.errors[-1]))
     ]  # fmt: skip
-    rules, decisions = _rules(entries), _decisions(entries)[-NEWEST:]
+    rules = _rules(entries)
     return {
         "paths": Share(len(named), len(files)),
         "words": Share(len(heard), len(words)),
         "rules": Share(sum(_has(played, rule) for rule in rules), len(rules)),
         "errors": Share(len(open_ones), len(errors)),
-        "decisions": Share(sum(_has(played, text) for text in decisions), len(decisions)),
     }
 
 
 def lost(played: Played) -> list[str]:
-    """Return the rules and decisions that are not there, for whoever looks for the reason."""
-    entries = read_log(played.log).entries
-    said = [*_rules(entries), *_decisions(entries)[-NEWEST:]]
+    """Return the rules that are not there, for whoever looks for the reason."""
+    said = _rules(read_log(played.log).entries)
     return [text for text in said if not _has(played, text)]
 
 
@@ -87,18 +79,6 @@ def _rules(entries: list[Entry]) -> list[str]:
             short = len(sentence) <= MAX_RULE_CHARS and not sentence.endswith(("?", ":"))
             if short and _RULE.match(sentence):
                 found.setdefault(sentence)
-    return list(found)
-
-
-def _decisions(entries: list[Entry]) -> list[str]:
-    """Return what the assistant says that was decided, in order: the words from there on."""
-    found: dict[str, None] = {}
-    for entry in entries:
-        turn = isinstance(entry, Assistant) and entry.purpose == "turn"
-        for sentence in _SENTENCE.split(content_text(entry.content)) if turn else ():
-            sign = _DECISION.search(sentence)
-            if sign and not sentence.rstrip().endswith(("?", ":")):
-                found.setdefault(sentence[sign.start() :][:DECISION_CHARS].rstrip())
     return list(found)
 
 

@@ -1,8 +1,8 @@
 """What must hold of a session whatever was done to it, held against its log alone.
 
-The words, replies, outputs and errors of a walk carry marks (`word12`, `error7`), and its rules
-name folders of their own (`area3/`), so that one look at the log says what the context must have
-and what it must not.
+The words, replies, outputs and errors of a walk carry marks (`word12`, `error7`), so that one look
+at the log says what the context must have and what it must not. The messages of the user need no
+mark: each must be there whole, or with its ref where all of them are too long for the budget.
 
 for fault in Truths(entries, folder).faults(view): ...
 """
@@ -17,12 +17,16 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from ctxagent.agent.compaction.document import SummaryDocument, render
+from ctxagent.agent.compaction.summary.user_messages import MIN_BUDGET_TOKENS
 from ctxagent.agent.context.request import build_messages
+from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.context.view import SUMMARY_SOURCE, View, shown_blocks
 from ctxagent.agent.session.entries import (
     Assistant,
     Entry,
     Note,
+    Revert,
     Session,
     Summary,
     ToolResult,
@@ -32,7 +36,7 @@ from ctxagent.agent.session.entries import (
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.store import content_text
 
-NEWEST_ERRORS = 3  # that a summary must have, of those that are open
+FRAME_TOKENS = 25  # of a message in a summary, at the most
 KINDS = {  # of faults, in words
     "views": "the live view is not the one that the log folds to",
     "rejected": "a request was refused by the validator",
@@ -44,27 +48,17 @@ KINDS = {  # of faults, in words
     "error": "an open error is not in the newest summary",
     "step": "a replaced next step stands in the newest summary",
     "todo": "a finished item of the todo list stands among the next steps",
-    "rule": "a rule of the person that holds is not in the context",
-    "lifted": "a rule that the person lifted stands in the newest summary as one that holds",
+    "words": "a message of the user that fits the budget is not whole in the context",
+    "ref": "a message of the user is neither in the context nor named there",
+    "rule": "a rule left the summary though no later message of the user was quoted",
     "pin": "what is pinned is not in the newest summary",
     "path": "a changed file is not in the newest summary",
     "tag": "a tag or fence of the answer stands in the newest summary",
 }
-RULES = (  # what a person says, with the number of a folder
-    "Never touch area{}/.",
-    "Do not change anything in area{}/.",
-    "Hands off area{}/.",
-    "Fass area{}/ nicht an.",
-    "No toques area{}/.",
-    "不要修改 area{}/。",
-)
-LIFT = "You may change area{}/ again."
-
 _MARK = re.compile(r"\b(?:word|reply|output)\d+\b")
 _ERROR = re.compile(r"\berror\d+\b")
 _STEP = re.compile(r"\bstep\d+\b")
 _TODO = re.compile(r"\btodo\d+\b")
-_AREA = re.compile(r"\barea(\d+)/")
 _TAG = re.compile(r"</?summary>|^```", re.MULTILINE)
 
 
@@ -83,8 +77,6 @@ class Facts:
 
     open_errors: dict[str, tuple[str, int]] = field(default_factory=dict)  # by command
     resolved: set[str] = field(default_factory=set)
-    rules: dict[str, tuple[str, int]] = field(default_factory=dict)  # by folder
-    lifted: dict[str, str] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)  # of the todo list
     _started: dict[str, int] = field(default_factory=dict)  # jobs of this process
     _ended: set[str] = field(default_factory=set)  # those of them whose end was told
@@ -97,8 +89,6 @@ class Facts:
             if isinstance(todos := entry.details.get("todos"), list):
                 done = [str(t["content"]) for t in todos if t["status"] == "completed"]
                 self.finished = {mark for text in done for mark in _TODO.findall(text)}
-        elif isinstance(entry, User) and entry.source == "person":
-            self._add_words(content_text(entry.content), entry.seq)
 
     def resolve(self, mark: str) -> None:
         """Take a model's word for it that an error is resolved."""
@@ -130,15 +120,6 @@ class Facts:
             self.open_errors[command] = mark, entry.seq
             self.resolved.discard(mark)
 
-    def _add_words(self, text: str, seq: int) -> None:
-        for area in _AREA.findall(text):
-            if LIFT.format(area) in text and area in self.rules:
-                self.lifted[area] = self.rules.pop(area)[0]
-            for rule in RULES:
-                if rule.format(area) in text:
-                    self.rules[area] = rule.format(area), seq
-                    self.lifted.pop(area, None)
-
 
 class Truths:
     """Of one session: its log so far, and the folder that it lies in."""
@@ -155,12 +136,52 @@ class Truths:
         for entry in self.entries[-20:]:
             if isinstance(entry, Note) and "traceback" in entry.data:
                 yield Fault("crash", "".join(entry.data["traceback"][-3:]))
-        for rule, seq in self._facts().rules.values():
-            if rule not in context and f"#{seq}" not in context:
-                yield Fault("rule", f"#{seq}: {rule}")
+        yield from self._word_faults(view, context)
+        yield from self._rule_faults()
         if view.summary:
             yield from self._summary_faults(view.summary, view)
         yield from self._conversation_faults()
+
+    def _word_faults(self, view: View, context: str) -> Iterator[Fault]:
+        """Yield the messages of the user that the context does not have as it must."""
+        staying = {item.seq for item in view.items}
+        said = [
+            (entry.seq, content_text(entry.content))
+            for entry in self.entries
+            if isinstance(entry, User) and entry.source == "person" and entry.seq not in staying
+        ]
+        size = sum(estimate(text) + FRAME_TOKENS for _, text in said)
+        for seq, text in said:
+            if text not in context:
+                if size <= MIN_BUDGET_TOKENS / view.ratio:
+                    yield Fault("words", f"#{seq}: {text[:80]}")
+                elif not re.search(rf"#{seq}\b", context) and not _in_range(seq, context):
+                    yield Fault("ref", f"#{seq}: {text[:80]}")
+
+    def _rule_faults(self) -> Iterator[Fault]:
+        """Yield the rules of a summary that the next one lacks and does not say to be lifted."""
+        standing: list[Summary] = []
+        later = [
+            (entry.seq, content_text(entry.content))
+            for entry in self.entries
+            if isinstance(entry, User) and entry.source == "person"
+        ]
+        for entry in self.entries:
+            if isinstance(entry, Revert):
+                standing = [summary for summary in standing if summary.seq != entry.target]
+            if not isinstance(entry, Summary):
+                continue
+            before = standing[-1].document.get("rules", []) if standing else []
+            kept = {(rule["ref"], rule["text"]) for rule in entry.document["rules"]}
+            refs = {ref for ref, text in kept if not text}
+            texts = {text for _, text in kept}
+            lifted = {row["text"]: row["why"] for row in entry.superseded}
+            for rule in before:
+                why = lifted.get(rule["text"], "")
+                quoted = any(seq > rule["ref"] and f"#{seq}" in why for seq, _ in later)
+                if rule["text"] not in texts and rule["ref"] not in refs and not quoted:
+                    yield Fault("rule", f"#{rule['ref']}: {rule['text']}")
+            standing.append(entry)
 
     def _facts(self, before: float = float("inf")) -> Facts:
         """Return what the log says before an entry, the claims of the summaries included that stand
@@ -187,7 +208,9 @@ class Truths:
                 for answer in answers if entry.seq not in reverted else ():
                     text = content_text(answer.content)
                     if steps & set(_STEP.findall(text)):
+                        still = re.findall(r"Open: .*?(error\d+)", text)
                         said = re.findall(r"Resolved: .*?(error\d+)", text)
+                        said = [mark for mark in said if mark not in still]
                         yield answer.seq, said
                 answers = []
 
@@ -200,9 +223,10 @@ class Truths:
         for mark in told:
             if mark in facts.resolved:
                 yield Fault("resolved", mark)
-        newest = sorted(facts.open_errors.values(), key=lambda row: -row[1])[:NEWEST_ERRORS]
+        newest, refs = facts.open_errors.values(), "\n".join(document["errors"])
         for mark, seq in newest:
-            if mark not in told and view.position(seq) is None:
+            named = mark in told or re.search(rf"#{seq}\b", refs)
+            if not named and view.position(seq) is None:
                 yield Fault("error", f"#{seq}: {mark}")
         new = {m for e in self._answers(summary) for m in _STEP.findall(content_text(e.content))}
         for section in ("next_steps", "in_progress"):
@@ -212,9 +236,6 @@ class Truths:
         for mark in _TODO.findall("\n".join(document["next_steps"])):
             if mark in facts.finished:
                 yield Fault("todo", mark)
-        for rule in facts.lifted.values():
-            if any(rule in text and "again" not in text for text in document["facts"]):
-                yield Fault("lifted", rule)
         ledger = Ledger()
         for entry in self.entries:
             if entry.seq < summary.seq:
@@ -225,8 +246,9 @@ class Truths:
         for path in ledger.files:
             if path not in summary.whole_text:
                 yield Fault("path", path)
-        if found := _TAG.search(summary.text):
-            yield Fault("tag", summary.text[found.start() : found.start() + 60])
+        written = render(SummaryDocument.from_json(document))
+        if found := _TAG.search(written):
+            yield Fault("tag", written[found.start() : found.start() + 60])
 
     def _answers(self, summary: Summary) -> Iterator[Assistant]:
         """Yield the answers that a summary can have been made of."""
@@ -248,6 +270,11 @@ class Truths:
         parts = {"missing": wanted - counts, "too often": counts - wanted}
         told = [f"{name}: {sorted(marks)[:5]}" for name, marks in parts.items() if marks]
         yield Fault("conversation", "; ".join(told) or "not in order")
+
+
+def _in_range(seq: int, context: str) -> bool:
+    ranges = re.findall(r"from #(\d+) to #(\d+),", context)
+    return any(int(first) <= seq <= int(last) for first, last in ranges)
 
 
 def messages_digest(view: View) -> str:

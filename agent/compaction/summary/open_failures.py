@@ -1,0 +1,107 @@
+"""The commands that still fail, in a summary: all of them while there is room, then their refs.
+
+They come from the ledger alone. A model may say more of one of them; then its line stands instead.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...context.tokens import estimate
+from ...session.ledger import CommandFact, Ledger
+from ..document import SummaryDocument
+from .resolved_errors import names_failure, says_what_passed
+from .shorten import shorten_at_gap
+
+MAX_COMMAND_CHARS = 400
+MAX_LINE_CHARS = 160  # of an error that stands alone
+
+_MORE = "More commands that still fail, found by Recall: "
+_FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
+_DECORATION = re.compile(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
+_ERROR = re.compile(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
+_FAILURE = re.compile(r"fail|denied|refused|not found|no such|undefined|timed out", re.IGNORECASE)
+_NOTE = re.compile(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
+
+
+def open_failures(ledger: Ledger) -> list[CommandFact]:
+    """Return the commands that still fail, oldest first. One that only ended with 1 and says no
+    error has probably answered a question with "no"."""
+    return [f for f in ledger.unresolved() if f.exit_code != 1 or error_line(f)]
+
+
+def with_open_failures(
+    document: SummaryDocument, ledger: Ledger, room: int | None = None
+) -> SummaryDocument:
+    """Return the document with every failure that is open and that none of its errors names, the
+    newest last. Where they have no room in `room` tokens, each has its most telling line alone,
+    then the oldest have their refs alone."""
+    told = document.errors
+    missing = [
+        fact
+        for fact in open_failures(ledger)
+        if not any(names_failure(line, fact) for line in told)
+    ]
+    lines = [_lines_of(fact, fact.errors) for fact in missing]
+    if room is not None and sum(map(_size, lines)) > room:
+        lines = [_lines_of(fact, filter(None, [error_line(fact)])) for fact in missing]
+        kept = _count_fitting(lines[::-1], room)
+        lines = lines[len(lines) - kept :]
+    older = " ".join(f"#{fact.ref}" for fact in missing[: len(missing) - len(lines)])
+    return replace(document, errors=(*((f"{_MORE}{older}",) if older else ()), *told, *lines))
+
+
+def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
+    """Return the errors less those that quote a failure which is over, by the records."""
+    failing = {fact.ref for fact in ledger.unresolved()}
+
+    def is_open(error: str) -> bool:
+        if found := _FAILED.match(error):
+            return int(found[1]) in failing
+        return not error.startswith(_MORE) and not says_what_passed(error, ledger)
+
+    return tuple(filter(is_open, errors))
+
+
+def said_errors(errors: Sequence[str]) -> tuple[str, ...]:
+    """Return the errors without the lines that `with_open_failures` adds."""
+    return tuple(e for e in errors if not e.startswith(_MORE) and not _FAILED.match(e))
+
+
+def error_line(fact: CommandFact) -> str:
+    """Return the most telling line of a failed command's output; "" when none tells."""
+    lines = [_DECORATION.sub("", line.strip(), count=1) for line in fact.errors]
+    lines = [line for line in lines if line and not _NOTE.fullmatch(line)]
+    for pattern in (_ERROR, _FAILURE):
+        for line in reversed(lines):
+            if match := pattern.search(line):
+                return _part(line, match.start())
+    return _part(lines[-1], 0) if lines else ""
+
+
+def _part(line: str, at: int) -> str:
+    """Return the part of a line that has the character `at`, whole where it is short."""
+    start = max(0, at - MAX_LINE_CHARS // 4) if len(line) > MAX_LINE_CHARS else 0
+    return line[start : start + MAX_LINE_CHARS].strip()
+
+
+def _lines_of(fact: CommandFact, errors: Iterable[str]) -> str:
+    command = shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
+    head = f"`{command}` failed (exit {fact.exit_code}, #{fact.ref})"
+    said = "\n".join(errors)
+    return f"{head}:\n{said}" if said else head
+
+
+def _count_fitting(lines: Sequence[str], room: int) -> int:
+    """Return how many of the first lines have room."""
+    count = 0
+    for line in lines:
+        room -= _size(line)
+        if room < 0:
+            break
+        count += 1
+    return count
+
+
+def _size(line: str) -> int:
+    return estimate(line) + 1

@@ -1,0 +1,160 @@
+"""The user's messages in a summary: verbatim, in order, within one budget.
+
+Code never guesses what a message means. Each message that left the context stands in the summary's
+text with its ref and how its turn ended, so a later message overrides an earlier one by its place.
+Beyond the budget long messages are shortened, pasted text before typed text and old messages before
+new ones. No message goes without a line that has its ref.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ...context.tokens import estimate
+from ...context.view import View
+from ...context.window import Window
+from ...session.user_messages import UserMessage
+
+BUDGET_SHARE = 0.10  # of the window, for all messages of the user in a summary
+MIN_BUDGET_TOKENS = 1_500
+PASTED_LIMITS = (4_000, 1_000, 300)  # characters that a pasted part may keep, tried in turn
+TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters that a message may keep, tried in turn
+MAX_HEADING_CHARS = 200  # of an attached file, whose first line names it
+MAX_LISTED_REFS = 400  # of messages that have no room for any text; of more, the range
+
+HEADING = "## User Messages"
+_ABOUT = (
+    "What the user wrote before, verbatim and in order, as history: an answered message needs no "
+    "further work, the newest open one is the task. Later messages override earlier ones."
+)
+_END = "(end of the messages)"
+_PASTED = re.compile(r"^(```|~~~).*?(?:^\1[ \t]*$|\Z)|(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.M | re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A message as it stands in the section."""
+
+    message: UserMessage
+    text: str | None  # None where only its ref has room
+
+    def render(self) -> str:
+        message, text = self.message, self.text or ""
+        whole = text == message.text and not message.is_in_file
+        cut = "" if whole else f", shortened: Recall #{message.ref} has all of it"
+        return f"<message #{message.ref}, {message.state}{cut}>\n{text}\n</message>"
+
+
+def budget_tokens(window: Window, ratio: float = 1.0) -> int:
+    """Return the estimated tokens that the messages may take. `ratio` is that of the view: real
+    tokens for each estimated one."""
+    return int(max(BUDGET_SHARE * window.size, MIN_BUDGET_TOKENS) / max(ratio, 0.1))
+
+
+def messages_gone(
+    messages: Sequence[UserMessage], view: View, evicted: Collection[int]
+) -> list[UserMessage]:
+    """Return the messages that do not stand in the view once the entries `evicted` left it."""
+    staying = {item.seq for item in view.items} - set(evicted)
+    return [message for message in messages if message.ref not in staying]
+
+
+def messages_section(messages: Sequence[UserMessage], room: int) -> str:
+    """Return the section with these messages in about `room` tokens; "" for no messages."""
+    if not messages:
+        return ""
+    shown = _fitted([_first_form(message) for message in messages], room)
+    return "\n".join([HEADING, _ABOUT, *_lines(shown), _END])
+
+
+def section_tokens(messages: Sequence[UserMessage], room: int) -> int:
+    """Return about how many tokens the section takes."""
+    size = 0
+    for message in messages:
+        size += _size(_first_form(message))
+        if size > room:
+            return room
+    return size
+
+
+def without_messages_section(text: str) -> str:
+    """Return the text of a summary without its section of the user's messages."""
+    start = text.find(f"{HEADING}\n{_ABOUT}")
+    end = text.rfind(_END)
+    return text if start < 0 or end < start else text[:start] + text[end + len(_END) :]
+
+
+def _first_form(message: UserMessage) -> _Shown:
+    """Return a message whole; an attached file, which can be read again, by its first line."""
+    text = message.text
+    return _Shown(message, text.partition("\n")[0][:MAX_HEADING_CHARS] if message.is_file else text)
+
+
+def _fitted(whole: Sequence[_Shown], room: int) -> list[_Shown]:
+    """Shorten messages, the oldest first, until all fit, at last to their refs alone; then make
+    those whole again that have room after all, the newest first."""
+    shown, sizes = list(whole), [_size(each) for each in whole]
+    total = sum(sizes)
+    steps = [(True, limit) for limit in PASTED_LIMITS] + [(False, limit) for limit in TEXT_LIMITS]
+    for is_paste, limit in (*steps, (False, None)):
+        for place, each in enumerate(shown):
+            if total <= room:
+                break
+            shown[place] = _shortened(each, is_paste, limit)
+            if shown[place] != each:
+                total += _size(shown[place]) - _size(each)
+    for place in reversed(range(len(shown))):
+        if shown[place] != whole[place]:
+            longer = sizes[place] - _size(shown[place])
+            if total + longer <= room:
+                shown[place], total = whole[place], total + longer
+    return shown
+
+
+def _size(shown: _Shown) -> int:
+    """Return the estimated tokens of a message in the section, with its frame."""
+    ref_alone = f" #{shown.message.ref}"
+    return estimate(ref_alone if shown.text is None else f"{shown.render()}\n")
+
+
+def _shortened(shown: _Shown, is_paste: bool, limit: int | None) -> _Shown:
+    text = shown.text
+    if limit is None or text is None:
+        return replace(shown, text=None)
+    if is_paste and shown.message.is_attached:
+        return replace(shown, text=_both_ends(text, limit))
+    if is_paste:
+        return replace(shown, text=_PASTED.sub(lambda part: _both_ends(part[0], limit), text))
+    return replace(shown, text=_both_ends(text, limit))
+
+
+def _both_ends(text: str, limit: int) -> str:
+    """Return the beginning and the end of a text of more than `limit` characters."""
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    gap = f"\n[… {left_out:,} characters left out …]\n"
+    return text if left_out <= len(gap) else f"{text[:half]}{gap}{text[-half:]}"
+
+
+def _lines(shown: Sequence[_Shown]) -> Iterator[str]:
+    """Yield the messages; those with refs alone are listed together."""
+    bare: list[UserMessage] = []
+    for each in shown:
+        if each.text is None:
+            bare.append(each.message)
+            continue
+        if bare:
+            yield _refs_line(bare)
+            bare = []
+        yield each.render()
+    if bare:
+        yield _refs_line(bare)
+
+
+def _refs_line(messages: Sequence[UserMessage]) -> str:
+    """Return the line of messages whose text has no room."""
+    older = messages[:-MAX_LISTED_REFS]
+    refs = [f"#{message.ref}" for message in messages[-MAX_LISTED_REFS:]]
+    if older:
+        refs.insert(0, f"{len(older):,} from #{older[0].ref} to #{older[-1].ref},")
+    return f"[Messages without room here, Recall has each: {' '.join(refs)}]"

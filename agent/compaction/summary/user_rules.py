@@ -1,0 +1,101 @@
+"""The user's rules in a summary: the model names them and lifts them, code only checks quotations.
+
+A rule counts if its words stand in a message of the user. The whole sentence is kept, verbatim. It
+stays until the model names it as lifted and quotes words of a later message.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ...context.tokens import estimate
+from ...session.user_messages import UserMessage
+from ..document import UserRule
+
+RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older rules the ref stays
+MIN_QUOTE_CHARS = 4  # of a quotation: less would stand nearly everywhere
+MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
+_QUOTED = re.compile(r"[\"“„«「]([^\"”“»」]{4,})[\"”“»」]|`([^`]{4,})`|(?<!\w)'([^']{4,})'(?!\w)")
+
+TextOf = Callable[[UserMessage], str]  # the whole text of a message
+
+
+def quoted_sentence(text: str, quoted: str) -> str:
+    """Return the sentences of a text that have the quoted words, verbatim; "" if the words do not
+    stand in it. Case and blanks may differ."""
+    words = [re.escape(word) for word in quoted.split()]
+    if len("".join(quoted.split())) < MIN_QUOTE_CHARS:
+        return ""
+    found = re.search(r"\s+".join(words), text, re.IGNORECASE)
+    if found is None:
+        return ""
+    ends = [0, *(gap.end() for gap in _SENTENCE_END.finditer(text)), len(text)]
+    start = max(end for end in ends if end <= found.start())
+    end = min(end for end in ends if end >= found.end())
+    whole = text[start:end].strip()
+    return whole if len(whole) <= MAX_RULE_CHARS else found[0][:MAX_RULE_CHARS]
+
+
+def quoted_rules(
+    named: Iterable[UserRule], messages: Sequence[UserMessage], text_of: TextOf
+) -> tuple[UserRule, ...]:
+    """Return the rules whose words stand in a message of the user, each with the message's ref. A
+    rule that names no ref, or a wrong one, gets the newest message that has it."""
+    return tuple(
+        found for rule in named if rule.text and (found := _found(rule, messages, text_of))
+    )
+
+
+def _found(rule: UserRule, messages: Sequence[UserMessage], text_of: TextOf) -> UserRule | None:
+    by_age = sorted(messages, key=lambda message: (message.ref == rule.ref, message.ref))
+    for message in reversed(by_age):
+        if sentence := quoted_sentence(text_of(message), rule.text):
+            return UserRule(message.ref, sentence)
+    return None
+
+
+def lifting_words(claim: str, rule: UserRule, messages: Sequence[UserMessage]) -> str:
+    """Return the words that a claim quotes from a message later than a rule; "" if it quotes none
+    but the rule's own."""
+    for quoted in filter(None, (part for found in _QUOTED.findall(claim) for part in found)):
+        for message in messages:
+            if message.ref <= rule.ref or message.is_attached:
+                continue
+            sentence = quoted_sentence(message.text, quoted)
+            if sentence and not _is_same(sentence, rule.text):
+                return f"the user (#{message.ref}): {sentence}"
+    return ""
+
+
+def merged_rules(old: Iterable[UserRule], new: Iterable[UserRule]) -> tuple[UserRule, ...]:
+    """Return all rules, oldest first; one that is named again has the newer ref."""
+    merged: dict[str, UserRule] = {}
+    for rule in (*old, *new):
+        key = " ".join(rule.text.casefold().split()) or f"#{rule.ref}"
+        kept = merged.get(key)
+        merged[key] = rule if kept is None or kept.ref < rule.ref else kept
+    return tuple(sorted(merged.values(), key=lambda rule: rule.ref))
+
+
+def rules_within(rules: Sequence[UserRule], room: int) -> tuple[UserRule, ...]:
+    """Return the rules with the texts of the newest ones in `room` tokens; of older ones each ref,
+    once."""
+    kept: list[UserRule] = []
+    for rule in reversed(rules):
+        room -= estimate(f'#{rule.ref}: "{rule.text}"') + 4
+        if room < 0 or not rule.text:
+            break
+        kept.insert(0, rule)
+    older = dict.fromkeys(UserRule(rule.ref, "") for rule in rules[: len(rules) - len(kept)])
+    return (*older, *kept)
+
+
+def rule_lines(rules: Iterable[UserRule]) -> Iterator[str]:
+    """Yield a line for each rule, for those who read facts alone."""
+    for rule in rules:
+        yield f'The user (#{rule.ref}): "{rule.text}"' if rule.text else f"Recall #{rule.ref}"
+
+
+def _is_same(one: str, other: str) -> bool:
+    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())

@@ -1,0 +1,62 @@
+"""The messages of the user, folded from the log, each with how its turn ended."""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from .entries import ATTACHMENT, Assistant, End, Entry, User, attachment_call
+from .store import content_text
+
+MessageState = Literal["answered", "interrupted", "open"]
+
+FILE_TOOLS = ("Read", "Glob")  # an attachment that is like a call of these is on disk
+ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """A message of the user, or something that they attached to one."""
+
+    ref: int
+    text: str  # as the model got it: of a very long message the reference to its file
+    is_attached: bool = False
+    is_file: bool = False  # attached from disk, so that it can be read again
+    is_in_file: bool = False  # the session's folder has a file with the whole text
+    state: MessageState = "open"  # how its turn ended; "open" while that runs
+
+
+@dataclass(slots=True)
+class UserMessages:
+    """All messages, oldest first."""
+
+    messages: list[UserMessage] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)  # refs of the messages that turns began with
+    _turn_start: int = 0  # in `messages`: where those of the newest turn begin
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry; most say nothing here."""
+        if isinstance(entry, User):
+            if entry.source in ("person", ATTACHMENT):
+                self._add_message(entry)
+        elif isinstance(entry, Assistant):
+            if entry.purpose == "turn" and entry.stop_reason == "end_turn":
+                self._end_turn("answered")
+        elif isinstance(entry, End):
+            self._end_turn("answered" if entry.status in ANSWERED_STATUSES else "interrupted")
+
+    def _add_message(self, entry: User) -> None:
+        if entry.begins_turn:
+            self._end_turn("interrupted", only_open=True)
+            self._turn_start = len(self.messages)
+            self.turns.append(entry.seq)
+        is_attached = entry.source == ATTACHMENT
+        is_file = is_attached and attachment_call(entry)[0] in FILE_TOOLS
+        text = content_text(entry.content)
+        message = UserMessage(entry.seq, text, is_attached, is_file, bool(entry.offloaded))
+        self.messages.append(message)
+
+    def _end_turn(self, state: MessageState, *, only_open: bool = False) -> None:
+        """Set the state of the messages of the newest turn."""
+        for place in range(self._turn_start, len(self.messages)):
+            message = self.messages[place]
+            if message.state == "open" or not only_open:
+                self.messages[place] = replace(message, state=state)

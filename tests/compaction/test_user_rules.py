@@ -1,0 +1,146 @@
+"""The user's rules: the model names and lifts them, in any language; code checks quotations."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxagent.agent.compaction.document import SummaryDocument, UserRule
+from ctxagent.agent.compaction.summary.supersede import Superseded, claimed, without_superseded
+from ctxagent.agent.compaction.summary.user_rules import (
+    merged_rules,
+    quoted_rules,
+    quoted_sentence,
+    rules_within,
+)
+from ctxagent.agent.session.user_messages import UserMessage
+
+CHANGES = (  # a rule, and what the user says later
+    ("Never commit without asking me.", "You don't need to ask me before commits any more."),
+    ("Always target Python 3.11.", "Always target Python 3.12."),
+    ("Keep functions under 40 lines.", "Keep functions under 60 lines."),
+    ("Ne modifie jamais legacy/.", "Tu peux modifier legacy/ maintenant."),
+    ("Nie ruszaj legacy/.", "Możesz już ruszać legacy/."),
+    ("不要修改 legacy 目录。", "现在可以修改 legacy 目录了。"),
+    ("لا تلمس المجلد legacy.", "يمكنك الآن تعديل المجلد legacy."),
+)
+PAIRS = (  # two rules about two places
+    ("Do not add dependencies to server/setup.py.", "Do not add dependencies to client/setup.py."),
+    ("Never push to origin/main.", "Never push to origin/dev."),
+    ("Lösche niemals Dateien in src/.", "Lösche niemals Dateien in docs/."),
+)
+
+
+def said(*texts: str) -> list[UserMessage]:
+    return [UserMessage(2 * n, text) for n, text in enumerate(texts, 1)]
+
+
+def checked(named: list[UserRule], messages: list[UserMessage]) -> tuple[UserRule, ...]:
+    return quoted_rules(named, messages, lambda message: message.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted", "whole"),
+    [
+        ("Port it. Never touch vendor/. Go.", "never touch  vendor/.", "Never touch vendor/."),
+        ("Do not touch\nit there.", "not touch it there", "Do not touch\nit there."),
+        ("Do not push. Fine.", "push", "Do not push."),
+        ("不要修改 area1。然后继续。", "不要修改 area1", "不要修改 area1。"),
+        ("See a.py. Ask me first.", "Ask you first", ""),
+        ("a b c", "a b", ""),  # too short to tell anything
+    ],
+)  # fmt: skip
+def test_a_quotation_gives_the_whole_sentence(text: str, quoted: str, whole: str) -> None:
+    assert quoted_sentence(text, quoted) == whole
+
+
+@given(st.text(), st.text())
+def test_a_quotation_is_a_part_of_the_text(text: str, quoted: str) -> None:
+    assert quoted_sentence(text, quoted) in text
+
+
+def test_a_rule_counts_if_the_user_wrote_it_and_gets_the_ref_of_its_message() -> None:
+    messages = said("Ask me before you run a migration.", "Go on.", "Go on.")
+    named = [
+        UserRule(0, "ask me before you run a migration"),
+        UserRule(6, "Ask me before you run a migration."),
+        UserRule(2, "Never say never."),
+        UserRule(2, ""),
+        UserRule(0, "Go on."),
+        UserRule(4, "Go on."),
+    ]
+    rule = UserRule(2, "Ask me before you run a migration.")
+    assert checked(named, messages) == (rule, rule, UserRule(6, "Go on."), UserRule(4, "Go on."))
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_second_rule_never_deletes_the_first(pair: tuple[str, str]) -> None:
+    messages = said(*pair)
+    first = checked([UserRule(0, pair[0])], messages)
+    second = checked([UserRule(0, pair[1])], messages)
+    assert [rule.text for rule in merged_rules(first, second)] == list(pair)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_model_lifts_a_rule_with_later_words_of_the_user(change: tuple[str, str]) -> None:
+    rule, lift = change
+    messages = said("Do it.", rule, lift)
+    old = SummaryDocument(rules=(UserRule(2, "Do it."), UserRule(4, rule)))
+    (gone,) = claimed([f'Rule 2 "{rule}": the user said "{lift}"'], old, messages)
+    assert gone == Superseded("rules", rule, f"the user (#6): {lift}", 4)
+    assert without_superseded(old, [gone]).rules == old.rules[:1]
+    # By its words alone, under another name of its kind.
+    assert [*claimed([f'Fact 9 "{rule}": the user said "{lift}"'], old, messages)] == [gone]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        'Rule 1 "Never touch vendor/": it no longer matters',
+        'Rule 1 "Never touch vendor/": the user said "You may touch all of it."',  # nobody said it
+        'Rule 1 "Never touch vendor/": the user said "Look at vendor/ first."',  # before the rule
+        'Rule 1 "Never touch vendor/": the user said "Never touch vendor/."',  # the rule itself
+        'Rule 1 "Something else entirely": the user said "Vendor/ is fine now."',
+        'Rule 2 "No such rule here": the user said "Vendor/ is fine now."',
+    ],
+)
+def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
+    messages = said("Look at vendor/ first.", "Never touch vendor/.", "Vendor/ is fine now.")
+    old = SummaryDocument(rules=(UserRule(4, "Never touch vendor/."),))
+    assert [*claimed([claim], old, messages)] == []
+
+
+def test_other_entries_go_by_number_and_words() -> None:
+    old = SummaryDocument(
+        decisions=("Use SQLite for storage", "端口是 8080，不变"),
+        facts=("The port is 8080.",),
+        blocked=("waits for Anna",),
+    )
+    claims = [
+        'Decision 2 "端口是 8080": 现在是 9090',
+        'Fact 1 "the port is 8080": it is 9090 now',
+        'Blocker 1 "waits for Anna": she answered',
+        'Fact 2 "no such fact": gone',
+        "Everything else holds.",
+    ]
+    gone = [*claimed(claims, old, [])]
+    assert [(each.section, each.text) for each in gone] == [
+        ("decisions", old.decisions[1]), ("facts", old.facts[0]), ("blocked", old.blocked[0]),
+    ]  # fmt: skip
+    assert without_superseded(old, gone) == SummaryDocument(decisions=old.decisions[:1])
+
+
+def test_rules_keep_their_texts_while_there_is_room_then_their_refs() -> None:
+    rules = tuple(UserRule(n, f"Rule number {n} is to be observed.") for n in range(1, 40))
+    assert rules_within(rules, 10_000) == rules
+    some = rules_within(rules, 100)
+    assert [rule.ref for rule in some] == [rule.ref for rule in rules]
+    assert some[-1] == rules[-1]
+    assert some[0] == UserRule(1, "")
+    assert rules_within(some, 100) == some
+
+
+def test_an_older_version_wrote_rules_among_the_facts() -> None:
+    facts = ["The person ruled (#12): Never push.", "The port is 8080"]
+    document = SummaryDocument.from_json({"facts": facts})
+    assert document.rules == (UserRule(12, "Never push."),)
+    assert document.facts == ("The port is 8080",)
