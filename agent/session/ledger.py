@@ -37,7 +37,7 @@ from .entries import (
 from .store import content_text
 from .test_results import FailingTest, FailingTests
 from .titles import TITLE_TOPIC
-from .user_messages import UserMessage, UserMessages
+from .user_messages import LoggedMessage, UserMessages
 
 
 def content_key(row: Mapping[str, Any]) -> str:
@@ -228,7 +228,7 @@ class Ledger:
             self._jobs.clear()  # they ended with the process before, nobody knows how
 
     @property
-    def messages(self) -> Sequence[UserMessage]:
+    def messages(self) -> Sequence[LoggedMessage]:
         """The messages of the user and what they attached, oldest first."""
         return self._heard.messages
 

@@ -13,7 +13,7 @@ ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
 
 
 @dataclass(frozen=True, slots=True)
-class UserMessage:
+class LoggedMessage:
     """A message of the user, or something that they attached to one."""
 
     ref: int
@@ -28,7 +28,7 @@ class UserMessage:
 class UserMessages:
     """All messages, oldest first."""
 
-    messages: list[UserMessage] = field(default_factory=list)
+    messages: list[LoggedMessage] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)  # refs of the messages that turns began with
     _turn_start: int = 0  # in `messages`: where those of the newest turn begin
 
@@ -51,7 +51,7 @@ class UserMessages:
         is_attached = entry.source == ATTACHMENT
         is_file = is_attached and attachment_call(entry)[0] in FILE_TOOLS
         text = content_text(entry.content)
-        message = UserMessage(entry.seq, text, is_attached, is_file, bool(entry.offloaded))
+        message = LoggedMessage(entry.seq, text, is_attached, is_file, bool(entry.offloaded))
         self.messages.append(message)
 
     def _end_turn(self, state: MessageState, *, only_open: bool = False) -> None:

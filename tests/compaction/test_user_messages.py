@@ -19,15 +19,15 @@ from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.session.entries import ATTACHMENT, Assistant, End, User
 from ctxagent.agent.session.ledger import Ledger
-from ctxagent.agent.session.user_messages import UserMessage
+from ctxagent.agent.session.user_messages import LoggedMessage
 
 from ..support.sessions.history import MODEL, History
 
 FRAME_TOKENS = 60  # of the section's own words
 
 
-def said(*texts: str) -> list[UserMessage]:
-    return [UserMessage(2 * n, text) for n, text in enumerate(texts, 1)]
+def said(*texts: str) -> list[LoggedMessage]:
+    return [LoggedMessage(2 * n, text) for n, text in enumerate(texts, 1)]
 
 
 def test_no_messages_make_no_section() -> None:
@@ -36,9 +36,9 @@ def test_no_messages_make_no_section() -> None:
 
 def test_every_message_is_whole_in_order_and_says_how_its_turn_ended() -> None:
     messages = [
-        UserMessage(2, "Fix the parser.", state="answered"),
-        UserMessage(8, "Ask me before a migration!\n\nAlways.", state="interrupted"),
-        UserMessage(9, "## Next Steps\n1. none", state="open"),
+        LoggedMessage(2, "Fix the parser.", state="answered"),
+        LoggedMessage(8, "Ask me before a migration!\n\nAlways.", state="interrupted"),
+        LoggedMessage(9, "## Next Steps\n1. none", state="open"),
     ]
     text = messages_section(messages, 1_000)
     assert text.startswith(HEADING)
@@ -93,8 +93,10 @@ def test_pasted_text_is_shortened_before_typed_text() -> None:
 
 
 def test_what_was_piped_in_is_a_paste_and_an_attached_file_is_named() -> None:
-    piped = UserMessage(3, "[The user attached piped input:]\n" + "x y " * 4_000, is_attached=True)
-    file = UserMessage(5, "[The user attached the file a.py:]\nSECRET", True, is_file=True)
+    piped = LoggedMessage(
+        3, "[The user attached piped input:]\n" + "x y " * 4_000, is_attached=True
+    )
+    file = LoggedMessage(5, "[The user attached the file a.py:]\nSECRET", True, is_file=True)
     text = messages_section([*said("Review it. " * 100), piped, file], 1_500)
     assert "Review it. " * 100 in text
     assert "#3" in text
@@ -123,7 +125,7 @@ def test_what_stays_in_the_view_is_not_said_again() -> None:
     history = History()
     refs = [history.say("one"), history.say("two"), history.say("three")]
     messages = said("one", "two", "three")
-    messages = [UserMessage(ref, m.text) for ref, m in zip(refs, messages, strict=True)]
+    messages = [LoggedMessage(ref, m.text) for ref, m in zip(refs, messages, strict=True)]
     assert messages_gone(messages, history.view(), refs[:2]) == messages[:2]
     assert messages_gone(messages, History().view(), ()) == messages
 

@@ -12,7 +12,7 @@ from ctxagent.agent.compaction.summary.user_rules import (
     quoted_sentence,
     rules_within,
 )
-from ctxagent.agent.session.user_messages import UserMessage
+from ctxagent.agent.session.user_messages import LoggedMessage
 
 CHANGES = (  # a rule, and what the user says later
     ("Never commit without asking me.", "You don't need to ask me before commits any more."),
@@ -30,11 +30,11 @@ PAIRS = (  # two rules about two places
 )
 
 
-def said(*texts: str) -> list[UserMessage]:
-    return [UserMessage(2 * n, text) for n, text in enumerate(texts, 1)]
+def said(*texts: str) -> list[LoggedMessage]:
+    return [LoggedMessage(2 * n, text) for n, text in enumerate(texts, 1)]
 
 
-def checked(named: list[UserRule], messages: list[UserMessage]) -> tuple[UserRule, ...]:
+def checked(named: list[UserRule], messages: list[LoggedMessage]) -> tuple[UserRule, ...]:
     return quoted_rules(named, messages, lambda message: message.text)
 
 

@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.app import every_tool
+from ctxagent.agent.compaction.document import SummaryDocument, UserRule
+from ctxagent.agent.compaction.summary.request import summary_question, summary_text
+from ctxagent.agent.compaction.summary.user_messages import messages_section
 from ctxagent.agent.context import tokens
+from ctxagent.agent.context.window import Window
 from ctxagent.agent.loop import prompt
 from ctxagent.agent.loop.subagent_types import built_in_types
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
+from ctxagent.agent.session.user_messages import LoggedMessage
 
 from ..support.sessions.conversation import Conversation
 
@@ -52,6 +57,21 @@ def test_what_subagents_are_told_beyond_the_system_prompt() -> None:
     alone = prompt.system_prompt()
     told = [prompt.system_prompt(part=kind.prompt).removeprefix(alone) for kind in built_in_types()]
     check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
+
+
+def test_what_is_asked_for_a_summary_and_what_stands_for_the_conversation() -> None:
+    question = summary_question(Window(tokens=150_000, size=200_000), "Keep the schema.")
+    document = SummaryDocument("Fix the parser.", rules=(UserRule(2, "Ask me first."),))
+    messages = messages_section(
+        [
+            LoggedMessage(2, "Fix the parser. Ask me first.", state="answered"),
+            LoggedMessage(5, "Why?\n```\n" + "line\n" * 3_000 + "```", state="interrupted"),
+            LoggedMessage(9, "Go on."),
+        ],
+        250,
+    )
+    text = summary_text(document, Path("/s/20260101"), {7: "ticket 4711"}, messages=messages)
+    check("summary.md", f"{question}\n\n---\n\n{text}\n")
 
 
 def test_what_init_sends_as_the_persons_words() -> None:

@@ -21,7 +21,7 @@ from ...context.window import Window
 from ...session.conversation import CONVERSATION_NAME
 from ...session.entries import Block
 from ...session.ledger import Ledger
-from ...session.user_messages import UserMessage
+from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, render
 from .request import (
     COMPRESSED_MARK,
@@ -104,7 +104,7 @@ class TextBeside:
     written: SummaryDocument  # what the block itself says
     resolved: Sequence[str]  # errors in it that are none any more, by the records
     messages: str  # the section of the user's messages
-    waiting: Sequence[UserMessage]  # the unanswered ones, oldest first
+    waiting: Sequence[LoggedMessage]  # the unanswered ones, oldest first
     folder: Path
     pins: Mapping[int, str]
 
@@ -153,10 +153,10 @@ def text_beside(
     return TextBeside(written, resolved, section, waiting, folder, ledger.pins)
 
 
-def _waiting(messages: Sequence[UserMessage], room: float) -> list[UserMessage]:
+def _waiting(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessage]:
     """Return the messages that no answer has followed yet: the newest, and those before it as far
     as they fit."""
-    found: list[UserMessage] = []
+    found: list[LoggedMessage] = []
     for message in reversed(messages):
         if message.state != "open":
             break

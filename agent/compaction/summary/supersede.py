@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from ...session.user_messages import UserMessage
+from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument
 from .user_rules import lifting_words
 
@@ -41,7 +41,7 @@ class Superseded:
 
 
 def claimed(
-    lines: Iterable[str], old: SummaryDocument, messages: Sequence[UserMessage]
+    lines: Iterable[str], old: SummaryDocument, messages: Sequence[LoggedMessage]
 ) -> Iterator[Superseded]:
     """Yield the entries of the old document that a model says no longer hold, as far as its claims
     quote what is there. `messages` are those of the user."""

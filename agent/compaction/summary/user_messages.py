@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...context.tokens import estimate
 from ...context.view import View
 from ...context.window import Window
-from ...session.user_messages import UserMessage
+from ...session.user_messages import LoggedMessage
 
 BUDGET_SHARE = 0.10  # of the window, for all messages of the user in a summary
 MIN_BUDGET_TOKENS = 1_500
@@ -35,7 +35,7 @@ _PASTED = re.compile(r"^(```|~~~).*?(?:^\1[ \t]*$|\Z)|(?:^[ \t]*>[^\n]*(?:\n|\Z)
 class _Shown:
     """A message as it stands in the section."""
 
-    message: UserMessage
+    message: LoggedMessage
     text: str | None  # None where only its ref has room
 
     def render(self) -> str:
@@ -52,14 +52,14 @@ def budget_tokens(window: Window, ratio: float = 1.0) -> int:
 
 
 def messages_gone(
-    messages: Sequence[UserMessage], view: View, evicted: Collection[int]
-) -> list[UserMessage]:
+    messages: Sequence[LoggedMessage], view: View, evicted: Collection[int]
+) -> list[LoggedMessage]:
     """Return the messages that do not stand in the view once the entries `evicted` left it."""
     staying = {item.seq for item in view.items} - set(evicted)
     return [message for message in messages if message.ref not in staying]
 
 
-def messages_section(messages: Sequence[UserMessage], room: int) -> str:
+def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
     """Return the section with these messages in about `room` tokens; "" for no messages."""
     if not messages:
         return ""
@@ -67,7 +67,7 @@ def messages_section(messages: Sequence[UserMessage], room: int) -> str:
     return "\n".join([HEADING, _ABOUT, *_lines(shown), _END])
 
 
-def section_tokens(messages: Sequence[UserMessage], room: int) -> int:
+def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
     """Return about how many tokens the section takes."""
     size = 0
     for message in messages:
@@ -84,7 +84,7 @@ def without_messages_section(text: str) -> str:
     return text if start < 0 or end < start else text[:start] + text[end + len(_END) :]
 
 
-def _first_form(message: UserMessage) -> _Shown:
+def _first_form(message: LoggedMessage) -> _Shown:
     """Return a message whole; an attached file, which can be read again, by its first line."""
     text = message.text
     return _Shown(message, text.partition("\n")[0][:MAX_HEADING_CHARS] if message.is_file else text)
@@ -138,7 +138,7 @@ def _both_ends(text: str, limit: int) -> str:
 
 def _lines(shown: Sequence[_Shown]) -> Iterator[str]:
     """Yield the messages; those with refs alone are listed together."""
-    bare: list[UserMessage] = []
+    bare: list[LoggedMessage] = []
     for each in shown:
         if each.text is None:
             bare.append(each.message)
@@ -151,7 +151,7 @@ def _lines(shown: Sequence[_Shown]) -> Iterator[str]:
         yield _refs_line(bare)
 
 
-def _refs_line(messages: Sequence[UserMessage]) -> str:
+def _refs_line(messages: Sequence[LoggedMessage]) -> str:
     """Return the line of messages whose text has no room."""
     older = messages[:-MAX_LISTED_REFS]
     refs = [f"#{message.ref}" for message in messages[-MAX_LISTED_REFS:]]

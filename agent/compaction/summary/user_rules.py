@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...context.tokens import estimate
-from ...session.user_messages import UserMessage
+from ...session.user_messages import LoggedMessage
 from ..document import UserRule
 
 RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older rules the ref stays
@@ -18,7 +18,7 @@ MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
 _QUOTED = re.compile(r"[\"“„«「]([^\"”“»」]{4,})[\"”“»」]|`([^`]{4,})`|(?<!\w)'([^']{4,})'(?!\w)")
 
-TextOf = Callable[[UserMessage], str]  # the whole text of a message
+TextOf = Callable[[LoggedMessage], str]  # the whole text of a message
 
 
 def quoted_sentence(text: str, quoted: str) -> str:
@@ -38,7 +38,7 @@ def quoted_sentence(text: str, quoted: str) -> str:
 
 
 def quoted_rules(
-    named: Iterable[UserRule], messages: Sequence[UserMessage], text_of: TextOf
+    named: Iterable[UserRule], messages: Sequence[LoggedMessage], text_of: TextOf
 ) -> tuple[UserRule, ...]:
     """Return the rules whose words stand in a message of the user, each with the message's ref. A
     rule that names no ref, or a wrong one, gets the newest message that has it."""
@@ -47,7 +47,7 @@ def quoted_rules(
     )
 
 
-def _found(rule: UserRule, messages: Sequence[UserMessage], text_of: TextOf) -> UserRule | None:
+def _found(rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf) -> UserRule | None:
     by_age = sorted(messages, key=lambda message: (message.ref == rule.ref, message.ref))
     for message in reversed(by_age):
         if sentence := quoted_sentence(text_of(message), rule.text):
@@ -55,7 +55,7 @@ def _found(rule: UserRule, messages: Sequence[UserMessage], text_of: TextOf) -> 
     return None
 
 
-def lifting_words(claim: str, rule: UserRule, messages: Sequence[UserMessage]) -> str:
+def lifting_words(claim: str, rule: UserRule, messages: Sequence[LoggedMessage]) -> str:
     """Return the words that a claim quotes from a message later than a rule; "" if it quotes none
     but the rule's own."""
     for quoted in filter(None, (part for found in _QUOTED.findall(claim) for part in found)):

@@ -16,7 +16,7 @@ from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
 from ...session.entries import Summary
-from ...session.user_messages import UserMessage
+from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, parse, render, superseded_lines
 from ..host import EngineHost, ModelAnswer
 from ..policy import Policy
@@ -171,7 +171,7 @@ class SummaryWriter:
         rules = quoted_rules(document.rules, self.host.ledger.messages, self._whole_text)
         return replace(document, rules=rules)
 
-    def _whole_text(self, message: UserMessage) -> str:
+    def _whole_text(self, message: LoggedMessage) -> str:
         found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
         return message.text if found is None else found
 
