@@ -265,8 +265,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
     redaction = secrets_of(launch.environ, settings.model.base_url, shapes=settings.state.redact)
     context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
-    saved = SavedFiles(folder / SAVED_FOLDER)
-    checkpoints = Checkpoints(folder, worktree, state.numbering, saved)
+    checkpoints = Checkpoints(folder, worktree, state.numbering, _saved_files(launch))
     left = missing_entries(folder, state.untold, state.ledger.agents.values())
     for entry in left:  # what they have used counts before it is recorded
         state.totals.add(entry)
@@ -324,7 +323,7 @@ def _change_tracker(
     if (shared := parts.changes) is None:
         record = TouchRecord(Project(launch.state, launch.cwd).folder / RECORD_FOLDER, folder.name)
         saver = FileSaver(
-            SavedFiles(folder / SAVED_FOLDER),
+            _saved_files(launch),
             lambda entry: agent().record(entry),
             lambda: agent().checkpoints.newest,
         )
@@ -474,6 +473,11 @@ def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree
     """Return the files of the project; the store of their snapshots lies among its sessions."""
     store = Project(launch.state, launch.cwd).folder / "worktree.git"
     return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
+
+
+def _saved_files(launch: LaunchOptions) -> SavedFiles:
+    """Return the saved files of the project; they lie in the store of its snapshots."""
+    return SavedFiles(Project(launch.state, launch.cwd).folder / "worktree.git" / SAVED_FOLDER)
 
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:

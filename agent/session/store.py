@@ -27,7 +27,6 @@ from ...tools.system.files import (
     read_below,
 )
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
-from ..worktree import SAVED_FOLDER
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -167,8 +166,6 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
                 keep_title(folder, entry.text)
     if _is_own(source / "offloaded") and (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded")
-    if _is_own(source / SAVED_FOLDER) and (source / SAVED_FOLDER).is_dir():
-        _link_saved(source / SAVED_FOLDER, folder / SAVED_FOLDER)
     for path in filter(None, paths):
         _copy_kept(source, folder, path)
     if left_out_from is None:
@@ -184,17 +181,6 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             copy_tree_private(old.parent, new.parent)
         elif left_out_from is not None and old.is_file():
             _copy_session(old, new, run.told, left_out_from)
-
-
-def _link_saved(source: Path, folder: Path) -> None:
-    """Give the saved files of a session a second name in a copy of it; their content never changes.
-    Raises OSError."""
-    make_private_folder(folder)
-    for path in source.iterdir():
-        try:
-            os.link(path, folder / path.name, follow_symlinks=False)
-        except OSError:  # a file system without hard links
-            copy_private(path, folder / path.name)
 
 
 def _copy_kept(source: Path, folder: Path, name: str) -> None:

@@ -2,8 +2,8 @@
 
 A snapshot needs a scan of the whole work tree, and a scan can be too large or impossible. What is
 saved here needs no scan, no git and no repository: it works for ignored files, for large files, for
-files outside of the project, and in a repository of any size. The contents lie in the session's
-folder, each under git's name for it.
+files outside of the project, and in a repository of any size. The contents lie in the store of the
+project's snapshots, each under git's name for it, and are kept as long as those.
 """
 
 import difflib
@@ -65,7 +65,7 @@ class SavedFile:
 
 
 class SavedFiles:
-    """The contents that one session has saved, in `folder`. All methods block."""
+    """The contents that the sessions of a project have saved, in `folder`. All methods block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -182,7 +182,8 @@ class SavedFiles:
             return
         data = (self.folder / file.blob).read_bytes()
         if stat.S_ISLNK(file.mode):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.exists():
+                edit_file(path, b"")  # it makes the folders
             part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
             part.symlink_to(os.fsdecode(data))
             part.replace(path)
