@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,9 +40,9 @@ from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
 from .loop.crash_recovery import unknown_outcomes
 from .loop.file_changes import ChangeTracker
-from .loop.file_changes import FileEdit as Edited
 from .loop.hooks import SessionHooks
 from .loop.resume import ResumeCache, SessionState, copy_cache, create_session, resume_session
+from .loop.saving import FileSaver
 from .loop.skills import SkillSource, attach_skills, find_skills
 from .loop.startup import SessionSetup
 from .loop.subagent_types import (
@@ -72,7 +72,7 @@ from .session.search import SearchIndex
 from .session.search.recall import enable_recall
 from .session.store import AGENTS, Project, locate_log
 from .session.subagent_logs import missing_entries
-from .worktree import WorkTree
+from .worktree import RECORD_FOLDER, SAVED_FOLDER, SavedFiles, TouchRecord, WorkTree
 from .worktree.git import current_branch
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class _Parts:
     budget_meter: BudgetMeter
     system: str
     prior: str = ""
-    edits: list[Edited] = field(default_factory=list)
+    changes: ChangeTracker | None = None  # of the parent, for a subagent
     planted: PlantedWatch | None = None  # of the session, where it has one
     skills: SkillSource = field(default_factory=SkillSource)
 
@@ -265,7 +265,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
     redaction = secrets_of(launch.environ, settings.model.base_url, shapes=settings.state.redact)
     context = _context(launch, log, state, redaction)
     worktree = _worktree(launch, folder, context)
-    checkpoints = Checkpoints(folder, worktree, state.numbering)
+    checkpoints = Checkpoints(folder, worktree, state.numbering, _saved_files(launch))
     left = missing_entries(folder, state.untold, state.ledger.agents.values())
     for entry in left:  # what they have used counts before it is recorded
         state.totals.add(entry)
@@ -294,7 +294,7 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
         ask=ask,
         setup=_setup(launch, parts, worktree, left),
         hooks=hooks,
-        change_tracker=ChangeTracker(worktree, context, folder.name, parts.edits),
+        change_tracker=_change_tracker(launch, parts, worktree, context, lambda: agent),
         planted=parts.planted or PlantedWatch(launch.cwd),
         policy=policy_of(settings),
         budget_meter=parts.budget_meter,
@@ -308,6 +308,27 @@ def _put_together(launch: LaunchOptions, parts: _Parts, emit: Emit, ask: Ask | N
     attach_skills(agent, parts.skills)
     agent.drift_monitor.resume(state.summary, state.ended)
     return agent
+
+
+def _change_tracker(
+    launch: LaunchOptions,
+    parts: _Parts,
+    worktree: WorkTree,
+    context: Context,
+    agent: Callable[[], AgentState],
+) -> ChangeTracker:
+    """Return what finds the changes of a conversation's calls. A subagent shares the edits, the
+    touch record and the saved files of its parent."""
+    folder = parts.log.path.parent
+    if (shared := parts.changes) is None:
+        record = TouchRecord(Project(launch.state, launch.cwd).folder / RECORD_FOLDER, folder.name)
+        saver = FileSaver(
+            _saved_files(launch),
+            lambda entry: agent().record(entry),
+            lambda: agent().checkpoints.newest,
+        )
+        return ChangeTracker(worktree, context, folder.name, [], record, saver)
+    return ChangeTracker(worktree, context, folder.name, shared.edits, shared.record, shared.saver)
 
 
 def _setup(
@@ -370,7 +391,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
                     launch.append_prompt, spec.type.prompt, own=launch.own_prompt
                 ),
                 prior=spec.prior,
-                edits=parent.change_tracker.edits if parent.change_tracker else [],
+                changes=parent.change_tracker,
                 planted=parent.planted,
                 skills=replace(parent.skills.source, known=parent.skills.known),
             ),
@@ -452,6 +473,11 @@ def _worktree(launch: LaunchOptions, folder: Path, context: Context) -> WorkTree
     """Return the files of the project; the store of their snapshots lies among its sessions."""
     store = Project(launch.state, launch.cwd).folder / "worktree.git"
     return WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
+
+
+def _saved_files(launch: LaunchOptions) -> SavedFiles:
+    """Return the saved files of the project; they lie in the store of its snapshots."""
+    return SavedFiles(Project(launch.state, launch.cwd).folder / "worktree.git" / SAVED_FOLDER)
 
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:

@@ -386,6 +386,8 @@ class AgentState:
                 await asyncio.to_thread(self.context.sandbox.remove_empty)
             if self.planted and (found := await asyncio.to_thread(self.planted.last)):
                 self.emit(Notice("warning", found.notice))
+            if self.change_tracker and self.log.path.parent.parent.name != AGENTS:
+                self.change_tracker.close()
             await self.startup.close()
         finally:
             await finish_despite_cancel(asyncio.to_thread(self.resume_cache.leave, self.log))

@@ -1,8 +1,14 @@
 """Find which files a tool call changed: look at the work tree before and after each command. While
-no job runs, a watch may say that nothing has changed since the last look, which then stands."""
+no job runs, a watch may say that nothing has changed since the last look, which then stands.
+
+The calls are told to the other sessions of the project (`touch_record`), and what those say of
+theirs decides whose a change is (`attribution`). Files that a call may change are saved before it
+runs (`saving`).
+"""
 
 import asyncio
 import os
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,8 +16,22 @@ from typing import Any
 
 from ...tools.base import Context, Params, Tool
 from ..permissions.shell.parser import parse
+from ..permissions.shell.reach import paths_written
 from ..permissions.shell.read_only import changes_no_file, touched_paths
-from ..worktree import TreeChange, TreeState, WorkTree
+from ..session.since_point import COMMAND, EDIT
+from ..worktree import (
+    DELETED,
+    UNKNOWN,
+    Touches,
+    TouchRecord,
+    TreeChange,
+    TreeState,
+    WorkTree,
+    blob_digest,
+    content_of,
+)
+from .attribution import SortedChanges, sort_changes
+from .saving import FileSaver
 
 MAX_CHANGES_IN_RESULT = 2_000  # changes recorded of one call; how many there were beyond is counted
 HURRIED_LOOK_S = 1.0  # seconds that a person who interrupts waits for the last look
@@ -26,6 +46,9 @@ class WatchedCall:
     named: tuple[str, ...] = ()
     edits: "FileEdit | None" = None  # the file that an edit changes
     since: int = 0  # index of the first edit that another conversation may make meanwhile
+    began: int = 0  # the moment before the look, in nanoseconds since the epoch
+    writes: frozenset[str] = frozenset()  # paths that a command visibly writes to
+    id: str = ""  # in the touch record
 
 
 @dataclass(slots=True)
@@ -35,6 +58,7 @@ class FileEdit:
     name: str  # of the conversation
     path: str
     ended: bool = False
+    content: str = ""  # before the edit
 
 
 @dataclass
@@ -44,13 +68,18 @@ class ChangeTracker:
     tree: WorkTree
     context: Context
     name: str = ""  # of the conversation
-    # shared by all conversations of a session, which run side by side
+    # The rest is shared by all conversations of a session, which run side by side.
     edits: list[FileEdit] = field(default_factory=list)
+    record: TouchRecord | None = None
+    saver: FileSaver | None = None
     _base: TreeState | None = None  # up to this look the author of every change is known
+    _base_began: int = 0
     _by: str = ""  # the authors of changes since
     _own: set[str] = field(default_factory=set)  # paths edited since
     _since: int = 0  # index of the first edit after the base
     _found: list[dict[str, Any]] = field(default_factory=list)  # rows that no result has yet
+    _shared: list[TreeChange] = field(default_factory=list)  # the same, of an uncertain session
+    _open: dict[str, frozenset[str]] = field(default_factory=dict)  # writes of calls, by their ids
     _busy: bool = False
     moment: float = HURRIED_LOOK_S
 
@@ -58,8 +87,10 @@ class ChangeTracker:
         """Look before a call runs; return what `after` needs, None where nothing can change."""
         subject = tool.subject(params)
         if tool.effect == "edit":
-            self.edits.append(FileEdit(self.name, self._real(subject)))
-            return WatchedCall(edits=self.edits[-1])
+            edit = FileEdit(self.name, self._real(subject))
+            edit.content = await asyncio.to_thread(current_content, edit.path)
+            self.edits.append(edit)
+            return WatchedCall(edits=edit, id=self._begin(frozenset((edit.path,))))
         if tool.effect == "none":
             # Of a job that has ended since the last look, too, this call is where it is heard of.
             return WatchedCall() if self._by and tool.name == "Job" else None
@@ -68,22 +99,50 @@ class ChangeTracker:
         script = parse(subject)
         if changes_no_file(script):
             return None
-        since, running = self._still(), self._running()
+        since, running, began = self._still(), self._running(), time.time_ns()
 
-        def look_at_named() -> tuple[tuple[str, ...], TreeState]:
+        def look_at_named() -> tuple[tuple[str, ...], TreeState, frozenset[str]]:
             named = tuple(touched_paths(script, str(self.context.cwd)))
-            return named, self.tree.observe(named, anew=bool(running))
+            look = self.tree.observe(named, anew=bool(running))
+            return named, look, paths_written(script, str(self.context.cwd))
 
-        named, look = await asyncio.to_thread(look_at_named)
-        await self._settle(look, running)
+        named, look, writes = await asyncio.to_thread(look_at_named)
+        await self._settle(look, running, began)
         self._by = INTERRUPTED
-        return WatchedCall(look, named, since=since)
+        id = self._begin(writes)
+        return WatchedCall(look, named, since=since, began=began, writes=writes, id=id)
+
+    async def save(self, token: WatchedCall | None) -> None:
+        """Save what a call may change, before it runs. Raises RecordError."""
+        if token is None or self.saver is None:
+            return
+        if token.edits is not None:
+            await self.saver.save([token.edits.path], EDIT)
+        elif token.before is not None and token.named:
+            found = await asyncio.to_thread(self.tree.unkept_files, token.before)
+            await self.saver.save(found.paths, COMMAND, found.left_out)
+
+    def close(self) -> None:
+        """Let go of the touch record, when the session is left."""
+        if self.record is not None:
+            self.record.close()
 
     def credit(self, name: str, paths: Iterable[str]) -> None:
         """Count files as changed by a subagent that has ended."""
         self._own.update(paths)
         for edit in self.edits:
             edit.ended |= edit.name == name
+
+    async def save_before_rewind(self, paths: Iterable[str]) -> None:
+        """Save files that a rewind may put back. Raises RecordError."""
+        if self.saver is not None:
+            await self.saver.save(paths, COMMAND)
+
+    def tell_others(self, changes: Sequence[TreeChange]) -> None:
+        """Tell other sessions what a rewind has changed."""
+        if self.record is not None:
+            id = self.record.begin()
+            self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=True)
 
     async def after(self, token: WatchedCall | None, *, hurry: bool = False) -> dict[str, Any]:
         """Return what to add to the details of the call's result.
@@ -95,6 +154,7 @@ class ChangeTracker:
         if token.edits is not None:
             self._own.add(token.edits.path)
             token.edits.ended = True
+            await asyncio.to_thread(self._tell_edit, token.id, token.edits)
             return {}
         if self._busy:  # calls of Job may run side by side: one of them looks
             return {}
@@ -108,45 +168,86 @@ class ChangeTracker:
             self._busy = False
 
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
-        running, before = self._running(), token.before
+        running, before, began = self._running(), token.before, time.time_ns()
 
         def look_again() -> tuple[TreeState, Sequence[TreeChange]]:
             look = self.tree.observe(token.named, anew=bool(running))
             return look, self.tree.changes(before, look) if before else ()
 
         look, found = await asyncio.to_thread(look_again)
-        head = ""
-        changes: Sequence[TreeChange] = ()
+        head, changes = "", SortedChanges()
         if before is None:
-            await self._settle(look, running)
+            await self._settle(look, running, began)
         else:
             others = self._of_others(token.since)
-            changes = [change for change in found if change.path not in others]
+            left = [change for change in found if change.path not in others]
+            changes = await self._sorted(left, token.writes, token.began)
             head = _head(look) if look.head != before.head else ""
-        rows = [*self._found, *(change_row(change) for change in changes)]
-        self._rest(look, running)
-        self._found = []
-        details: dict[str, Any] = {}
-        if rows:
-            details["changes"] = rows[:MAX_CHANGES_IN_RESULT]
-        if len(rows) > MAX_CHANGES_IN_RESULT:
-            details["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
-        if head:
-            details["head"] = head
-        return details
+            self._tell(token.id, changes.own, running)
+        rows = [
+            *self._found,
+            *(change_row(change) for change in changes.own),
+            *(change_row(change, certain=False) for change in changes.uncertain),
+        ]
+        shared = [*self._shared, *changes.shared]
+        self._rest(look, running, began)
+        self._found, self._shared = [], []
+        return _details(rows, shared, head)
 
-    async def _settle(self, look: TreeState, running: str) -> None:
+    async def _settle(self, look: TreeState, running: str, began: int) -> None:
         """Find what changed since the last look by a job or a killed call. `running` are the jobs
-        that ran just before this look."""
+        that ran just before this look, which began at the moment `began`."""
         if self._base is not None and self._by:
             changes = await asyncio.to_thread(self.tree.changes, self._base, look)
             own = self._own | self._of_others(self._since)
-            self._found += [change_row(c, by=self._by) for c in changes if c.path not in own]
-        self._rest(look, running)
+            left = [change for change in changes if change.path not in own]
+            writes = frozenset[str]().union(*self._open.values())
+            found = await self._sorted(left, writes, self._base_began)
+            self._found += [change_row(c, by=self._by) for c in found.own]
+            self._found += [change_row(c, by=self._by, certain=False) for c in found.uncertain]
+            self._shared += found.shared
+            self._tell(next(iter(self._open), ""), found.own, running)
+        self._rest(look, running, began)
 
-    def _rest(self, look: TreeState, running: str) -> None:
-        """Remember this look: up to here the author of every change is known."""
-        self._base, self._by, self._own = look, running, set()
+    async def _sorted(
+        self, changes: Sequence[TreeChange], writes: frozenset[str], since: int
+    ) -> SortedChanges:
+        record = self.record
+        if record is None or not changes:
+            return sort_changes(changes, writes, Touches())
+        return await asyncio.to_thread(
+            lambda: sort_changes(changes, writes, record.others(since, time.time_ns()))
+        )
+
+    def _begin(self, writes: frozenset[str]) -> str:
+        """Tell other sessions that a call starts, and return its name."""
+        if self.record is None:
+            return ""
+        id = self.record.begin(writes)
+        self._open[id] = writes
+        return id
+
+    def _tell(self, id: str, changes: Iterable[TreeChange], running: str) -> None:
+        """Tell other sessions what a call has changed. Unless jobs run, all calls have ended."""
+        if self.record is None or id not in self._open:
+            return
+        self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=not running)
+        if not running:
+            for each in self._open.keys() - {id}:
+                self.record.tell(each, {}, ended=True)
+            self._open.clear()
+
+    def _tell_edit(self, id: str, edit: FileEdit) -> None:
+        """Tell other sessions what an edit has changed."""
+        if self.record is not None and self._open.pop(id, None) is not None:
+            content = current_content(edit.path)
+            changed = {edit.path: content} if content != edit.content else {}
+            self.record.tell(id, changed, ended=True)
+
+    def _rest(self, look: TreeState, running: str, began: int) -> None:
+        """Remember this look, which began at a moment: up to here the author of every change is
+        known."""
+        self._base, self._base_began, self._by, self._own = look, began, running, set()
         self._since = self._still()
 
     def _still(self) -> int:
@@ -168,16 +269,38 @@ class ChangeTracker:
         return ", ".join(id for id, job in self.context.jobs.items() if job.process.running)
 
 
-def change_row(change: TreeChange, *, by: str = "") -> dict[str, Any]:
+def current_content(path: str) -> str:
+    """Return what the touch record says of a file as it is now; blocking."""
+    return (blob_digest(path) or UNKNOWN) if os.path.lexists(path) else DELETED
+
+
+def change_row(change: TreeChange, *, by: str = "", certain: bool = True) -> dict[str, Any]:
     """Return a change as the details of a result hold it; `by` names its author where that is not
-    the call itself."""
+    the call itself. A change that is not `certain` was made while the call ran."""
     told: dict[str, Any] = {
         "path": change.path,
         "action": change.action,
         "added": change.added,
         "removed": change.removed,
     }
-    return told | ({"blob": change.blob} if change.blob else {}) | ({"by": by} if by else {})
+    told |= {"blob": change.blob} if change.blob else {}
+    return told | ({"by": by} if by else {}) | ({} if certain else {"certain": False})
+
+
+def _details(
+    rows: Sequence[dict[str, Any]], shared: Iterable[TreeChange], head: str
+) -> dict[str, Any]:
+    """Return what a result's details say of changes."""
+    details: dict[str, Any] = {}
+    if rows:
+        details["changes"] = rows[:MAX_CHANGES_IN_RESULT]
+    if len(rows) > MAX_CHANGES_IN_RESULT:
+        details["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
+    if found := [{"path": c.path, "action": c.action} for c in shared]:
+        details["changed_meanwhile"] = found[:MAX_CHANGES_IN_RESULT]
+    if head:
+        details["head"] = head
+    return details
 
 
 def _head(look: TreeState) -> str:

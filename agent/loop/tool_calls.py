@@ -172,6 +172,7 @@ class ToolRunner:
         token = await self.change_tracker.before(tool, params)
         if self.before_change and token and (token.before is not None or token.edits is not None):
             await self.before_change()
+        await self.change_tracker.save(token)
         interrupted = False
         try:
             output = await self._outcome(tool, params, id, verdict)

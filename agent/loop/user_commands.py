@@ -103,8 +103,12 @@ def _shown_to_model(
     agent: AgentState, command: str, text: str, details: dict[str, Any]
 ) -> list[Block]:
     ran = _RAN.format(cwd=agent.context.cwd, command=command)
-    if changes := details.get("changes"):
-        ran += f"\n[It changed: {_named(agent, changes)}]"
+    changes = details.get("changes", [])
+    if own := [row for row in changes if row.get("certain", True)]:
+        ran += f"\n[It changed: {_named(agent, own)}]"
+    others = [row for row in changes if not row.get("certain", True)]
+    if others := [*others, *details.get("changed_meanwhile", [])]:
+        ran += f"\n[Changed while it ran: {_named(agent, others)}]"
     return [{"type": "text", "text": part} for part in (ran, SHELL_OUTPUT_HEADING + text)]
 
 

@@ -11,7 +11,8 @@ turn. Nothing here looks at the log: it is fed entry by entry.
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Reversible, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
-    from ..worktree import TreeChange, WorkTree
+    from ..worktree import SavedFile, SavedFiles, TreeChange, WorkTree
 
 CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # the trigger of the snapshots that turns begin with
@@ -30,6 +31,7 @@ BEFORE_REWIND_TRIGGER = "before rewind"
 OBJECTS_GONE = "git has cleaned up what was borrowed from the repository"
 SNAPSHOT_FAILED = "git could not take a snapshot"
 NO_SNAPSHOTS = "this session keeps no snapshots of the files"
+SAVED_ALONE = "/rewind takes back files that Edit, Write or a command name, and the conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,16 @@ class RewindDifference:
 
     changes: "Sequence[TreeChange]"
     diff: str  # unified, of bounded length
+    staying: Sequence[str] = ()  # files that are not as they were either, and stay as they are
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """How the files go back to a point."""
+
+    point: RewindPoint
+    saved: "Mapping[str, SavedFile]" = field(default_factory=dict)  # first states since, by path
+    stay: frozenset[str] = frozenset()  # files that do not go back
 
 
 @dataclass(slots=True)
@@ -106,12 +118,22 @@ class Checkpoints:
     tree, or where that is too large, checkpoints hold no files."""
 
     def __init__(
-        self, folder: Path, worktree: "WorkTree | None", counter: PointCounter | None = None
+        self,
+        folder: Path,
+        worktree: "WorkTree | None",
+        counter: PointCounter | None = None,
+        saved: "SavedFiles | None" = None,
     ) -> None:
         self.folder = folder
         self.worktree = worktree
+        self.saved = saved
         self._counter = counter or PointCounter()
         self._was_noticed = False  # that the newest turn has no files
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest point."""
+        return self._counter.newest
 
     @property
     def limits(self) -> str:
@@ -139,7 +161,7 @@ class Checkpoints:
         noticed, self._was_noticed = self._was_noticed, taken.snapshot is None
         if self.worktree is None or noticed or not self._was_noticed:
             return ""
-        return f"{self.limits or SNAPSHOT_FAILED}; /rewind takes back the conversation alone"
+        return f"{self.limits or SNAPSHOT_FAILED}; {SAVED_ALONE}"
 
     def copied_snapshot(self, point: RewindPoint) -> Checkpoint:
         """Return an entry with the snapshot of a turn, for a copy of the session that ends before
@@ -168,43 +190,79 @@ class Checkpoints:
         _write(self.folder / path, saved)
         return Checkpoint(number=number, path=str(path), snapshot=snapshot, trigger=trigger)
 
-    def difference(self, point: RewindPoint, now: str | None = None) -> RewindDifference:
+    def difference(self, way: WayBack, now: str | None = None) -> RewindDifference:
         """Return what would change if the files went back to a point. Blocks. They are compared
         with the snapshot `now`, by default with how they are. Raises RecordError, saying why, when
         they cannot go back."""
-        worktree, then = self._kept_files(point)
-        if now is None:
-            worktree.check_restorable(then)
-            now, _, limits = self._snapshot()
+        saved = self._saved_alone(way)
+        changes = self.saved.changes(saved) if self.saved else []
+        texts = [self.saved.diff(saved)] if self.saved and changes else []
+        stay = [file for path, file in way.saved.items() if path in way.stay]
+        staying = {c.path for c in (self.saved.changes(stay) if self.saved else ())}
+        if way.point.snapshot is not None or not saved:
+            worktree, then = self._kept_files(way.point)
             if now is None:
-                raise RecordError(f"the files as they are cannot be kept: {limits}")
-        return RewindDifference(worktree.compare(now, then), worktree.diff(now, then))
+                worktree.check_restorable(then, way.stay)
+                now, _, limits = self._snapshot()
+                if now is None:
+                    raise RecordError(f"the files as they are cannot be kept: {limits}")
+            different = {c.path for c in worktree.compare(now, then)}
+            staying |= different & way.stay
+            then = worktree.except_for(different & way.stay, then, now)
+            changes = [*worktree.compare(now, then), *changes]
+            texts = [worktree.diff(now, then), *texts]
+        return RewindDifference(changes, "".join(texts), sorted(staying))
 
-    def check_restorable(self, point: RewindPoint) -> None:
+    def check_restorable(self, way: WayBack) -> None:
         """Raise RecordError, saying why, when the files cannot go back to a point. Blocks."""
-        worktree, then = self._kept_files(point)
-        worktree.check_restorable(then)
+        saved = self._saved_alone(way)
+        if way.point.snapshot is not None or not saved:
+            worktree, then = self._kept_files(way.point)
+            worktree.check_restorable(then, way.stay)
+        if self.saved:
+            self.saved.check(saved)
 
-    def cover(self, point: RewindPoint, before: Checkpoint) -> Checkpoint:
+    def cover(self, way: WayBack, before: Checkpoint) -> Checkpoint:
         """Add the ignored files that a rewind would overwrite to `before`, the checkpoint of now.
         What is returned is to be recorded in its place if it differs. Blocks. Raises RecordError
         when the files cannot go back."""
-        worktree, then = self._kept_files(point)
-        return replace(before, snapshot=worktree.cover(then, self._name(before.number)))
+        if way.point.snapshot is None and way.saved:
+            return before
+        worktree, then = self._kept_files(way.point)
+        name = self._name(before.number)
+        return replace(before, snapshot=worktree.cover(then, name, way.stay))
 
-    def restore(self, point: RewindPoint) -> "Sequence[TreeChange]":
+    def restore(self, way: WayBack) -> "Sequence[TreeChange]":
         """Make the files as they were at a point, and return what has changed. Blocks. Raises
         RecordError when the files cannot go back: none has changed then, or only some."""
-        worktree, then = self._kept_files(point)
-        return worktree.restore(then)
+        saved, changes = self._saved_alone(way), list["TreeChange"]()
+        if way.point.snapshot is not None or not saved:
+            worktree, then = self._kept_files(way.point)
+            changes += worktree.restore(then, way.stay)
+        return [*changes, *(self.saved.restore(saved) if self.saved else ())]
 
     def changes_done(
-        self, point: RewindPoint, before: Checkpoint, changes: "Sequence[TreeChange]"
+        self, way: WayBack, before: Checkpoint, changes: "Sequence[TreeChange]"
     ) -> "Sequence[TreeChange]":
         """Return which of the changes from a checkpoint to a point a halted restore has done.
         Blocks. Raises RecordError."""
-        worktree, then = self._kept_files(point)
-        return worktree.changes_done(changes, before.snapshot or then, then)
+        alone = {file.path for file in self._saved_alone(way)}
+        left = {c.path for c in self.saved.changes(self._saved_alone(way))} if self.saved else set()
+        done = [c for c in changes if c.path in alone - left]
+        others = [c for c in changes if c.path not in alone]
+        if others:
+            worktree, then = self._kept_files(way.point)
+            done += worktree.changes_done(others, before.snapshot or then, then)
+        return done
+
+    def _saved_alone(self, way: WayBack) -> "list[SavedFile]":
+        """Return the saved files that no snapshot has, neither that of the point nor of now."""
+        files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
+        if way.point.snapshot is not None and self.worktree is not None and files:
+            for held in (partial(self.worktree.held, way.point.snapshot), self.worktree.kept_now):
+                found = held(files)
+                files = {path: file for path, file in files.items() if path not in found}
+        return list(files.values()) if self.saved else []
 
     def _name(self, number: int) -> str:
         return f"{self.folder.name}/{number}"
@@ -338,7 +396,7 @@ def _fields(cls: type[Any], data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ValueError("not an object")
     given = {}
-    for name in (field.name for field in fields(cls)):
+    for name in (each.name for each in fields(cls)):
         if not isinstance(data.get(name), _SHAPES.get(name, (str,))):
             raise ValueError(
                 f"{name} is missing" if name not in data else f"{name} is no such thing"

@@ -60,6 +60,7 @@ FileAction = Literal["created", "modified", "deleted"]
 CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
     "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
 }  # fmt: skip
+WHILE_RAN = "while {tool} ran"  # what made a change, if it is not certain that the tool did
 PLAN_TOPIC = "plan"  # of the note that a plan was dropped
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
@@ -420,7 +421,8 @@ class Ledger:
 
     def _add_changes(self, details: Mapping[str, Any], tool: str, ref: int) -> None:
         for row in change_rows(details):
-            changed = self._add_change(row["path"], row["action"], tool, ref, row)
+            by = tool if row.get("certain", True) else WHILE_RAN.format(tool=tool)
+            changed = self._add_change(row["path"], row["action"], by, ref, row)
             self.contents.pop(changed, None)
             if row["action"] == "deleted":
                 self.contents[changed] = ""

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -42,10 +42,11 @@ class FileModes:
         return self.folders.get(path, self.folder)
 
 
-def file_kinds(store: ObjectStore, tree: str = "") -> dict[str, str]:
-    """Return the files of a tree, by default of the index, each with its mode in git. Raises
-    GitFailed."""
-    rows = store.names("ls-tree", "-rz", tree) if tree else store.names("ls-files", "-sz")
+def file_kinds(store: ObjectStore, tree: str = "", names: Sequence[str] = ()) -> dict[str, str]:
+    """Return the files of a tree, by default of the index, each with its mode in git; if there are
+    `names`, only the files of these. Raises GitFailed."""
+    asked = ("ls-tree", *(() if names else ("-r",)), "-z", tree, *(("--", *names) if names else ()))
+    rows = store.names(*asked) if tree else store.names("ls-files", "-sz")
     parts = (row.partition("\t") for row in rows)
     return {path: said[:6] for said, _, path in parts if said.startswith(_KINDS)}
 

@@ -4,8 +4,9 @@ tree holds, that ignored files stay, and that files get the permissions they had
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import RecordError
@@ -71,19 +72,38 @@ def _rows(store: ObjectStore, old: str, new: str) -> dict[str, tuple[str, str]]:
     return {path: (old, new) for path, (old, new) in zip(words[1::2], modes, strict=True)}
 
 
+def keep_files(store: ObjectStore, stay: Iterable[str], then: str, now: str) -> str:
+    """Return a snapshot like `then`, in which the files of these absolute paths are, with their
+    permissions, as in the snapshot `now`. Raises GitFailed."""
+    names = {p.removeprefix(f"{store.root}/") for p in stay if p.startswith(f"{store.root}/")}
+    if not names:
+        return then
+    target, wanted = file_modes.load_with_modes(store, then)
+    present, found = file_modes.load_with_modes(store, now)
+    target = _with_files(store, names, present, target)
+    if wanted is None or found is None:
+        return target
+    kinds = {n: k for n, k in file_modes.file_kinds(store, present).items() if n in names}
+    files = {**wanted.files, **{name: found.of(name, kind) for name, kind in kinds.items()}}
+    return file_modes.store_with_modes(store, target, replace(wanted, files=files))
+
+
 def _with_ignored(store: ObjectStore, present: str, target: str, ignored: Iterable[str]) -> str:
     """Return the target with the files that only `present` has and that are ignored by now."""
     rows = _rows(store, present, target)
-    stay = [path for path in ignored if path in rows and not rows[path][1]]
-    if not stay:
-        return target
-    wanted = set(stay)
+    stay = {path for path in ignored if path in rows and not rows[path][1]}
+    return _with_files(store, stay, present, target) if stay else target
+
+
+def _with_files(store: ObjectStore, names: Set[str], present: str, target: str) -> str:
+    """Return the tree `target` in which these files are as in the tree `present`."""
     listed = store.names("ls-tree", "-rz", present)
-    rows_kept = [row for row in listed if row.partition("\t")[2] in wanted]
+    kept = {row.partition("\t")[2]: row for row in listed if row.partition("\t")[2] in names}
+    rows = [kept.get(name, f"0 {'0' * 40}\t{name}") for name in names]
     scratch = f"{store.index}.restore"
     try:
         store.run("read-tree", target, index=scratch)
-        given = b"".join(os.fsencode(row) + b"\0" for row in rows_kept)
+        given = b"".join(os.fsencode(row) + b"\0" for row in rows)
         store.run("update-index", "-z", "--index-info", given=given, index=scratch)
         return store.run("write-tree", index=scratch).decode().strip()
     finally:

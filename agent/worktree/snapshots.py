@@ -10,11 +10,12 @@ and `limits` says so. A command of git that fails makes a state poorer and never
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...tools.system.files import is_part_name
 from ...tools.system.git_links import leads_astray
@@ -23,6 +24,7 @@ from . import diff, file_modes, garbage, restore
 from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange
 from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
+from .saved_files import SavedFile
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
 from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp
 from .watch import FolderWatch
@@ -30,6 +32,7 @@ from .watch import FolderWatch
 T = TypeVar("T")
 
 MAX_NAMED_FILES = 1_000  # that are watched in a folder that is named
+MAX_ASKED_NAMES = 500  # in one question to git
 MAX_DIFF_BYTES = 400_000
 CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 
@@ -43,6 +46,13 @@ class TreeState:
     head: str = ""  # `branch commit`
     named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by asked path
     cut: bool = False  # there were more files than are watched
+
+
+class UnkeptFiles(NamedTuple):
+    """Files that a tree does not hold, and those of which not all can be saved."""
+
+    paths: Sequence[str]
+    left_out: Sequence[SavedFile]
 
 
 class WorkTree:
@@ -118,6 +128,33 @@ class WorkTree:
         paths = (f"{self.root}/{name}" for name in others)
         return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
 
+    def unkept_files(self, look: TreeState) -> UnkeptFiles:
+        """Return the named files of a look that its tree does not hold. Without a tree, named paths
+        without a file are among them."""
+        paths, left_out = list[str](), list[SavedFile]()
+        for named, files in look.named.items():
+            absent = not (look.tree or files or os.path.isdir(named))  # noqa: PTH112
+            paths += [named] if absent else files
+            if len(files) >= MAX_NAMED_FILES:
+                why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
+                left_out.append(SavedFile(named, why=why))
+        held = self.held(look.tree, paths) if look.tree else set()
+        return UnkeptFiles([path for path in paths if path not in held], left_out)
+
+    def held(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return which of these absolute paths a tree or snapshot has a file at; none of them when
+        the tree is gone."""
+        top = len(self.root) + 1
+        names = sorted({path[top:] for path in paths if path.startswith(f"{self.root}/")})
+        found = set[str]()
+        with suppress(RecordError):
+            for at in range(0, len(names), MAX_ASKED_NAMES):
+                some = names[at : at + MAX_ASKED_NAMES]
+                found |= self._ask_store(
+                    partial(file_modes.file_kinds, tree=tree, names=some)
+                ).keys()
+        return {f"{self.root}/{name}" for name in found}
+
     def snapshot(self, name: str = "") -> TreeState:
         """Return a state whose tree is surely whole and has permissions too. Under a `name` it
         outlives the clearing of the store. Never fails: `limits` says why there is no tree."""
@@ -143,30 +180,42 @@ class WorkTree:
             return False
         return True
 
-    def check_restorable(self, tree: str) -> None:
-        """Raise RecordError when the files cannot be made as in `tree`; nothing is touched. It may
-        be gone, what is there now cannot be kept, or something that is not kept is in the way."""
+    def kept_now(self, paths: Iterable[str]) -> set[str]:
+        """Return which of these absolute paths the newest tree has a file at."""
         with self._lock:
-            staging, target, _ = self._prepare_restore(tree)
+            tree = self.observe(anew=False).tree
+        return self.held(tree, paths) if tree else set()
+
+    def except_for(self, stay: Collection[str], tree: str, now: str) -> str:
+        """Return a tree like a snapshot, in which the files `stay` are as in the snapshot `now`.
+        Raises RecordError."""
+        return self._ask_store(lambda store: restore.keep_files(store, stay, tree, now))
+
+    def check_restorable(self, tree: str, stay: Collection[str] = ()) -> None:
+        """Raise RecordError when the files, but for `stay`, cannot be made as in `tree`; nothing is
+        touched. It may be gone, what is there now cannot be kept, or something that is not kept is
+        in the way."""
+        with self._lock:
+            staging, target, _ = self._prepare_restore(tree, stay)
             self._ask_store(lambda _: restore.check_restore(staging, target))
 
-    def cover(self, tree: str, name: str) -> str:
+    def cover(self, tree: str, name: str, stay: Collection[str] = ()) -> str:
         """Take a snapshot under a name of all that `restore` would overwrite, ignored and large
         files too. Raises RecordError as `check_restorable` does."""
         with self._lock:
-            *_, found = self._stage_for_restore(tree, name)
+            *_, found = self._stage_for_restore(tree, name, stay)
             return found
 
-    def restore(self, tree: str) -> list[TreeChange]:
-        """Make the files as they are in `tree`, byte for byte, with their modes; return what
-        changed.
+    def restore(self, tree: str, stay: Collection[str] = ()) -> list[TreeChange]:
+        """Make the files, but for `stay`, as they are in `tree`, byte for byte, with their modes;
+        return what changed.
 
         Files that are kept and are not in `tree` go, and folders that this leaves empty; ignored
         files, large ones and other repositories inside stay. Raises RecordError, before anything is
         touched, for what `check_restorable` finds; or when a file could not be written.
         """
         with self._lock:
-            staging, target, wanted, self.present = self._stage_for_restore(tree)
+            staging, target, wanted, self.present = self._stage_for_restore(tree, "", stay)
             try:
                 restore.restore_files(staging, target, wanted)
             except GitFailed as error:
@@ -186,20 +235,26 @@ class WorkTree:
                 found.append(TreeChange(change.path, "created" if created else action))
         return found
 
-    def _prepare_restore(self, tree: str) -> tuple[StagingArea, str, file_modes.FileModes | None]:
+    def _prepare_restore(
+        self, tree: str, stay: Collection[str] = ()
+    ) -> tuple[StagingArea, str, file_modes.FileModes | None]:
         """Return the staging area, up to date and surely whole, and what a snapshot stands for."""
         if not self.is_whole(tree):
             raise _gone(tree)
         target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, tree))
-        if self.snapshot().tree is None or self._staging is None:
+        now = self.snapshot().tree
+        if now is None or self._staging is None:
             raise self._cannot_keep()
+        if stay:
+            kept = self.except_for(stay, tree, now)
+            target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, kept))
         return self._staging, target, wanted
 
     def _stage_for_restore(
-        self, tree: str, name: str = ""
+        self, tree: str, name: str = "", stay: Collection[str] = ()
     ) -> tuple[StagingArea, str, file_modes.FileModes | None, str]:
         """Return the same, with all staged that would be overwritten, and the snapshot of that."""
-        staging, target, wanted = self._prepare_restore(tree)
+        staging, target, wanted = self._prepare_restore(tree, stay)
         self._ask_store(lambda _: restore.check_restore(staging, target))
         self._ask_store(lambda _: restore.stage_covered(staging, target))
         covered = staging.tree
@@ -359,7 +414,7 @@ class WorkTree:
                 self._staging.whole = not (first and last)
             else:
                 self._limits = ""
-                return (self._staging.tree, stats) if self._staging.whole else (None, {})
+                return (self._staging.tree or None, stats if self._staging.tree else {})
         return None, {}
 
     def _ask_store(self, ask: Callable[[ObjectStore], T]) -> T:

@@ -7,21 +7,28 @@ alone.
 """
 
 import os
+import shutil
 import stat
-from collections.abc import Container, Iterable, Mapping, Set
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from .garbage import PUBLISHED, protect_trees
 from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
 from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
 from .tree_edit import TreeEditor, TreeEntry, TreeListing, folders_above
 
-MAX_FILES = 50_000  # that are kept of a repository
-MAX_BYTES = 1 << 30  # of them that one look hashes
-MAX_FOLDER_FILES = 5_000  # the same of a folder without a repository
-MAX_FOLDER_BYTES = 200 << 20
+MAX_FILES = 200_000  # that one look copies: new files and, the first time, untracked ones
+MAX_BYTES = 1 << 30
+MAX_FOLDER_FILES = 200_000  # the same of a folder without a repository
+MAX_FOLDER_BYTES = 1 << 30
 MAX_WATCHED_FILES = 20_000  # by their signatures alone
+MIN_FREE_BYTES = 1 << 30  # of the disk that the store leaves free
+BATCH_FILES = 10_000  # staged by one command
+# The first staging of a work tree stops after this time, and the next look goes on with it.
+FIRST_STAGING_S = 20.0
 
 _LISTING_TIMEOUT_S = 5  # for a folder that may be anything
 
@@ -35,6 +42,7 @@ class StagingArea:
     tree: str = ""  # the newest one, "" before the first
     limits: str = ""  # what is not kept
     whole: bool = True  # false for good once nothing can be kept
+    pending: int = 0  # files that the first staging has not reached yet: there is no tree
     taken: int = 0  # bytes staged since it was last set
     _listed: tuple[int, int] | None = None  # when the project's own list of files was read
     _behind: bool = False  # `tree` was made of another one, and the index is not like it
@@ -54,7 +62,7 @@ class StagingArea:
         fresh = {row[2:] for row in rows if row[:1] == "?" and not row.endswith("/")}
         fresh |= self._unlisted()
         found = _sort(self.store.root, kept, fresh)
-        self.limits = self._too_much(found)
+        self.limits = self._too_much(found, self.listed() if first else set())
         if self.limits and first:
             self.whole = False
             return {}
@@ -64,15 +72,35 @@ class StagingArea:
         if found.gone:
             given = _nul(found.gone)
             self.store.run("update-index", "-z", "--force-remove", "--stdin", given=given)
-        if found.taken:
-            stage_files(self.store, sorted(found.taken))
-        if first or self._behind or found.gone or found.taken:
-            self.tree, self._behind = self.store.run("write-tree").decode().strip(), False
-        if first:
-            self.store.publish()
-            protect_trees(self.store, PUBLISHED, [self.tree])
+        self.pending = self._stage(sorted(found.taken), FIRST_STAGING_S if first else inf)
         self.taken += found.size
+        if self.pending:
+            self.limits = (
+                f"the first scan below {self.store.root} has {self.pending:,} files left, and goes "
+                "on with the next command"
+            )
+        elif first or self._behind or found.gone or found.taken:
+            self.tree, self._behind = self._write_tree(), False
+        if first:
+            self._publish()
         return found.stats
+
+    def _stage(self, names: Sequence[str], seconds: float) -> int:
+        """Stage files until the time is over, and return how many are left."""
+        until = time.monotonic() + seconds
+        for start in range(0, len(names), BATCH_FILES):
+            if start and time.monotonic() >= until:
+                return len(names) - start
+            stage_files(self.store, names[start : start + BATCH_FILES])
+        return 0
+
+    def _write_tree(self) -> str:
+        return self.store.run("write-tree").decode().strip()
+
+    def _publish(self) -> None:
+        """Let later sessions start from what is staged."""
+        self.store.publish()
+        protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
 
     def update_few(self, names: Set[str], watched: Container[str]) -> bool:
         """Bring `tree` up to date where the files of these names alone can have changed since it
@@ -106,7 +134,7 @@ class StagingArea:
 
     def forget(self) -> None:
         """Start anew: what the index names may be gone."""
-        self.tree, self._listed = "", None
+        self.tree, self._listed, self.pending = "", None, 0
         self.store.forget()
 
     def listed(self) -> set[str]:
@@ -151,16 +179,21 @@ class StagingArea:
         self._listed = stamp
         return self.listed() - set(self.store.names("ls-files", "-z"))
 
-    def _too_much(self, found: "_SortedFiles") -> str:
-        """Return why there is too much to stage, "" when there is not."""
+    def _too_much(self, found: "_SortedFiles", tracked: Set[str]) -> str:
+        """Return why there is too much to copy, "" when there is not. Of files that the project's
+        repository tracks git has the content, so that none of it is copied."""
         files, size = MAX_FILES, MAX_BYTES
         if self.repository is None:
             files, size = MAX_FOLDER_FILES, MAX_FOLDER_BYTES
-        if len(found.taken) <= files and found.size <= size:
-            return ""
-        what = f"{len(found.taken):,} files with {found.size >> 20:,} MB are new"
-        most = f"at most {files:,} with {size >> 20:,} MB are kept"
-        return f"there is too much below {self.store.root}: {what}, {most}"
+        sizes = [found.sizes[name] for name in found.taken - tracked]
+        what = f"{len(sizes):,} files with {sum(sizes) >> 20:,} MB are new"
+        if len(sizes) > files or sum(sizes) > size:
+            most = f"at most {files:,} with {size >> 20:,} MB are kept"
+            return f"there is too much below {self.store.root}: {what}, {most}"
+        free = shutil.disk_usage(self.store.folder).free
+        if sum(sizes) > MAX_CONTENT_BYTES and free - sum(sizes) < MIN_FREE_BYTES:
+            return f"the disk is too full: {what}, {free >> 20:,} MB are free"
+        return ""
 
 
 def _listed_in(listings: Mapping[str, TreeListing], name: str) -> TreeEntry | None:
@@ -206,7 +239,12 @@ class _SortedFiles:
     gone: set[str] = field(default_factory=set)  # from the tree
     stats: dict[str, FileSignature] = field(default_factory=dict)  # of those only watched
     refused: list[str] = field(default_factory=list)  # their names by git
-    size: int = 0  # bytes of those taken
+    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of those taken
+
+    @property
+    def size(self) -> int:
+        """Bytes of those taken."""
+        return sum(self.sizes[name] for name in self.taken)
 
     def complaint(self) -> str:
         """Return that files are not kept for their names, "" when there are none."""
@@ -242,7 +280,7 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
         refused = there and _is_refused(name, link=not regular)
         if there and not (too_much or refused) and is_real(root, name.rpartition("/")[0], real):
             out.taken.add(name)
-            out.size += size
+            out.sizes[name] = size
             continue
         if name in kept:
             out.gone.add(name)

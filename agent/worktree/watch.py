@@ -24,7 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-MAX_WATCHED = 4_096  # folders, and files of several names
+MIN_WATCHED, MAX_WATCHED = 4_096, 65_536  # folders, and files of several names
+WATCHED_SHARE = 8  # at most one in so many of the watches that the user may have
 MAX_NAMED = 200  # files: of more that have changed it is not said which
 # What nobody changes but through the kernel that tells of it.
 _LOCAL_SYSTEMS = frozenset(
@@ -175,7 +176,7 @@ class FolderWatch:
 
     def _add(self, path: str) -> None:
         calls = _calls()
-        if calls is None or len(self._paths) >= MAX_WATCHED:
+        if calls is None or len(self._paths) >= min(MAX_WATCHED, _allowed_watches()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         number = calls.add(self._descriptor, os.fsencode(path), _CHANGES)
         if number < 0:
@@ -198,6 +199,15 @@ def _is_local(root: str) -> bool:
         kinds = {line.partition(" - ")[2].split(" ")[0] for line in lines if named in line}
         return bool(kinds) and kinds <= _LOCAL_SYSTEMS
     return False
+
+
+@cache
+def _allowed_watches() -> int:
+    """Return how many watches may be made: other programs of the user need some too."""
+    with suppress(OSError, ValueError):
+        allowed = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text("ascii"))
+        return max(MIN_WATCHED, allowed // WATCHED_SHARE)
+    return MIN_WATCHED
 
 
 @cache

@@ -16,6 +16,7 @@ from ctxagent.agent.session.checkpoints import (
     CheckpointFacts,
     Checkpoints,
     RewindPoint,
+    WayBack,
     entries_up_to_checkpoint,
     load_checkpoint,
     rewind_points,
@@ -79,8 +80,8 @@ class Place:
     def back(self, number: int) -> Checkpoint:
         """Take the files back to a point; the checkpoint that holds them as they were."""
         before = self.take("before rewind")
-        held = self.checkpoints.cover(self.point(number), before)
-        self.checkpoints.restore(self.point(number))
+        held = self.checkpoints.cover(WayBack(self.point(number)), before)
+        self.checkpoints.restore(WayBack(self.point(number)))
         return before if held == before else self.add(held)  # type: ignore[return-value]
 
     def point(self, number: int) -> RewindPoint:
@@ -263,7 +264,7 @@ def test_files_go_back_to_what_they_were(session: Place) -> None:
     before = tree(project)
     make_a_mess(project)
     mess = tree(project)
-    difference = session.checkpoints.difference(session.point(1))
+    difference = session.checkpoints.difference(WayBack(session.point(1)))
     rows = {os.path.relpath(c.path, project): c.action for c in difference.changes}
     assert rows == {
         "a.py": "modified", "tool.sh": "modified", "link": "modified", "gone.txt": "created",
@@ -275,7 +276,7 @@ def test_files_go_back_to_what_they_were(session: Place) -> None:
     kept = session.back(1)
     assert tree(project) == {**before, "out.log": mess["out.log"]}
     assert not (project / "made").exists()
-    assert session.checkpoints.difference(session.point(1)).changes == []
+    assert session.checkpoints.difference(WayBack(session.point(1))).changes == []
 
     session.back(kept.number)  # and the way back
     assert tree(project) == mess
@@ -321,11 +322,11 @@ def test_without_snapshots_a_point_says_why(session: Place) -> None:
     for point in session.points():
         assert point.changed
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.difference(point)
+            session.checkpoints.difference(WayBack(point))
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.restore(point)
+            session.checkpoints.restore(WayBack(point))
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.cover(point, taken)
+            session.checkpoints.cover(WayBack(point), taken)
 
 
 @pytest.mark.slow
@@ -345,7 +346,7 @@ def test_a_snapshot_whose_objects_are_gone(tmp_path: Path) -> None:
     git(project, "reflog", "expire", "--expire=now", "--all")
     git(project, "gc", "-q", "--prune=now")
     with pytest.raises(RecordError, match="are gone"):
-        session.checkpoints.difference(session.point(1))
+        session.checkpoints.difference(WayBack(session.point(1)))
     with pytest.raises(RecordError, match="are gone"):
         session.back(1)
     assert (project / "a.py").read_text() == "two\n"
@@ -404,7 +405,7 @@ def test_a_broken_checkpoint_names_itself_and_blocks_nothing(
         load_checkpoint(session.folder, taken.number)
     assert str(path) in error.value.message
     assert why in error.value.message
-    assert session.checkpoints.difference(session.point(taken.number)).changes == []
+    assert session.checkpoints.difference(WayBack(session.point(taken.number))).changes == []
     assert [e.seq for e in entries_up_to_checkpoint(session.log.path)] == [1, 2, 3]
     assert session.take().number == taken.number + 1
 

@@ -26,6 +26,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.conversation.services import ConversationServices
+from ctxagent.agent.worktree import RECORD_FOLDER, UNKNOWN, TouchRecord, staging
 
 from ..support.server.validator import validate
 from ..support.terminal.command_line import CommandLine
@@ -179,7 +180,7 @@ def test_a_checkpoint_by_hand(desk: Opened) -> None:
     path = talk.agent.folder / entry.path
     assert f"checkpoint 4:{path}" in "".join(shown.split("\n"))
     assert "/rewind 4 comes back to it" in shown
-    assert "never touched" in shown
+    assert "those over 10 MB" in shown
     saved = load_checkpoint(talk.agent.folder, 4)
     assert saved.facts.intent == "write a"
     assert saved.facts.model == "scripted"
@@ -287,8 +288,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
 
     assert talk.session != left
     assert (talk.agent.folder.parent / left / "log.jsonl").read_bytes().startswith(before)
-    (note,) = talk.of(Note, left)
-    assert note.topic == "rewind"
+    (note,) = [each for each in talk.of(Note, left) if each.topic == "rewind"]
     assert note.data["point"] == 3
     kept = talk.of(Checkpoint, left)[-1]
     assert (kept.trigger, kept.number, note.data["before"]) == ("before rewind", 4, 4)
@@ -429,14 +429,92 @@ def test_what_cannot_go_back_is_not_offered(desk: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_no_project_keeps_no_files(desk: Opened, tmp_path: Path) -> None:
-    talk = three_turns(lambda *steps: desk(*steps, home=tmp_path / "project"))
+def test_in_a_folder_that_is_no_project_files_that_were_edited_go_back(
+    desk: Opened, tmp_path: Path
+) -> None:
+    talk = desk(
+        write("a.txt", "one\n"),
+        OK,
+        Step(tools=[("Edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})]),
+        OK,
+        home=tmp_path / "project",
+    )
+    talk.say("write a")
+    talk.say("again")
     assert "without the files" in talk.run("/checkpoint")
-    shown = talk.run("/rewind 1", "c")
-    assert "not a project" in shown
-    assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
-    assert (talk.cwd / "a.txt").exists()
+    assert "is not a project" in " ".join(talk.run("/rewind 2 files", "y").split())
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    talk.run("/rewind 1 both", "y")
+    assert not (talk.cwd / "a.txt").exists()
     assert talk.screen.given_back == "write a"
+
+
+@pytest.mark.slow
+def test_without_a_scan_the_files_that_calls_name_go_back(
+    desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot go back is said, and the way back from the way back works."""
+    monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 0)
+    hidden = bash('python3 -c \'open("c.txt", "w").write("c")\'')
+    talk = desk(*THREE, hidden, OK, bash("printf 4 > a.txt"), OK)
+    (talk.cwd / "z.txt").write_text("one file is too much\n")
+    for words in ("write a", "what is a?", "now the second", "write c, unseen", "a again"):
+        talk.say(words)
+    shown = " ".join(talk.run("/rewind 3", "f").split())
+    assert "only files that were saved one by one go back: there is too much below" in shown
+    assert "changed, and not saved: c.txt" in shown
+    assert "in files they do not name is not seen: `echo two > a.txt; echo b > b.txt`, `py" in shown
+    assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    assert not (talk.cwd / "b.txt").exists()
+    assert (talk.cwd / "c.txt").read_text() == "c"
+    (before,) = [e.number for e in talk.of(Checkpoint) if e.trigger == "before rewind"]
+    talk.run(f"/rewind {before} files", "y")
+    assert (talk.cwd / "a.txt").read_text() == "4"
+    assert (talk.cwd / "b.txt").read_text() == "b\n"
+    talk.run("/rewind 3 conversation", "y")  # the copy knows the files that it did not take back
+    talk.run("/rewind 1 files", "y")
+    assert sorted(path.name for path in talk.cwd.iterdir()) == ["c.txt", "z.txt"]
+
+
+@pytest.mark.slow
+def test_among_150_000_files_an_edit_goes_back(
+    desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until all files are scanned, what a command changed unseen stays, and that is said."""
+    monkeypatch.setattr(staging, "FIRST_STAGING_S", 0.0)
+    change = bash("for f in d7/f1 d8/f2; do echo new > $f; done")
+    talk = desk(write("a.txt", "one\n"), OK, change, OK)
+    for n in range(150_000):
+        path = f"{talk.cwd}/d{n // 1_000}"
+        if n % 1_000 == 0:
+            Path(path).mkdir()
+        os.close(os.open(f"{path}/f{n % 1_000}", os.O_WRONLY | os.O_CREAT))
+    talk.say("write a")
+    talk.say("change two")
+    shown = " ".join(talk.run("/rewind 1 files", "y").split())
+    assert not (talk.cwd / "a.txt").exists()
+    assert [(talk.cwd / name).read_text() for name in ("d7/f1", "d8/f2")] == ["new\n", "new\n"]
+    assert "files left, and goes on with the next command" in shown
+    assert "these commands changed in files they do not name is not seen: `for f in d7" in shown
+
+
+@pytest.mark.slow
+def test_what_another_session_changed_stays(desk: Opened, tmp_path: Path) -> None:
+    talk = three_turns(desk)
+    other = TouchRecord(talk.agent.folder.parents[1] / RECORD_FOLDER, "other")
+    call = other.begin([str(talk.cwd / "b.txt")])
+    (talk.cwd / "b.txt").write_text("by the other session\n")
+    other.tell(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
+    (talk.cwd / "c.txt").write_text("by the person\n")
+    shown = " ".join(talk.run("/rewind 3 files", "y").split())
+    assert "changed by another session since, and left as they are: b.txt" in shown
+    assert "program, or a command while it ran): c.txt" in shown
+    assert "would be written: a.txt · would be removed: c.txt" in shown
+    assert (talk.cwd / "b.txt").read_text() == "by the other session\n"
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    assert not (talk.cwd / "c.txt").exists()
+    other.close()
 
 
 @pytest.mark.slow
@@ -624,9 +702,9 @@ def test_the_persons_repository_is_left_alone(desk: Opened) -> None:
 def test_what_went_back_is_told_and_recorded(desk: Opened) -> None:
     talk = three_turns(desk)
     talk.run("/rewind 1 files", "y")
-    kinds = [type(entry) for entry in talk.entries()[-3:]]
-    assert kinds == [Checkpoint, User, Note]
-    assert talk.of(Note)[0].data["changes"] == [
+    kinds = [type(entry) for entry in talk.entries()[-4:]]
+    assert kinds == [Checkpoint, Note, User, Note]  # the first note: what was saved before it
+    assert talk.of(Note)[-1].data["changes"] == [
         {"path": str(talk.cwd / "a.txt"), "action": "deleted"},
         {"path": str(talk.cwd / "b.txt"), "action": "deleted"},
     ]

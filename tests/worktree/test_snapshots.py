@@ -571,7 +571,10 @@ def many(folder: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_with_too_much_in_it_is_only_watched(tmp_path: Path) -> None:
+def test_a_folder_with_too_much_in_it_is_only_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 5_000)
     project = tmp_path / "p"
     many(project / "data", staging.MAX_FOLDER_FILES + 1)
     tree = tree_of(project)
@@ -591,7 +594,10 @@ def test_a_folder_with_too_much_in_it_is_only_watched(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_too_much_that_comes_later_leaves_the_tree(tmp_path: Path) -> None:
+def test_too_much_that_comes_later_leaves_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 5_000)
     project = tmp_path / "p"
     project.mkdir()
     (project / "a.txt").write_text("one\n")
@@ -606,7 +612,10 @@ def test_too_much_that_comes_later_leaves_the_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_of_more_than_is_watched_nothing_false_is_said(tmp_path: Path) -> None:
+def test_of_more_than_is_watched_nothing_false_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 5_000)
     project = tmp_path / "p"
     many(project / "data", staging.MAX_WATCHED_FILES + 10)
     tree = tree_of(project)
@@ -801,3 +810,56 @@ def test_what_surrounds_git_does_not_lead_it_astray(tmp_path: Path) -> None:
     look = tree_of(project, state="unled").observe()
     assert said.split() == [look.tree, *look.head.split(), str(project)]
     assert own(other) == was
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plain", [False, True], ids=["repository", "folder"])
+def test_a_first_scan_that_is_stopped_goes_on_with_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
+) -> None:
+    monkeypatch.setattr(staging, "BATCH_FILES", 3)
+    monkeypatch.setattr(staging, "FIRST_STAGING_S", 0.0)
+    project = tmp_path / "p" if plain else repository(tmp_path / "p")
+    many(project / "data", 7)
+    tree = tree_of(project)
+    look = tree.observe()
+    assert look.tree is None
+    assert "files left" in tree.limits
+    later = tree_of(project, "later")  # another session goes on where this one has stopped
+    looks = [later.observe() for _ in range(4)]
+    assert looks[-1].tree
+    assert later.limits == ""
+    (project / "data" / "00000").write_text("changed\n")
+    assert changed(later, looks[-1]) == {"data/00000": ("modified", 1, 0)}
+    later.restore(looks[-1].tree)
+    assert (project / "data" / "00000").read_text() == ""
+
+
+@pytest.mark.slow
+def test_files_that_stay_keep_their_content_and_permissions(tmp_path: Path) -> None:
+    project = repository(tmp_path / "p")
+    tree = tree_of(project)
+    then = tree.snapshot("s/1").tree
+    assert then
+    (project / "a.txt").write_text("stays\n")
+    (project / "a.txt").chmod(0o600)
+    (project / "src" / "b.py").write_text("goes back\n")
+    (project / "new.txt").write_text("stays too\n")
+    stay = [str(project / name) for name in ("a.txt", "new.txt")]
+    assert [Path(c.path).name for c in tree.restore(then, stay)] == ["b.py"]
+    assert (project / "a.txt").read_text() == "stays\n"
+    assert (project / "a.txt").stat().st_mode & 0o777 == 0o600
+    assert (project / "new.txt").exists()
+
+
+def test_the_files_that_a_tree_holds(tmp_path: Path) -> None:
+    project = repository(tmp_path / "p")
+    (project / ".env").write_text("KEY=1\n")
+    tree = tree_of(project)
+    named = [str(project / name) for name in ("a.txt", ".env", "new.txt", "src")]
+    look = tree.observe([*named, str(tmp_path / "out")])
+    assert tree.unkept_files(look).paths == [str(project / ".env")]
+    assert look.tree
+    assert tree.held(look.tree, named) == {str(project / "a.txt")}
+    assert tree.kept_now(named) == {str(project / "a.txt")}
+    assert tree.held("0" * 40, named) == set()

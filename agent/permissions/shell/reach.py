@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..paths import expand_glob, is_within, path_forms
+from .git import is_leading_cd
 from .parser import Script, SimpleCommand, Word
 from .read_only import path_arguments
 from .rule_match import first_operand
@@ -98,6 +99,21 @@ def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
     not the system's own, with links followed."""
     found = (path for path, use in _uses(script, bases) if use == "read")
     return [path for path in dict.fromkeys(found) if _is_kept_elsewhere(path)]
+
+
+def paths_written(script: Script, cwd: str) -> frozenset[str]:
+    """Return the absolute paths that a command visibly writes, removes or moves, with links
+    followed. Where the folder is not certain that its words are relative to, there are none."""
+    base = cwd
+    if script.moves:
+        first = script.moves[0]
+        if len(script.moves) > 1 or not is_leading_cd(first, script) or len(first.words) != 2:
+            return frozenset()
+        found = list(_paths(first.words[1], [cwd]))
+        if len(found) != 1:
+            return frozenset()
+        base = found[0]
+    return frozenset(path for path, use in _uses(script, [base]) if use != "read")
 
 
 def _uses(script: Script, bases: Sequence[str]) -> Iterator[tuple[str, _Use]]:

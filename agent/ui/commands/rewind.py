@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Reversible, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,9 @@ from .registry import command
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
-    from ...session.checkpoints import RewindDifference, RewindPoint
+    from ...session.checkpoints import RewindDifference, RewindPoint, WayBack
     from ...session.entries import Entry
+    from ...session.since_point import SincePoint
     from ...worktree import TreeChange
 
 CANCEL_RETRY_S = 0.1  # between two looks at whether an interrupt can be passed on
@@ -32,7 +34,16 @@ MAX_LISTED_FILES_FOR_MODEL = 100
 MAX_WORDS_CHARS = 60  # of a turn's words in a list
 CHOICES = ("conversation", "files", "both")
 LOOKING = "looking at the files"
-UNTOUCHED = "Ignored files and those over 10 MB are not kept and never touched."
+MAX_LISTED_COMMANDS = 5
+UNTOUCHED = (
+    "Ignored files, those over 10 MB and those outside of the project go back only if Edit, Write "
+    "or a command that names them touched them."
+)
+STAYING = "changed by another session since, and left as they are"
+UNCERTAIN = (
+    "would go back too, though this session is not known to have changed them (you, another "
+    "program, or a command while it ran)"
+)
 
 
 @command("save the current state, to come back to", argument="[WORDS]")
@@ -64,6 +75,7 @@ class _RewindPlan:
     no_conversation: str  # why the conversation cannot go back, "" if it can
     no_files: str  # why the files cannot go back, "" if they can
     difference: "RewindDifference | None" = None  # of the files, if that is known
+    since: "SincePoint | None" = None  # what the log says since, if files may have changed
 
     def objection(self, choice: str) -> str:
         """Return why a choice is impossible, "" if it is possible."""
@@ -110,7 +122,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
 
     async def go_back() -> None:
         if confirmed != "conversation":
-            await _restore_files(repl, plan.point)
+            await _restore_files(repl, plan)
         if confirmed != "files":
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
@@ -147,13 +159,38 @@ async def _plan(
     if not point.changed:
         no_files = "nothing that was done here has changed files since"
         return _RewindPlan(point, turns, no_talk, no_files)
+    way, since = await asyncio.to_thread(_way_back, agent, point)
     try:
-        difference = await asyncio.to_thread(agent.checkpoints.difference, point)
+        difference = await asyncio.to_thread(agent.checkpoints.difference, way)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
-        return _RewindPlan(point, turns, no_talk, f"the files cannot go back: {why}")
+        return _RewindPlan(point, turns, no_talk, f"the files cannot go back: {why}", since=since)
     no_files = "" if difference.changes else "the files are as they were then"
-    return _RewindPlan(point, turns, no_talk, no_files, difference)
+    if difference.staying and not difference.changes:
+        no_files = "no other files have changed since"
+    return _RewindPlan(point, turns, no_talk, no_files, difference, since)
+
+
+def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
+    """Find out from the records how the files go back to a point."""
+    from ...session.checkpoints import WayBack
+    from ...session.since_point import read_lineage, read_since
+
+    entries, tracker = agent.log.entries(), agent.change_tracker
+    since, others = read_since(entries, point.seq), frozenset[str]()
+    if tracker is not None and tracker.record is not None:
+        line = read_lineage(entries, agent.folder.name)
+        touches = tracker.record.others(_nanoseconds(point.at))
+        until = _nanoseconds(line.until) if line.until else inf
+        others = touches.without(line.sessions, until).paths
+    return WayBack(point, since.saved, others), since
+
+
+def _nanoseconds(at: str) -> int:
+    try:
+        return int(datetime.fromisoformat(at).timestamp() * 1e9)
+    except (ValueError, OverflowError):  # an entry without a time
+        return 0
 
 
 def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
@@ -174,7 +211,16 @@ def _show(repl: CommandContext, plan: _RewindPlan) -> None:
         changes = _describe_changes(repl.agent, plan.difference.changes, "would be ")
         repl.put(diffs.diff(plan.difference.diff, fold=True))
         repl.say(f"files that {changes}")
+        own = plan.since.own if plan.since else frozenset()
+        if uncertain := [c.path for c in plan.difference.changes if c.path not in own]:
+            repl.notify("warning", f"{UNCERTAIN}: {_listed(repl.agent, uncertain)}")
         repl.say(UNTOUCHED)
+    if plan.difference and plan.difference.staying:
+        repl.say(f"{STAYING}: {_listed(repl.agent, plan.difference.staying)}")
+    if plan.since and point.snapshot is None:
+        _show_unseen(repl, plan.since)
+    elif plan.since and (limits := repl.agent.checkpoints.limits):
+        repl.notify("warning", f"not all files go back: {limits}")
     for why in filter(None, (plan.no_files, plan.no_conversation)):
         repl.say(why)
     if not plan.no_conversation:
@@ -185,6 +231,19 @@ def _show(repl: CommandContext, plan: _RewindPlan) -> None:
     if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
         text = f"{', '.join(running)} is still running: it may write to files that go back, and "
         repl.notify("warning", f"{text}is ended when the conversation goes back")
+
+
+def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
+    """Say which changes a rewind without a snapshot does not take back."""
+    limits = repl.agent.checkpoints.limits or "there is no snapshot of the files"
+    repl.notify("warning", f"only files that were saved one by one go back: {limits}")
+    if since.not_saved:
+        repl.say(f"changed, and not saved: {_listed(repl.agent, since.not_saved)}")
+    if since.commands:
+        shown = [f"`{one_line(each, MAX_WORDS_CHARS)}`" for each in since.commands]
+        more = len(shown) - MAX_LISTED_COMMANDS
+        named = ", ".join([*shown[:MAX_LISTED_COMMANDS], *([f"+{more:,}"] if more > 0 else [])])
+        repl.say(f"what these commands changed in files they do not name is not seen: {named}")
 
 
 async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
@@ -224,29 +283,32 @@ async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, A
     task.result()
 
 
-async def _restore_files(repl: CommandContext, point: "RewindPoint") -> None:
+async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
     """Keep the files as they are, tell the model which ones change, restore them, and record it."""
     from ...session.checkpoints import BEFORE_REWIND_TRIGGER
     from ...session.entries import User
 
-    agent = repl.agent
-    await asyncio.to_thread(agent.checkpoints.check_restorable, point)
+    agent, point = repl.agent, plan.point
+    way, _ = await asyncio.to_thread(_way_back, agent, point)
+    await asyncio.to_thread(agent.checkpoints.check_restorable, way)
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
-    if kept is None or kept.snapshot is None:
+    if kept is None or (kept.snapshot is None and point.snapshot is not None):
         raise CtxagentError(f"the files as they are cannot be kept: {agent.checkpoints.limits}")
-    held = await asyncio.to_thread(agent.checkpoints.cover, point, kept)
+    held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
     if held != kept:
         agent.record(held)
-    difference = await asyncio.to_thread(agent.checkpoints.difference, point, held.snapshot)
+    difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)
     changes: Sequence[TreeChange] = difference.changes
+    if agent.change_tracker:
+        await agent.change_tracker.save_before_rewind(way.saved)
     _forget_files(agent, changes)
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
     way_back = f"the files as they were before: /rewind {kept.number} files"
     try:
-        changes = await asyncio.to_thread(agent.checkpoints.restore, point)
+        changes = await asyncio.to_thread(agent.checkpoints.restore, way)
     except CtxagentError as error:
-        changes = await asyncio.to_thread(agent.checkpoints.changes_done, point, held, changes)
+        changes = await asyncio.to_thread(agent.checkpoints.changes_done, way, held, changes)
         _record_rewind(agent, point, kept.number, changes, error.message)
         done = _describe_changes(agent, changes) or "nothing has changed"
         raise CtxagentError(f"{error.message}; {done}", hint=way_back.capitalize()) from error
@@ -266,6 +328,8 @@ def _record_rewind(
     from ...session.entries import Note
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
+    if agent.change_tracker:
+        agent.change_tracker.tell_others(changes)
     data: dict[str, Any] = {"point": point.number, "before": before, "changes": rows}
     text = f"files as at point {point.number}"
     if error:
@@ -277,12 +341,15 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
     """Go on in a copy of the session that ends at the point."""
     from ...session.checkpoints import TURN_TRIGGER
     from ...session.entries import User
+    from ...session.since_point import EDIT, saved_note
 
     point, left = plan.point, repl.session
     await repl.reopen(resume=repl.copy_session(point.seq))
     agent, difference = repl.agent, plan.difference
     if point.changed and point.trigger == TURN_TRIGGER and point.number > 1:
         agent.record(agent.checkpoints.copied_snapshot(point))
+    if plan.since and plan.since.saved and not files_too:
+        agent.record(saved_note(plan.since.saved.values(), EDIT))
     if difference and difference.changes and not files_too and agent.view.items:
         what = "The user has taken the conversation back to here, but not the files."
         text = _warn_model(agent, what, difference.changes)
@@ -313,20 +380,21 @@ def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]")
     return "\n".join([head, *lines])
 
 
+def _listed(agent: "AgentState", paths: "Sequence[str]") -> str:
+    """Name some of these files."""
+    shown = [agent.context.shown(Path(path)) for path in paths[:MAX_LISTED_FILES]]
+    more = len(paths) - MAX_LISTED_FILES
+    return ", ".join([*shown, *([f"… +{more:,}"] if more > 0 else [])])
+
+
 def _describe_changes(
     agent: "AgentState", changes: "Sequence[TreeChange]", prefix: str = ""
 ) -> str:
     """Return which files are written and which are removed, naming some of them."""
     parts = []
     for verb, removed in (("written", False), ("removed", True)):
-        paths = [
-            agent.context.shown(Path(change.path))
-            for change in changes
-            if (change.action == "deleted") is removed
-        ]
-        more = f", … +{len(paths) - MAX_LISTED_FILES:,}" if len(paths) > MAX_LISTED_FILES else ""
-        if paths:
-            parts.append(f"{prefix}{verb}: {', '.join(paths[:MAX_LISTED_FILES])}{more}")
+        if paths := [c.path for c in changes if (c.action == "deleted") is removed]:
+            parts.append(f"{prefix}{verb}: {_listed(agent, paths)}")
     return " · ".join(parts)
 
 

@@ -1,0 +1,35 @@
+"""Save files before calls change them, and record that in the session's log.
+
+Each file is saved once between two points that a session can be taken back to. Subagents save for
+the session that started them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..session.entries import Entry
+from ..session.since_point import saved_note
+from ..worktree import SavedFile, SavedFiles
+
+
+@dataclass(slots=True)
+class FileSaver:
+    """Saves the files of one session; `point` returns the number of the newest point."""
+
+    files: SavedFiles
+    record: Callable[[Entry], Entry]
+    point: Callable[[], int]
+    _since: int = -1  # the point that these were saved after
+    _saved: set[tuple[str, str]] = field(default_factory=set)
+
+    async def save(self, paths: Iterable[str], by: str, left_out: Iterable[SavedFile] = ()) -> None:
+        """Save the files at these paths, unless that was done since the newest point. `left_out`
+        are recorded too: files that are not saved, with the reason. Raises RecordError."""
+        if self.point() != self._since:
+            self._since, self._saved = self.point(), set()
+        wanted = [p for p in dict.fromkeys(paths) if p and (p, by) not in self._saved]
+        self._saved.update((path, by) for path in wanted)
+        rows = [*await asyncio.to_thread(self.files.save, wanted), *left_out]
+        if rows:
+            self.record(saved_note(rows, by))

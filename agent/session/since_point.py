@@ -1,0 +1,112 @@
+"""What a log says after a point: the files that were saved, those that the session changed, and the
+commands that may have changed more. A fold of entries; nothing here looks at the disk."""
+
+from collections.abc import Iterable, Iterator, Mapping, Reversible
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from ...tools.system.plural import count_of
+from ..permissions.shell.parser import parse
+from ..permissions.shell.read_only import changes_no_file
+from ..worktree import SavedFile, first_saved
+from .entries import Entry, Note, Session, ToolResult, User
+from .ledger import CHANGED_BY_TOPIC, change_rows
+
+SAVED_TOPIC = "saved"  # of the note that files were saved before a call changes them
+EDIT, COMMAND = "edit", "command"  # why they were saved: what an edit changes, a command may change
+
+
+@dataclass(frozen=True, slots=True)
+class SincePoint:
+    """The facts of a session since a point."""
+
+    saved: Mapping[str, SavedFile] = field(default_factory=dict)  # first state of each path
+    own: frozenset[str] = frozenset()  # paths that the session certainly changed
+    uncertain: frozenset[str] = frozenset()  # paths that changed while its commands ran
+    commands: tuple[str, ...] = ()  # that may have changed files, oldest first
+
+    @property
+    def not_saved(self) -> list[str]:
+        """Files that changed and whose earlier content was not saved."""
+        kept = {path for path, file in self.saved.items() if not file.why}
+        return sorted((self.own | self.uncertain | self.saved.keys()) - kept)
+
+
+def read_since(entries: Reversible[Entry], seq: int) -> SincePoint:
+    """Fold the entries after `seq`. What is damaged counts as nothing."""
+    later = list(takewhile(lambda entry: entry.seq > seq, reversed(entries)))[::-1]
+    rows = [row for entry in later for row in _changes(entry)]
+    own = {row["path"] for row in rows if row.get("certain", True)}
+    own |= {file.path for entry in later if _is_edit(entry) for file in saved_files(entry)}
+    saved = first_saved(file for entry in later for file in _first_states(entry))
+    return SincePoint(
+        saved,
+        frozenset(own),
+        frozenset(row["path"] for row in rows) - own,
+        tuple(dict.fromkeys(_commands(later))),
+    )
+
+
+def saved_files(entry: Entry) -> Iterator[SavedFile]:
+    """Yield the files whose states an entry says were saved."""
+    if isinstance(entry, Note) and entry.topic == SAVED_TOPIC and isinstance(entry.data, dict):
+        rows = entry.data.get("files")
+        for row in rows if isinstance(rows, list) else ():
+            if file := SavedFile.from_json(row):
+                yield file
+
+
+def _first_states(entry: Entry) -> Iterator[SavedFile]:
+    """Yield the states of files before what an entry tells of: those saved, and no file where a
+    call has certainly created one."""
+    yield from saved_files(entry)
+    for row in _changes(entry):
+        if row["action"] == "created" and row.get("certain", True):
+            yield SavedFile(row["path"])
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The sessions that a session is a copy of, and when the copy was opened."""
+
+    sessions: frozenset[str] = frozenset()
+    until: str = ""  # "" for a copy that has not begun
+
+
+def read_lineage(entries: Iterable[Entry], session: str) -> Lineage:
+    """Return which sessions the one of this id was copied from. Their calls until then count as its
+    own."""
+    earlier = set[str]()
+    for entry in entries:
+        if isinstance(entry, Session) and entry.id != session:
+            earlier.add(entry.id)
+        elif isinstance(entry, Session):
+            return Lineage(frozenset(earlier), entry.at)
+    return Lineage(frozenset(earlier))
+
+
+def saved_note(files: Iterable[SavedFile], by: str) -> Note:
+    """Return the entry which says that these states were saved, because of an edit or a command."""
+    rows = [file.to_json() for file in files]
+    text = f"{count_of(len(rows), 'file')} saved before a change"
+    return Note(topic=SAVED_TOPIC, text=text, data={"by": by, "files": rows})
+
+
+def _is_edit(entry: Entry) -> bool:
+    return isinstance(entry, Note) and isinstance(entry.data, dict) and entry.data.get("by") == EDIT
+
+
+def _changes(entry: Entry) -> Iterator[Mapping[str, Any]]:
+    if isinstance(entry, ToolResult | User):
+        yield from change_rows(entry.details)
+    elif isinstance(entry, Note) and entry.topic in CHANGED_BY_TOPIC:
+        yield from change_rows(entry.data)
+
+
+def _commands(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        if isinstance(entry, ToolResult | User):
+            command = entry.details.get("command")
+            if isinstance(command, str) and not changes_no_file(parse(command)):
+                yield command

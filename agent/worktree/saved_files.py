@@ -1,0 +1,244 @@
+"""Saved files: the content of single files, kept by path before a call changes them.
+
+A snapshot needs a scan of the whole work tree, and a scan can be too large or impossible. What is
+saved here needs no scan, no git and no repository: it works for ignored files, for large files, for
+files outside of the project, and in a repository of any size. The contents lie in the store of the
+project's snapshots, each under git's name for it, and are kept as long as those.
+"""
+
+import difflib
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...tools.system.files import (
+    edit_file,
+    make_private_folder,
+    open_kept,
+    replace_file,
+    replacing,
+)
+from ..errors import RecordError
+from .diff import TreeChange
+from .signatures import blob_digest
+
+SAVED_FOLDER = "saved"
+MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is named as not saved
+MAX_DIFF_BYTES = 100_000  # of a file whose diff is shown
+_COPY_BYTES = 1 << 20
+_BLOB = re.compile(r"[0-9a-f]{40}")
+_ABSENT = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file as it was at one moment."""
+
+    path: str  # absolute, with links followed up to the last component
+    blob: str = _ABSENT  # git's name for the content, "" where there was no file
+    mode: int = 0  # type and permissions as lstat has them, 0 where there was no file
+    above: str = ""  # of a file that was not there: the nearest folder that was
+    why: str = ""  # why the content could not be saved, "" if it was
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that say something."""
+        said = {"path": self.path, "blob": self.blob, "mode": self.mode}
+        return {**said, **{k: v for k in ("above", "why") if (v := getattr(self, k))}}
+
+    @classmethod
+    def from_json(cls, row: Any) -> "SavedFile | None":
+        """Read a row of a log; None for a row that is damaged."""
+        if not isinstance(row, dict):
+            return None
+        texts = {k: row.get(k, "") for k in ("path", "blob", "above", "why")}
+        mode, sound = row.get("mode", 0), all(isinstance(text, str) for text in texts.values())
+        if not (sound and isinstance(mode, int) and os.path.isabs(str(texts["path"]))):  # noqa: PTH117
+            return None
+        if texts["blob"] and not _BLOB.fullmatch(texts["blob"]):
+            return None
+        return cls(mode=mode, **texts)
+
+
+class SavedFiles:
+    """The contents that the sessions of a project have saved, in `folder`. All methods block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, paths: Iterable[str]) -> list[SavedFile]:
+        """Keep the files at these paths as they are now. Never fails: a file whose content cannot
+        be kept says why. Folders and special files are left out."""
+        return [found for path in paths if (found := self._save_one(path))]
+
+    def changes(self, files: Iterable[SavedFile]) -> list[TreeChange]:
+        """Return what putting these files back would change."""
+        found = []
+        for file in files:
+            there, now = os.path.lexists(file.path), _state(file.path)
+            if file.why or (now is None and not file.blob):  # a folder that came stays
+                continue
+            if now != (file.blob, file.mode):
+                action = "created" if not there else "modified" if file.blob else "deleted"
+                found.append(TreeChange(file.path, action, blob=file.blob))  # type: ignore[arg-type]
+        return found
+
+    def diff(self, files: Iterable[SavedFile]) -> str:
+        """Return a unified diff from the files as they are to the saved ones."""
+        wanted = list(files)
+        changed = {change.path for change in self.changes(wanted)}
+        return "".join(self._one_diff(file) for file in wanted if file.path in changed)
+
+    def check(self, files: Iterable[SavedFile]) -> None:
+        """Raise RecordError where a file cannot be put back. Nothing is touched."""
+        for file in files:
+            folder = os.path.dirname(file.path)  # noqa: PTH120
+            if os.path.realpath(folder) != folder:
+                raise RecordError(f"{file.path} leads elsewhere now: nothing was changed")
+            if file.blob and _state(file.path) is None:
+                raise RecordError(
+                    f"{file.path} is not a file any more: nothing was changed",
+                    hint="Move it elsewhere, then try again.",
+                )
+            if file.blob and not file.why and not (self.folder / file.blob).is_file():
+                raise RecordError(f"the saved content of {file.path} is gone")
+
+    def restore(self, files: Sequence[SavedFile]) -> list[TreeChange]:
+        """Put the files back as they were, and return what changed. Raises RecordError: before
+        anything is touched for what `check` finds, or where a file cannot be written."""
+        self.check(files)
+        changes = {change.path: change for change in self.changes(files)}
+        for file in files:
+            if file.path in changes:
+                try:
+                    self._put_back(file)
+                except OSError as error:
+                    raise RecordError(
+                        f"{file.path} could not be put back: {error.strerror}"
+                    ) from error
+        return list(changes.values())
+
+    def _save_one(self, path: str) -> SavedFile | None:
+        try:
+            found = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return SavedFile(path, above=_nearest_folder(path))
+        except (OSError, ValueError) as error:
+            return SavedFile(path, why=str(getattr(error, "strerror", None) or error))
+        try:
+            if stat.S_ISLNK(found.st_mode):
+                blob = self._keep_bytes(os.fsencode(os.readlink(path)), path)  # noqa: PTH115
+            elif not stat.S_ISREG(found.st_mode):
+                return None
+            elif found.st_size > MAX_SAVED_BYTES:
+                why = f"it has {found.st_size >> 20:,} MB, at most {MAX_SAVED_BYTES >> 20:,} MB"
+                return SavedFile(path, mode=found.st_mode, why=f"{why} are saved")
+            else:
+                blob = self._keep_file(path)
+        except OSError as error:
+            return SavedFile(path, mode=found.st_mode, why=str(error.strerror))
+        return SavedFile(path, blob, found.st_mode)
+
+    def _keep_file(self, path: str) -> str:
+        """Copy a file into the folder, unless its content is there, and return the name."""
+        known = blob_digest(path)
+        if known and (self.folder / known).is_file():
+            return known
+        make_private_folder(self.folder)
+        part = self.folder / f"{os.getpid()}.{os.urandom(4).hex()}.part"
+        try:
+            with open_kept(Path(path)) as file, replacing(part, durable=False) as copy:
+                while data := file.read(_COPY_BYTES):
+                    copy.write(data)
+            blob = blob_digest(str(part))  # of what was copied, whatever the file is now
+            part.replace(self.folder / blob)
+        finally:
+            part.unlink(missing_ok=True)
+        return blob
+
+    def _keep_bytes(self, data: bytes, link: str) -> str:
+        blob = blob_digest(link)
+        make_private_folder(self.folder)
+        replace_file(self.folder / blob, data, durable=False)
+        return blob
+
+    def _one_diff(self, file: SavedFile) -> str:
+        old, new = _text(file.path), "" if not file.blob else _text(str(self.folder / file.blob))
+        if old is None or new is None:
+            return f"Binary or large file {file.path} differs\n"
+        names = (file.path if old else "/dev/null", file.path if new else "/dev/null")
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
+        return "".join(f"{line}\n" for line in lines)
+
+    def _put_back(self, file: SavedFile) -> None:
+        path = Path(file.path)
+        if not file.blob:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent, file.above)
+            return
+        data = (self.folder / file.blob).read_bytes()
+        if stat.S_ISLNK(file.mode):
+            if not path.parent.exists():
+                edit_file(path, b"")  # it makes the folders
+            part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
+            part.symlink_to(os.fsdecode(data))
+            part.replace(path)
+            return
+        if path.is_symlink():
+            path.unlink()
+        if blob_digest(file.path) != file.blob or not path.exists():
+            edit_file(path, data)
+        path.chmod(stat.S_IMODE(file.mode))
+
+
+def first_saved(rows: Iterable[SavedFile]) -> dict[str, SavedFile]:
+    """Return the first state of each path, from states in the order in which they were saved."""
+    found: dict[str, SavedFile] = {}
+    for row in rows:
+        found.setdefault(row.path, row)
+    return found
+
+
+def _state(path: str) -> tuple[str, int] | None:
+    """Return the content and the mode of a file or link, ("", 0) for no file, None for a path that
+    is something else."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return _ABSENT, 0
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        return None
+    return blob_digest(path), found.st_mode
+
+
+def _text(path: str) -> str | None:
+    """Return a file as text, "" if there is none, None for a large or binary file."""
+    try:
+        with open_kept(Path(path)) as file:
+            data = file.read(MAX_DIFF_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    if len(data) > MAX_DIFF_BYTES or b"\0" in data:
+        return None
+    return data.decode("utf-8", "replace")
+
+
+def _nearest_folder(path: str) -> str:
+    folder = Path(path).parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return str(folder)
+
+
+def _remove_empty(folder: Path, stop: str) -> None:
+    """Remove folders that are empty, from the inner one up to `stop`, which stays."""
+    with suppress(OSError):
+        while str(folder) != stop and Path(stop) in folder.parents:
+            folder.rmdir()
+            folder = folder.parent
