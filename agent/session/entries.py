@@ -324,6 +324,8 @@ class SubagentRun(Entry):
     tool_calls: int = 0
     compaction: dict[str, int] = field(default_factory=dict)
     told: int = 0  # last entry of its log whose changes of files are recorded in this one
+    # Files that it read or changed, newest last, as its log names them; empty in older logs.
+    files: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
