@@ -38,7 +38,7 @@ _UNSPACED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GivenTask:
     """A task, and the files that a subagent read or changed for it."""
 
     description: str
@@ -50,7 +50,7 @@ class Work:
         return f"{self.description}\n{self.prompt}"
 
 
-def likeness(new: Work, earlier: Work) -> float:
+def likeness(new: GivenTask, earlier: GivenTask) -> float:
     """Return how alike the new task is to an earlier one, 0.0 for a different task."""
     named, known = _paths(new.text), _paths(earlier.text)
     touched = {tuple(path.casefold().strip("/").split("/")) for path in earlier.files}
@@ -120,7 +120,7 @@ def _words(text: str) -> set[str]:
     return found
 
 
-def _topics(work: Work) -> set[str]:
+def _topics(work: GivenTask) -> set[str]:
     """Return what a task is about: the words of its description that its prompt repeats, and what
     has digits."""
     words = _words(work.description)

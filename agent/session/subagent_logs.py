@@ -18,7 +18,7 @@ from .conversation import CONVERSATION_NAME
 from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
 from .ledger import Ledger
 from .log import LOG_NAME, Entries
-from .same_work import Work, likeness
+from .same_work import GivenTask, likeness
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
@@ -56,10 +56,10 @@ def earlier_work(
 ) -> HandOver | None:
     """Return the record and the answer of the earlier subagent of the type whose task is most like
     this one, the newest of several; None if there is none."""
-    new, found = Work(description, prompt), list[tuple[float, SubagentRun]]()
+    new, found = GivenTask(description, prompt), list[tuple[float, SubagentRun]]()
     for agent in list(ledger.agents.values())[: -MAX_COMPARED - 1 : -1]:
         if agent.type == type and agent.status != "running":
-            like = likeness(new, Work(agent.description, agent.prompt, agent.files))
+            like = likeness(new, GivenTask(agent.description, agent.prompt, agent.files))
             found += [(like, agent)] if like else []
     for _, agent in sorted(found, key=lambda pair: -pair[0]):
         if text := _handed_over(folder, agent):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.session.same_work import MAX_TEXT_CHARS, Work, likeness
+from ctxagent.agent.session.same_work import MAX_TEXT_CHARS, GivenTask, likeness
 
 Task = tuple[str, str]
 
@@ -115,58 +115,60 @@ DIFFERENT: list[tuple[Task, Task]] = [
 
 @pytest.mark.parametrize(("one", "other"), SAME, ids=lambda task: task[0])
 def test_the_same_work(one: Task, other: Task) -> None:
-    assert likeness(Work(*one), Work(*other)) > 0
-    assert likeness(Work(*other), Work(*one)) > 0
+    assert likeness(GivenTask(*one), GivenTask(*other)) > 0
+    assert likeness(GivenTask(*other), GivenTask(*one)) > 0
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=lambda task: task[0])
 def test_other_work(one: Task, other: Task) -> None:
-    assert likeness(Work(*one), Work(*other)) == 0
-    assert likeness(Work(*other), Work(*one)) == 0
+    assert likeness(GivenTask(*one), GivenTask(*other)) == 0
+    assert likeness(GivenTask(*other), GivenTask(*one)) == 0
 
 
 def test_files_that_the_earlier_one_touched_count_as_its_own() -> None:
-    new = Work("Repair config loading", "Config loading in src/config/load.py drops keys.")
+    new = GivenTask("Repair config loading", "Config loading in src/config/load.py drops keys.")
     words = ("Find the lost keys", "Some keys vanish when the config is loaded. Repair it.")
-    assert not likeness(new, Work(*words))
-    assert likeness(new, Work(*words, files=["README.md", "src/config/load.py"]))
-    assert not likeness(new, Work(*words, files=["README.md", "src/config/save.py"]))
+    assert not likeness(new, GivenTask(*words))
+    assert likeness(new, GivenTask(*words, files=["README.md", "src/config/load.py"]))
+    assert not likeness(new, GivenTask(*words, files=["README.md", "src/config/save.py"]))
 
 
 def test_the_place_is_known_by_any_form_of_its_path() -> None:
-    before = Work("Review token checks", "Review how tokens are checked.", ["src/auth/token.py"])
+    before = GivenTask(
+        "Review token checks", "Review how tokens are checked.", ["src/auth/token.py"]
+    )
     for place in ("/work/p/src/auth/token.py", "auth/token.py", "src/auth/", "`./src/auth/`"):
-        new = Work("Token check review", f"How are tokens checked in {place}? Review that.")
+        new = GivenTask("Token check review", f"How are tokens checked in {place}? Review that.")
         assert likeness(new, before) > 1, place
-    other = Work("Token check review", "How are tokens checked in lib/jwt.py? Review that.")
+    other = GivenTask("Token check review", "How are tokens checked in lib/jwt.py? Review that.")
     assert not likeness(other, before)
 
 
 def test_what_looks_like_a_path_and_is_none() -> None:
-    before = Work(
+    before = GivenTask(
         "Count the lists", "Count the entries, e.g. of red and/or blue lists. 3.5 s at most."
     )
-    new = Work(
+    new = GivenTask(
         "Count all lists", "Count entries of lists (i.e. red/blue), see https://x.example/a/b."
     )
     assert likeness(new, before)
 
 
 def test_the_closer_one_is_more_alike() -> None:
-    new = Work("Fix the parser test", "Fix tests/test_parser.py: the parser test fails.")
-    near = Work("Repair parser test", "The parser test in tests/test_parser.py fails. Fix it.")
-    far = Work("Run the parser test", "Run it often and say whether the parser test is flaky.",
+    new = GivenTask("Fix the parser test", "Fix tests/test_parser.py: the parser test fails.")
+    near = GivenTask("Repair parser test", "The parser test in tests/test_parser.py fails. Fix it.")
+    far = GivenTask("Run the parser test", "Run it often and say whether the parser test is flaky.",
                ["tests/test_parser.py"])  # fmt: skip
     assert likeness(new, near) > likeness(new, far)
 
 
 @given(st.text(max_size=60), st.text(max_size=200), st.text(max_size=60), st.text(max_size=200))
 def test_any_text_is_like_itself(one: str, prompt: str, other: str, more: str) -> None:
-    assert likeness(Work(one, prompt), Work(one, prompt)) > 0
-    assert likeness(Work(one, prompt), Work(other, more)) >= 0
+    assert likeness(GivenTask(one, prompt), GivenTask(one, prompt)) > 0
+    assert likeness(GivenTask(one, prompt), GivenTask(other, more)) >= 0
 
 
 def test_a_long_text_is_compared_by_its_beginning() -> None:
     long = "".join(f"word{n} " for n in range(200_000))
-    assert likeness(Work("Sum the words", long), Work("Sum all of the words", long)) > 0
+    assert likeness(GivenTask("Sum the words", long), GivenTask("Sum all of the words", long)) > 0
     assert len(long) > 100 * MAX_TEXT_CHARS
