@@ -7,7 +7,7 @@ deleted, also after a resume. The model then gets one more entry; earlier entrie
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..session.entries import Entry, User
 from ..session.store import content_text
 
 if TYPE_CHECKING:
-    from ..context.view import View
+    from ..context.view import Item, View
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
@@ -64,7 +64,7 @@ def changed_entries(
 ) -> list[tuple[User, str]]:
     """Return an entry, and a line for the user, for each file that no longer is what the model was
     told. `folders` are the folders that were searched, `files` what was found in them."""
-    known, changes = _told(view), list[tuple[User, str]]()
+    known, changes = _told(view.items, view), list[tuple[User, str]]()
     found = {file.path: file for file in files}
     for path in candidates(folders):
         file = found.get(path)
@@ -157,17 +157,31 @@ def candidates(folders: Iterable[Path]) -> list[Path]:
     return [folder / name for folder in folders for name in INSTRUCTION_FILES]
 
 
-def _told(view: "View") -> dict[str, str]:
-    """Return the digest of the text that the model was given last of each file, by path."""
+def without_standing(
+    entries: Iterable[Entry], view: "View", staying: Collection[int]
+) -> list[Entry]:
+    """Return the entries without the instruction texts that the model still has in the items with
+    the seqs `staying`."""
+    told = _told((item for item in view.items if item.seq in staying), view)
+    return [
+        entry
+        for entry in entries
+        if not (isinstance(entry, User) and _told_by(entry.details) in told.items())
+    ]
+
+
+def _told(items: "Iterable[Item]", view: "View") -> dict[str, str]:
+    """Return the digest of the text that the items give last of each file, by path."""
     told = dict[str, str]()
-    for item in view.items:
+    for item in items:
         if item.source != SOURCE:
             continue
         path, digest = _told_by(view.facts(item)[0])
         old = _IN_OLD_LOGS.fullmatch(content_text(item.blocks)) if not path else None
         if old:
             path, digest = old["path"], _digest(old["text"])
-        told[path] = digest
+        if path:
+            told[path] = digest
     return told
 
 

@@ -105,6 +105,24 @@ def test_after_a_summary_the_newest_text_stands_alone(place: Place) -> None:
     assert counts == [0, 0, 1]
 
 
+def test_a_text_that_stays_behind_a_summary_is_not_repeated(place: Place) -> None:
+    path = place.project / "AGENTS.md"
+    path.write_text("Use tabs.\n")
+    steps = [Say(" ".join(f"word{n}" for n in range(2_000))), Say("Yes."), Say(RECORD), Say("Yes.")]
+    with Server(steps) as server:
+        env = place.server(server.url)
+        place.run("-p", "read it", env=env)
+        path.write_text("Use spaces.\n")
+        place.run("--continue", "-p", "go on", env=env)
+        keep = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=2")
+        done = place.run(*keep, "compact", "--apply", env=env)
+        assert done.returncode == 0, done.stderr
+        place.run("--continue", "-p", "and on", env=env)
+    text = told(server.requests[-1])
+    assert "[Conversation compressed]" in text
+    assert [text.count(words) for words in ("Use tabs.", "Use spaces.")] == [0, 1]
+
+
 def test_between_two_turns_the_person_sees_a_line(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
