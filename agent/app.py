@@ -41,6 +41,7 @@ from .loop.compaction_host import attach_engine
 from .loop.crash_recovery import unknown_outcomes
 from .loop.file_changes import ChangeTracker
 from .loop.hooks import SessionHooks
+from .loop.instructions import instruction_warnings
 from .loop.resume import ResumeCache, SessionState, copy_cache, create_session, resume_session
 from .loop.saving import FileSaver
 from .loop.skills import SkillSource, attach_skills, find_skills
@@ -126,7 +127,7 @@ def open_agent(
         skills, left_out = find_skills(launch)
         warnings += launch.installed.warnings if launch.installed else []
         warnings += [*left_out, *_other_prompt(launch, state)]
-        warnings += prompt.instruction_warnings(launch.cwd, launch.trust or launch.state)
+        warnings += instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
         folder, resumed = log.path.parent, state.entries

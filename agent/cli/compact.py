@@ -1,7 +1,9 @@
 """`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
     from ..launch import LaunchOptions, SessionChoice
     from ..loop.agent import AgentState
 
+ALL = "--all"
+
 
 @click.command()
 @click.argument("id", required=False)
 @click.option("--dry-run", is_flag=True, help="Show what a compaction would do; asks no model.")
 @click.option("--apply", is_flag=True, help="Compact the session.")
 @click.option("--undo", is_flag=True, help="Take the last compaction back.")
+@click.option("--all", "newest_only", is_flag=True, help="Leave just the newest exchange.")
 @click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
 @click.option(
     "--probe-model",
@@ -41,12 +46,21 @@ if TYPE_CHECKING:
 @click.pass_obj
 @ends_process
 def compact(
-    options: dict[str, Any], /, id: str | None, instructions: str, examine: bool, **acts: bool
+    options: dict[str, Any],
+    /,
+    id: str | None,
+    instructions: str,
+    examine: bool,
+    newest_only: bool,
+    **acts: bool,
 ) -> int:
     """Compact a session, by default the newest one here.
 
     Name what to do: --dry-run, --apply or --undo. If turns followed the compaction, --undo goes on
     in a copy of the session and prints its id.
+
+    Before a model is paid to save less than a fifth of the context, --apply says so. In a terminal
+    it asks first, unless there are --instructions.
     """
     import asyncio
 
@@ -59,18 +73,37 @@ def compact(
         raise UsageError("--instructions needs --apply, which writes the summary")
     if examine and act != "--apply":
         raise UsageError("--probe-model needs --apply, which writes the summary")
+    if newest_only and act == "--undo":
+        raise UsageError("--all needs --apply or --dry-run")
     loaded = load(options)
     say_notices(loaded)
     launch = launch_of(options, loaded)
     choice = SessionChoice(newest=True) if id is None else SessionChoice(id=id)
     if act == "--dry-run":
-        return asyncio.run(_preview(launch, choice))
+        return asyncio.run(_preview(launch, choice, newest_only=newest_only))
     if act == "--undo":
         return asyncio.run(_undo(options, launch, choice))
     if examine or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key
         check_key(launch)
-    return asyncio.run(_apply(launch, choice, instructions, examine))
+    asks = _asks_model(launch) and not instructions and _can_ask()
+    wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
+    if not asyncio.run(_apply(launch, choice, wanted)):
+        if not _is_confirmed():
+            raise CompactionFailed("not compacted; nothing has changed")
+        asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The compaction that the options of --apply ask for."""
+
+    instructions: str
+    newest_only: bool
+    examine: bool
+    asks: bool  # before it saves little
+    is_confirmed: bool = False  # although it saves little
 
 
 def _asks_model(launch: "LaunchOptions") -> bool:
@@ -79,28 +112,47 @@ def _asks_model(launch: "LaunchOptions") -> bool:
     return policy_of(launch.settings).summarizer != "mechanical"
 
 
-async def _preview(launch: "LaunchOptions", choice: "SessionChoice") -> int:
+async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_only: bool) -> int:
     from ..ui import compaction_plan
 
     async with _opened(launch, choice) as agent:
         await _learn_window(agent, launch)
-        say_lines(compaction_plan.dry_run(agent))
+        say_lines(compaction_plan.dry_run(agent, newest_only=newest_only, option=ALL))
     return 0
 
 
-async def _apply(
-    launch: "LaunchOptions", choice: "SessionChoice", instructions: str, examine: bool
-) -> int:
+async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Wanted) -> bool:
+    """Compact a session; before that, warn if it would save little. Return False, with nothing
+    changed, where the user has to be asked then."""
+    from ..ui import compaction_plan
+
     async with _opened(launch, choice) as agent:
         if _asks_model(launch):
             await agent.window()
         else:
             await _learn_window(agent, launch)
-        summary = await agent.engine.compact(instructions)
-        if examine:
+        newest_only = wanted.newest_only
+        little = compaction_plan.small_saving(agent, newest_only=newest_only, option=ALL)
+        if little and not wanted.is_confirmed:
+            say(f"warning: {little}", err=True)
+            if wanted.asks:
+                return False
+        summary = await agent.engine.compact(wanted.instructions, newest_only=newest_only)
+        if wanted.examine:
             say((await agent.engine.examine(summary)).table())
         say(f"Take it back: ctxagent compact {agent.log.path.parent.name} --undo")
-    return 0
+    return True
+
+
+def _can_ask() -> bool:
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
+
+
+def _is_confirmed() -> bool:
+    try:
+        return click.confirm("Compact anyway?", default=False, err=True)
+    except click.Abort:
+        return False
 
 
 async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:

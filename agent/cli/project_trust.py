@@ -10,7 +10,7 @@ from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted
 from ..errors import UsageError
 from ..extensions import command_files, skills
 from ..extensions.mcp import config as mcp_config
-from ..loop import prompt, subagent_types
+from ..loop import instructions, subagent_types
 from .options import cwd_of, load, say
 
 
@@ -52,7 +52,7 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
         *subagent_types.project_files(cwd, home),
         *command_files.project_files(cwd, home),
         *filter(None, [mcp_config.project_file(cwd, home)]),
-        *(path for path, _ in prompt.files_of_others(cwd)),
+        *(path for path, _ in instructions.files_of_others(cwd)),
     ]
     yield from ((path, MAX_TRUSTED_BYTES) for path in files)
     yield from ((path, skills.MAX_SKILL_BYTES) for path in skills.project_files(cwd, home))

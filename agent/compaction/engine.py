@@ -38,6 +38,7 @@ from .preserve import DECISION_LOG, missing_sections
 from .summary.account import OUTPUT_PRICE, REPLY_SHARE, SummaryAccount, SummaryCost
 from .summary.background import BackgroundSummary
 from .summary.request import (
+    MIN_SUMMARY_CAP_TOKENS,
     Cut,
     find_cut,
     headline,
@@ -65,6 +66,9 @@ HINT_FULL = (
     "Start a fresh session, or take a model with a larger window; everything said stays in the log."
 )
 
+NOTHING_YET = "there is nothing to summarise yet"
+MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save
+
 PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
 
 
@@ -80,6 +84,16 @@ class SummaryPreview:
     tokens_after_estimate: int
     call_tokens: int  # of the request for the summary
     call_cost_usd: float | None
+
+    @property
+    def share_saved(self) -> float:
+        """The share of the context that it would save, 0 where the context would grow."""
+        return max(0.0, 1 - self.tokens_after_estimate / max(1, self.tokens_before))
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether it would save enough for a summary that is asked for manually."""
+        return self.share_saved >= MIN_WORTHWHILE_SHARE
 
 
 @dataclass
@@ -176,16 +190,18 @@ class CompactionEngine:
         document: SummaryDocument | None = None,
         must_halve: bool = False,
         max_words: int | None = None,
+        newest_only: bool = False,
     ) -> Summary:
         """Summarise now, with `document` as the summary if it is given, in at most `max_words`
-        beside lists of files; one that nobody asked for `must_halve` the context. Raises
-        CompactionFailed with the reason; then nothing has changed."""
+        beside lists of files; one that nobody asked for `must_halve` the context. With
+        `newest_only` just the newest exchange stays. Raises CompactionFailed with the reason; then
+        nothing has changed."""
         self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
-        is_custom = bool(instructions) or document is not None
+        is_custom = bool(instructions) or document is not None or newest_only
         prepared = None if is_custom else self._background.usable_summary()
-        cut = prepared.cut if prepared else self._find_cut(max_after)
+        cut = prepared.cut if prepared else self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
             self._check_worth(cut, before, max_after)
         event = {
@@ -221,10 +237,12 @@ class CompactionEngine:
         self._applier.report(summary, draft, started)
         return summary
 
-    async def draft_summary(self, instructions: str = "") -> tuple[SummaryDocument, str]:
+    async def draft_summary(
+        self, instructions: str = "", *, newest_only: bool = False
+    ) -> tuple[SummaryDocument, str]:
         """Write the summary that `compact` would apply. Raises CompactionFailed."""
         self._background.discard()
-        cut, before = self._find_cut(), self.host.current_window()
+        cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
         draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return fitted.document, fitted.text
@@ -246,13 +264,15 @@ class CompactionEngine:
         self.host.record(Note(topic="quality", text=text, data=report.to_json()))
         return report
 
-    def preview(self) -> SummaryPreview:
+    def preview(self, *, newest_only: bool = False) -> SummaryPreview:
         """Estimate what `compact` would do, without asking a model. Raises CompactionFailed when
         it would do nothing."""
-        view, window, cut = self.host.view, self.host.current_window(), self._find_cut()
+        view, window = self.host.view, self.host.current_window()
+        cut = self._find_cut(newest_only=newest_only)
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, headline(i), view.scaled(i.size))) for i in view.items]
-        summary_tokens = min(max_summary_tokens(window), sum(i.size for i in cut.evicted) // 4)
+        written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
+        summary_tokens = min(max_summary_tokens(window), written)
         added = summary_tokens + self._tokens_beside_summary(window) + self._message_tokens(cut)
         return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
@@ -472,11 +492,15 @@ class CompactionEngine:
         full = replace(window, tokens=max(window.tokens, due_at))
         return max_tokens_after(full, must_halve=True)
 
-    def _find_cut(self, max_after: int | None = None) -> Cut:
+    def _find_cut(self, max_after: int | None = None, *, newest_only: bool = False) -> Cut:
         """Find where to cut so that what is left fills at most `max_after` tokens, by default half
-        of the window, or else the last place that was tried. Raises CompactionFailed when there is
-        nothing to summarise."""
+        of the window, or else the last place that was tried. With `newest_only` just the newest
+        exchange stays. Raises CompactionFailed when there is nothing to summarise."""
         view, window = self.host.view, self.host.current_window()
+        if newest_only:
+            if cut := find_cut(view, self.policy, window, newest_only=True):
+                return cut
+            raise CompactionFailed(NOTHING_YET)
         max_after = max_tokens_after(window) if max_after is None else max_after
         room = max_summary_tokens(window) + self._tokens_beside_summary(window)
         found = None
@@ -488,7 +512,7 @@ class CompactionEngine:
             if tokens_after_summary(view, cut, room + self._message_tokens(cut)) <= max_after:
                 return cut
         if found is None:
-            raise CompactionFailed("there is nothing to summarise yet")
+            raise CompactionFailed(NOTHING_YET)
         return found
 
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:

@@ -188,6 +188,15 @@ class AgentState:
                 await self.startup.complete()
             await self.hooks.run("session_start", {})
 
+    async def refresh_instructions(self) -> None:
+        """Record what has changed in instruction files, and tell the user. Raises RecordError."""
+        changes = await asyncio.to_thread(
+            self.setup.changed_instructions, self.view, self.log.redact
+        )
+        for entry, told in changes:
+            self.record(entry)
+            self.emit(Notice("info", told))
+
     async def window(self) -> Window:
         """Return the context's size and level; ask the model for its limits at first use."""
         if self.limits is None:

@@ -18,6 +18,7 @@ from ..models.catalog import cache_life, cache_prices, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
+from . import instructions
 from .agent import AgentState
 from .model_call import text_of
 
@@ -89,7 +90,7 @@ class CompactionHost:
             preserved=preserved_text(self.preserved_sections()),
         )
         return [
-            *entries,
+            *instructions.without_standing(entries, agent.view, staying),
             *agent.plan.after_summary(staying),
             *agent.skills.after_summary(staying),
             *agent.late_tools.after_summary(staying),

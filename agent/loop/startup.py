@@ -14,13 +14,13 @@ from ...tools.base import Context, Tool
 from ..config.settings import PermissionMode
 from ..context.view import View
 from ..errors import CtxagentError
-from ..session.entries import Entry, Session
+from ..session.entries import Entry, Session, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.subagent_logs import list_unfinished
 from ..worktree import WorkTree
 from ..worktree.git import current_branch
-from . import prompt
+from . import instructions, prompt
 from .crash_recovery import recover_from_kill
 
 
@@ -66,7 +66,7 @@ class SessionSetup:
         others have changed, and what a killed process left undone.
         """
         if any(item.source == "environment" for item in view.items):
-            entries = prompt.changed_files_notice(list_stale_files(ledger))
+            entries = prompt.changed_files_notice(self._stale_files(ledger))
         else:
             entries = prompt.first_entries(
                 self.cwd, self.config_home, env, self.prior, trust_dir=self.trust_dir,
@@ -93,9 +93,26 @@ class SessionSetup:
             jobs=job.listing(context.jobs),
             agents=list_unfinished(ledger.agents.values()),
             preserved=preserved,
-            changed=list_stale_files(ledger),
+            changed=self._stale_files(ledger),
             servers=self.servers,
         )
+
+    def changed_instructions(
+        self, view: View, redact: Callable[[User], User]
+    ) -> Sequence[tuple[User, str]]:
+        """Return an entry, and a line for the user, for each instruction file that is no longer as
+        the model was told; blocking."""
+        folders = instructions.search_folders(self.cwd, self.config_home)
+        files = instructions.instruction_files(self.cwd, self.config_home, self.trust_dir)
+        return instructions.changed_entries(folders, files, view, redact)
+
+    def _stale_files(self, ledger: Ledger) -> list[str]:
+        """Return the files that the model should read again. Changed instruction files are left
+        out: the model gets their new text."""
+        folders = instructions.search_folders(self.cwd, self.config_home)
+        told = set(map(str, instructions.candidates(folders)))
+        stale = list_stale_files(ledger)
+        return [path for path in stale if ledger.absolute_path(path) not in told]
 
 
 class StartupEntries:

@@ -46,11 +46,13 @@ from ..session.archive import SUMMARY_NAME, write_archive_file
 from ..session.entries import SubagentRun
 from ..session.subagent_logs import (
     STATUS_OF_TURN,
+    HandOver,
     changes_since,
     earlier_work,
     ledger_known_to_parent,
     qualify_refs,
     subagent_log,
+    touched_files,
 )
 from ..session.totals import Counts
 from .agent import AgentState
@@ -154,7 +156,8 @@ class SubagentRunner:
         parent, began = self._parent, time.monotonic()
         known = parent.ledger.agents.get(id)
         progress = _Progress(id, parent.emit)
-        child = self._open(id, kind, task, progress)
+        prior = self._prior(kind, task)
+        child = self._open(id, kind, task, progress, prior)
         told, before = ledger_known_to_parent(child.log.entries(), known), child.totals.all
         agent = SubagentRun(
             id=id,
@@ -175,6 +178,7 @@ class SubagentRunner:
             status=STATUS_OF_TURN[finished.status],
             answer=finished.text,
             told=last,
+            files=touched_files(child.ledger),
         )
         used = child.totals.all - before
         parent.record(child.totals.all.recorded_in(agent))
@@ -187,7 +191,8 @@ class SubagentRunner:
                 used.cost_usd,
             )
         )
-        output = self._output(child, agent, finished, used, changes_since(told, child.ledger, id))
+        rows = changes_since(told, child.ledger, id)
+        output = _with_source(self._output(child, agent, finished, used, rows), prior)
         current = asyncio.current_task()
         if current is not None and current.cancelling():  # the parent's turn is, not this one alone
             raise Interrupted(output)
@@ -248,7 +253,12 @@ class SubagentRunner:
         return finished
 
     def _open(
-        self, id: str, kind: AgentType, task: SubagentTask, progress: "_Progress"
+        self,
+        id: str,
+        kind: AgentType,
+        task: SubagentTask,
+        progress: "_Progress",
+        prior: HandOver | None,
     ) -> AgentState:
         parent = self._parent
         spec = SubagentSpec(
@@ -256,7 +266,7 @@ class SubagentRunner:
             type=kind,
             log=subagent_log(parent.folder, id),
             model=task.model or kind.model,
-            prior=self._prior(kind, task),
+            prior=prior.text if prior else "",
             emit=progress.show,
             ask=self._asking(id),
             budget_meter=BudgetMeter(
@@ -273,10 +283,10 @@ class SubagentRunner:
             raise ToolError(f"No subagent could be started: {error}") from error
         return progress.child
 
-    def _prior(self, kind: AgentType, task: SubagentTask) -> str:
+    def _prior(self, kind: AgentType, task: SubagentTask) -> HandOver | None:
         """Return what is handed over to a new subagent; a resumed one has it in its own log."""
         if task.resume is not None:
-            return ""
+            return None
         folder, ledger = self._parent.folder, self._parent.ledger
         return earlier_work(folder, ledger, kind.name, task.description, task.prompt)
 
@@ -377,6 +387,14 @@ class _Progress:
             now = self.child.current_window()
             done = self._calls, self._tools
             self._emit(AgentProgress(self._id, *done, now.tokens, now.level, self._doing))
+
+
+def _with_source(output: Output, prior: HandOver | None) -> Output:
+    """Name the earlier subagent whose summary this one began with, if there was one."""
+    if prior is None:
+        return output
+    text = f'{output.text}\n[Started with the summary of {prior.id} ("{prior.description}")]'
+    return replace(output, text=text, details={**output.details, "handed_over_by": prior.id})
 
 
 def _answer_text(

@@ -77,6 +77,7 @@ async def run_turn(
             await _hear(agent, words, attached_to)
         agent.token_correction = 1.0  # what a server said once does not close the session
         await agent.look_around()
+        await agent.refresh_instructions()
         await agent.skills.refresh()
         agent.plan.record_pending()
         announce_planning(agent)

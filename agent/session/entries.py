@@ -109,6 +109,7 @@ class User(Entry):
     input beside the words before it, with `details` and `offloaded` as in the result of the `call`
     that its details name.
 
+    The details of an instruction file's text have its `instructions`: path and sha256 of the text.
     The details of a skill's text have its `skill`: name, path and digest of the text, and where it
     is said again after a summary the `ref` of the entry with all of it, and whether it `is_part`.
     Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says
@@ -323,6 +324,8 @@ class SubagentRun(Entry):
     tool_calls: int = 0
     compaction: dict[str, int] = field(default_factory=dict)
     told: int = 0  # last entry of its log whose changes of files are recorded in this one
+    # Files that it read or changed, newest last, as its log names them; empty in older logs.
+    files: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

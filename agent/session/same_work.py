@@ -1,51 +1,168 @@
-"""Whether two subagents were given the same work, told by the words of their tasks.
+"""How alike the tasks of two subagents are, so that a new one gets the summary of an earlier one.
 
-Who asks again seldom uses the same words; parts of one job that are handed out side by side differ
-in little but a name. So the work is the same when both descriptions say the same, in any order and
-form, or when they share most words and each stands as a whole in the other's task; and never when
-both tasks name files and none of them is the same.
+A task that is given again is seldom worded in the same way. Tasks that are parts of one job differ
+in little but a name. So files and directories count first, then the words that both tasks share:
+
+1. Tasks that name files, none of them the same, are different.
+2. Tasks with the same description are alike.
+3. Otherwise the topics of each task (words of its description that its prompt repeats, and numbers)
+   must stand in the other task, and the tasks must share enough words. For tasks about the same
+   files the topics of one task are enough, and fewer shared words.
+
+No list of words of a language decides: short words count little, endings are ignored, and text
+without spaces between words is compared by pairs of characters.
 """
 
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-MIN_SHARED_WORDS = 2  # of two descriptions that are not the same
-MIN_STEM_CHARS = 4  # from which on a word stands for longer ones that begin with it
+MIN_SHARED_WORDS = 2  # where no file is the same
+MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared share of the words of the shorter task
+MIN_TOPICS = 0.75  # share of each task's topics that the other one has
+MIN_TOPICS_SAME_FILES = 0.65  # the same of one of the tasks
+MIN_FILES = 0.5  # share of the files named in one task that the other one has
+MIN_STEM_CHARS = 4  # words that begin alike count as one word from here on
+MIN_STEM_SHARE = 4 / 7  # of the longer word
+MIN_WORD_CHARS, MAX_WORD_WEIGHT = 3, 6
+MAX_TEXT_CHARS = 8_000  # of a task that are compared
 
-_WORD = re.compile(r"\w+")
-_FILE = re.compile(r"[\w~-]*[/.](?=\w)[\w./-]*\w")  # `a.py`, `src/a`, `.env`
-_FILLERS = frozenset(
-    _WORD.findall(
-        "a again all an and any are at by each every for from go how in into is it its more now of "
-        "on once one or out over please that the their then these this to up was what where which "
-        "why with"
-    )
+_TOKEN = re.compile(r"[^\s\"'`()\[\]{}<>|,;，、。；：「」《》（）]+")
+_AROUND_PATH = ".:!?…*"
+_FILE = re.compile(r"(?:[^/]*/)*(?:[\w~@+-][\w.~@+-]*\.[a-z][a-z0-9]{0,5}|\.[a-z][\w.-]*)")
+_ABBREVIATION = re.compile(r"(?:\w\.)+\w?")  # `e.g`, `z.B`
+_UNSPACED = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
 )
 
 
-def is_same_work(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether two tasks, each a description and a prompt, are the same work."""
-    files, others = (set(_FILE.findall(" ".join(task))) for task in (one, other))
-    if files and others and not files & others:
-        return False
-    words, more = _words(one[0]), _words(other[0])
-    if _stands_in(words, more) and _stands_in(more, words):
-        return bool(words) or one[0].casefold().split() == other[0].casefold().split()
-    shared = sum(_stands_in([word], more) for word in words)
-    if shared < max(MIN_SHARED_WORDS, max(len(words), len(more)) // 2 + 1):
-        return False
-    return _stands_in(words, _words(" ".join(other))) and _stands_in(more, _words(" ".join(one)))
+@dataclass(frozen=True, slots=True)
+class GivenTask:
+    """A task, and the files that a subagent read or changed for it."""
+
+    description: str
+    prompt: str
+    files: Collection[str] = ()
+
+    @property
+    def text(self) -> str:
+        return f"{self.description}\n{self.prompt}"
+
+
+def likeness(new: GivenTask, earlier: GivenTask) -> float:
+    """Return how alike the new task is to an earlier one, 0.0 for a different task."""
+    named, known = _paths(new.text), _paths(earlier.text)
+    touched = {tuple(path.casefold().strip("/").split("/")) for path in earlier.files}
+    shared_files = _share(named, known | touched)
+    if named and (known or touched) and not (shared_files or _share(known, named)):
+        return 0.0
+    description, before = _words(new.description), _words(earlier.description)
+    if _is_same(description, before, new.description, earlier.description):
+        return 2.0
+    words, others = _words(new.text), _words(earlier.text)
+    overlap = _share_of_words(*sorted((words, others), key=_weight))
+    topics, others_topics = _topics(new) or description, _topics(earlier) or before
+    covered = _share_of_words(topics, others), _share_of_words(others_topics, words)
+    if named and shared_files >= MIN_FILES:
+        is_alike = overlap >= MIN_OVERLAP_SAME_FILES and max(covered) >= MIN_TOPICS_SAME_FILES
+    else:
+        shared = len(_standing_in(words, others))
+        is_alike = overlap >= MIN_OVERLAP and shared >= MIN_SHARED_WORDS
+        is_alike = is_alike and bool(_standing_in(topics, others_topics))
+        is_alike = is_alike and min(covered) >= MIN_TOPICS
+    return overlap + shared_files if is_alike else 0.0
+
+
+def _is_same(words: set[str], others: set[str], text: str, other: str) -> bool:
+    """Return True if two descriptions say the same, in any order and form."""
+    if not words or not others:
+        return text.casefold().split() == other.casefold().split()
+    return _standing_in(words, others) == words and _standing_in(others, words) == others
+
+
+def _paths(text: str) -> set[tuple[str, ...]]:
+    """Return the files and directories that a text names, by their parts."""
+    found = set()
+    for token in _TOKEN.findall(text[:MAX_TEXT_CHARS]):
+        path = token.rstrip(_AROUND_PATH).casefold().removeprefix("./")
+        is_directory = path.endswith("/") or path.startswith(("/", "~/")) or path.count("/") > 1
+        is_file = _FILE.fullmatch(path) and not _ABBREVIATION.fullmatch(path)
+        if (is_directory or is_file) and "://" not in path and path.strip("/."):
+            found.add(tuple(path.strip("/").split("/")))
+    return found
+
+
+def _share(paths: Collection[tuple[str, ...]], others: Collection[tuple[str, ...]]) -> float:
+    """Return the share of paths that are also among others, or lie in one of them."""
+    same = sum(any(_is_place_of(path, other) for other in others) for path in paths)
+    return same / len(paths) if paths else 0.0
+
+
+def _is_place_of(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if two paths are the same or one contains the other; either may be relative."""
+    short, long = sorted((one, other), key=len)
+    ends = range(len(long) - len(short) + 1)
+    return any(long[start : start + len(short)] == short for start in ends)
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold())) - _FILLERS
+    """Return the words of a text outside paths; text without spaces gives pairs of characters."""
+    outside = (t for t in _TOKEN.findall(text[:MAX_TEXT_CHARS]) if not _paths(t))
+    text = unicodedata.normalize("NFKC", " ".join(outside)).casefold()
+    letters = (c if unicodedata.category(c)[0] in "LMN" or c == "_" else " " for c in text)
+    found = set[str]()
+    for run in _UNSPACED.split("".join(letters)):
+        if _UNSPACED.fullmatch(run):
+            found |= {run[n : n + 2] for n in range(max(1, len(run) - 1))}
+        else:
+            found |= {w for w in run.split() if len(w) >= MIN_WORD_CHARS or _has_digit(w)}
+    return found
 
 
-def _stands_in(words: Collection[str], others: Collection[str]) -> bool:
-    """Return whether each word is among others, in any form."""
-    return all(any(_is_alike(word, other) for other in others) for word in words)
+def _topics(work: GivenTask) -> set[str]:
+    """Return what a task is about: the words of its description that its prompt repeats, and what
+    has digits."""
+    words = _words(work.description)
+    return _standing_in(words, _words(work.prompt)) | set(filter(_has_digit, words))
+
+
+def _share_of_words(words: set[str], others: set[str]) -> float:
+    """Return the share of words that are among others, by weight."""
+    return _weight(_standing_in(words, others)) / _weight(words) if words else 0.0
+
+
+def _weight(words: Iterable[str]) -> int:
+    return sum(
+        MAX_WORD_WEIGHT
+        if _has_digit(word)
+        else MIN_WORD_CHARS
+        if _UNSPACED.fullmatch(word)
+        else min(len(word) + 1 - MIN_WORD_CHARS, MAX_WORD_WEIGHT)
+        for word in words
+    )
+
+
+def _standing_in(words: set[str], others: set[str]) -> set[str]:
+    """Return the words that are among others, in any form."""
+    stems: dict[str, list[str]] = {}
+    for other in others:
+        stems.setdefault(other[:MIN_STEM_CHARS], []).append(other)
+    return {
+        word
+        for word in words
+        if any(_is_alike(word, other) for other in stems.get(word[:MIN_STEM_CHARS], ()))
+    }
 
 
 def _is_alike(one: str, other: str) -> bool:
+    """Return True if two words are the same or two forms of a word."""
+    if one == other or _has_digit(one + other):
+        return one == other
     short, long = sorted((one, other), key=len)
-    return one == other or (len(short) >= MIN_STEM_CHARS and long.startswith(short))
+    same = next((n for n, c in enumerate(short) if c != long[n]), len(short))
+    return same >= MIN_STEM_CHARS and (same == len(short) or same >= MIN_STEM_SHARE * len(long))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))

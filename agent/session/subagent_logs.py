@@ -7,7 +7,7 @@ the subagent's log when the session goes on.
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,13 +18,15 @@ from .conversation import CONVERSATION_NAME
 from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
 from .ledger import Ledger
 from .log import LOG_NAME, Entries
-from .same_work import is_same_work
+from .same_work import GivenTask, likeness
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
 MAX_ANSWER_CHARS = 8_000  # characters of an earlier answer that are handed on
 MIN_ANSWER_CHARS = 500  # of each, when several are handed on together
 MAX_LISTED = 12
+MAX_COMPARED = 100  # earlier subagents, the newest
+MAX_FILES_RECORDED = 200  # of those that a subagent read or changed, the newest
 
 SubagentStatus = Literal["done", "error", "interrupted", "limit"]
 STATUS_OF_TURN: dict[str, SubagentStatus] = {  # how a subagent has ended, by how its turn has
@@ -40,28 +42,53 @@ def subagent_log(folder: Path, id: str) -> Path:
     return folder / AGENTS / id / LOG_NAME
 
 
-def earlier_work(folder: Path, ledger: Ledger, type: str, description: str, prompt: str) -> str:
-    """Return the record and the answer of the newest earlier subagent of the type that was given
-    the same work. A new subagent is given them; "" when there was none."""
-    for agent in reversed(ledger.agents.values()):
-        known = (agent.description, agent.prompt)
-        if agent.type != type or not is_same_work(known, (description, prompt)):
-            continue
-        log = subagent_log(folder, agent.id)
-        record = (read_kept_text(log.parent, SUMMARY_NAME) or "").strip()
-        if record or agent.answer:
-            task = cut_after(agent.prompt, MIN_ANSWER_CHARS, " …")
-            texts = [
-                f"An earlier subagent, {agent.id}, was given this work ({agent.description}); it "
-                f"ended as: {agent.status}.\n\n{task}"
-            ]
-            texts += [f"The record of its work:\n\n{record}"] if record else []
-            if agent.answer:
-                texts.append(f"Its answer:\n{cut_after(agent.answer, MAX_ANSWER_CHARS, ' …')}")
-            if (conversation := log.with_name(CONVERSATION_NAME)).is_file():
-                texts.append(f"All that was said in it: {conversation}")
-            return qualify_refs("\n\n".join(texts), log, _last_seq(log))
-    return ""
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """What a new subagent gets of an earlier one."""
+
+    id: str  # of the earlier one
+    description: str
+    text: str
+
+
+def earlier_work(
+    folder: Path, ledger: Ledger, type: str, description: str, prompt: str
+) -> HandOver | None:
+    """Return the record and the answer of the earlier subagent of the type whose task is most like
+    this one, the newest of several; None if there is none."""
+    new, found = GivenTask(description, prompt), list[tuple[float, SubagentRun]]()
+    for agent in list(ledger.agents.values())[: -MAX_COMPARED - 1 : -1]:
+        if agent.type == type and agent.status != "running":
+            like = likeness(new, GivenTask(agent.description, agent.prompt, agent.files))
+            found += [(like, agent)] if like else []
+    for _, agent in sorted(found, key=lambda pair: -pair[0]):
+        if text := _handed_over(folder, agent):
+            return HandOver(agent.id, agent.description, text)
+    return None
+
+
+def _handed_over(folder: Path, agent: SubagentRun) -> str:
+    """Return the task of an earlier subagent, its record and its answer; "" if it has neither."""
+    log = subagent_log(folder, agent.id)
+    record = (read_kept_text(log.parent, SUMMARY_NAME) or "").strip()
+    if not record and not agent.answer:
+        return ""
+    texts = [
+        f'Subagent {agent.id} worked on a task like yours ("{agent.description}"); it ended as: '
+        f"{agent.status}. Your own task counts where the two differ.",
+        f"Its task:\n{cut_after(agent.prompt, MIN_ANSWER_CHARS, ' …')}",
+    ]
+    texts += [f"The record of its work:\n\n{record}"] if record else []
+    if agent.answer:
+        texts.append(f"Its answer:\n{cut_after(agent.answer, MAX_ANSWER_CHARS, ' …')}")
+    if (conversation := log.with_name(CONVERSATION_NAME)).is_file():
+        texts.append(f"All that was said in it: {conversation}")
+    return qualify_refs("\n\n".join(texts), log, _last_seq(log))
+
+
+def touched_files(ledger: Ledger) -> list[str]:
+    """Return the files that a subagent read or changed, the newest last."""
+    return [*ledger.read, *ledger.files][-MAX_FILES_RECORDED:]
 
 
 def qualify_refs(text: str, log: Path, last: int) -> str:
@@ -184,7 +211,12 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
     now = replace(agent, told=max(last, agent.told))
     if agent.status == "running":
         status = STATUS_OF_TURN.get(end, "interrupted")
-        now = replace(now, status=status, answer=qualify_refs(answer, log, last))
+        now = replace(
+            now,
+            status=status,
+            answer=qualify_refs(answer, log, last),
+            files=touched_files(ledger),
+        )
     rows = changes_since(known, ledger, agent.id)
     if not rows:
         return (totals.all.recorded_in(now),)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ..context.window import Window
     from ..loop.agent import AgentState
 
+ALL = "/compact --all"
+
 
 def usage_line(window: "Window") -> str:
     """Describe in one line how full the window is."""
@@ -43,12 +45,48 @@ def in_calls(calls: int) -> str:
     return f"in about {count_of(calls, 'call')} like the last" if calls else "now"
 
 
-def dry_run(agent: "AgentState", *, limit: int | None = None) -> str:
+def dry_run(
+    agent: "AgentState", *, limit: int | None = None, newest_only: bool = False, option: str = ALL
+) -> str:
     """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
-    Raises CompactionFailed when it would do nothing."""
-    planned = agent.engine.preview()
-    head = [usage_line(agent.current_window()), *next_lines(agent, planned)]
+    `newest_only` and `option` are as for `small_saving`. Raises CompactionFailed when it would do
+    nothing."""
+    planned = agent.engine.preview(newest_only=newest_only)
+    head = [usage_line(agent.current_window())]
+    head += [f"{option}: {summary_line(planned)}"] if newest_only else next_lines(agent, planned)
+    head += small_saving(agent, newest_only=newest_only, option=option).splitlines()
     return "\n".join([*head, *item_lines(planned, limit=limit)])
+
+
+def small_saving(agent: "AgentState", *, newest_only: bool, option: str = ALL) -> str:
+    """Return what a manual summary would save if that is too little to pay a model for, else "".
+
+    With `newest_only` the summary leaves just the newest exchange; else the text also says what
+    that would save, and that `option` asks for it. No model is asked. Raises CompactionFailed when
+    there is nothing to summarise.
+    """
+    planned = agent.engine.preview(newest_only=newest_only)
+    if planned.is_worthwhile:
+        return ""
+    text = f"a summary would save little: {_saving(planned)}"
+    better = planned if newest_only else _plan_of_all(agent)
+    if better and better.tokens_after_estimate < planned.tokens_after_estimate:
+        text += f"\n{option} leaves just the newest exchange: {_saving(better)}"
+    return text
+
+
+def _plan_of_all(agent: "AgentState") -> "SummaryPreview | None":
+    """Return the plan of a summary that leaves just the newest exchange, if one is possible."""
+    try:
+        return agent.engine.preview(newest_only=True)
+    except CompactionFailed:
+        return None
+
+
+def _saving(planned: "SummaryPreview") -> str:
+    """Return the estimated size of the context before and after a summary."""
+    sizes = f"{planned.tokens_before:,} → about {planned.tokens_after_estimate:,} tokens"
+    return f"{sizes} ({planned.share_saved:.0%} less)"
 
 
 def item_lines(planned: "SummaryPreview", *, limit: int | None = None) -> list[str]:

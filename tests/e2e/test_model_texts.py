@@ -16,7 +16,7 @@ from ctxagent.agent.compaction.summary.request import summary_question, summary_
 from ctxagent.agent.compaction.summary.user_messages import messages_section
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.window import Window
-from ctxagent.agent.loop import prompt
+from ctxagent.agent.loop import instructions, prompt
 from ctxagent.agent.loop.subagent_types import built_in_types
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.request_body import body
@@ -115,11 +115,11 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / name).write_text("outer")
-    (inner / name).write_text("x" * (prompt.MAX_INSTRUCTION_CHARS + 5))
-    (outer, first), (nearest, second) = prompt.instruction_files(inner, tmp_path / "none", tmp_path)
-    assert (outer, first) == (tmp_path / name, "outer")
-    assert nearest == inner / name
-    assert second.endswith(f"[cut at 100,000 characters; Read {nearest} for the rest]")
+    (inner / name).write_text("x" * (instructions.MAX_INSTRUCTION_CHARS + 5))
+    outer, nearest = instructions.instruction_files(inner, tmp_path / "none", tmp_path)
+    assert (outer.path, outer.text) == (tmp_path / name, "outer")
+    assert nearest.path == inner / name
+    assert nearest.text.endswith(f"[cut at 100,000 characters; Read {inner / name} for the rest]")
 
 
 def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
     own.mkdir()
     (tmp_path / "mine").write_text("from me")
     (own / "AGENTS.md").symlink_to("../mine")  # the user's own may point anywhere
-    found = prompt.instruction_files(inner, own, own)
+    found = [(f.path, f.text) for f in instructions.instruction_files(inner, own, own)]
     assert found[0] == (own / "AGENTS.md", "from me")
     assert found[-1] == (inner / "CLAUDE.md", "be good")
     assert all("s3cret" not in text for _, text in found)
-    assert found[-2] == (inner / "AGENTS.md", prompt.LINK_OUTSIDE)
+    assert found[-2] == (inner / "AGENTS.md", instructions.LINK_OUTSIDE)

@@ -311,3 +311,43 @@ def test_trust_takes_in_the_types_of_the_project(place: Place) -> None:
     tools, errors = run()
     assert "- scribe: writes" in tools
     assert errors == ""
+
+
+def test_a_reworded_task_starts_with_the_summary_of_the_earlier_one(place: Place) -> None:
+    """By the file that the earlier subagent read; the model and its parent see which one it was.
+    Other work about the same words gets none."""
+    (place.project / "conf").mkdir()
+    (place.project / "conf" / "gate.toml").write_text("port = 48231\n")
+    given = [
+        ("Trouver le port", "ask: one. Sur quel port écoute la passerelle ?"),
+        ("Port de la passerelle", "ask: two. Le port d'écoute est-il dans conf/gate.toml ?"),
+        ("Port de la base", "ask: three. Le port d'écoute est-il dans conf/base.toml ?"),
+    ]
+    parent: list[Step | Callable[[Body], Step]] = []
+    for description, prompt in given:
+        call = {"description": description, "prompt": prompt, "type": "explore"}
+        parent += [Say(tools=[("Task", call)]), Say("Done.")]
+
+    def child(word: str, number: int) -> Step:
+        if (word, number) == ("one", 1):
+            return Say(tools=[("Read", {"path": "conf/gate.toml"})])
+        return Say("It is 48231, in conf/gate.toml.")
+
+    with Server(Cast(parent, child)) as server:
+        for n in range(3):
+            more = ["--continue"] if n else []
+            done = place.run(*more, "-p", "go", env=place.server(server.url))
+            assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    children = {word: body for body in server.requests if (word := child_of(body))}
+    (first, *_) = {e["id"]: e for e in place.entries() if e["kind"] == "agent"}.values()
+    assert first["files"] == ["conf/gate.toml"]
+    told = "\n".join(str(block.get("text", "")) for _, block in flat(children["two"]))
+    assert "## Prior Session Context" in told
+    assert f'Subagent {first["id"]} worked on a task like yours ("Trouver le port")' in told
+    assert "It is 48231" in told
+    assert "Prior Session Context" not in said(children["one"]) + said(children["three"])
+    results = [e for e in place.entries() if e["kind"] == "tool_result"]
+    line = f'[Started with the summary of {first["id"]} ("Trouver le port")]'
+    assert [line in e["content"] for e in results] == [False, True, False]
+    assert [e["details"].get("handed_over_by") for e in results] == [None, first["id"], None]

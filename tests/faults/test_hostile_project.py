@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import is_trusted, read_untrusted, trust
-from ctxagent.agent.loop.prompt import LINK_OUTSIDE, environment_text, instruction_files
+from ctxagent.agent.loop.instructions import LINK_OUTSIDE, instruction_files
+from ctxagent.agent.loop.prompt import environment_text
 from ctxagent.agent.loop.subagent_types import load_types
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.approval import Approval
@@ -293,7 +294,7 @@ def test_words_of_a_project_stay_in_it(trap: Trap, tmp_path: Path) -> None:
     (trap.project / "AGENTS.md").symlink_to(tmp_path / "secret")
     (trap.project / ".ctxagent" / "agents" / "b.md").symlink_to(tmp_path / "secret")
     found = instruction_files(trap.project, tmp_path / "config", tmp_path)
-    assert [text for _, text in found] == [LINK_OUTSIDE]
+    assert [file.text for file in found] == [LINK_OUTSIDE]
     types, warnings = load_types(
         trap.project, config_home=tmp_path / "config", home=tmp_path, trust_dir=tmp_path,
         tools=("Read",),

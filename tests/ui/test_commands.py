@@ -377,7 +377,7 @@ def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, CommandDesk]
     """A conversation of two turns, of which all but the last words may go."""
     cwd = tmp_path / "project"
     cwd.mkdir()
-    (cwd / "big.txt").write_text("word " * 3_000)
+    (cwd / "big.txt").write_text("".join(f"{n} words in this line\n" for n in range(600)))
     steps = [
         Step(tools=[("Read", {"path": "big.txt"})]),
         Step(text="It is full of words."),

@@ -73,24 +73,33 @@ class Cut:
 
 
 def find_cut(
-    view: View, policy: Policy, window: Window, *, keep_messages: int | None = None
+    view: View,
+    policy: Policy,
+    window: Window,
+    *,
+    keep_messages: int | None = None,
+    newest_only: bool = False,
 ) -> Cut | None:
     """Return where a summary would cut; None when it would have nothing new to stand for.
 
-    `keep_messages` overrides how many messages stay, for a context that fits no other way.
+    `keep_messages` overrides how many messages stay, for a context that fits no other way. With
+    `newest_only` just the newest exchange stays: the user's last message and the last reply.
     """
     items, keep_tokens = view.items, 0
     if keep_messages is None:
         keep_messages = policy.keep_messages
         keep_tokens = min(policy.keep_tokens, int(policy.keep_share * window.size))
     start = _tail_start(items, keep_messages, keep_tokens / view.ratio)
+    start = _newest_reply(items) if newest_only else start
     if start is None:
         return None
-    max_size = KEPT_WORDS_SHARE * window.size / view.ratio
-    keep = tuple(i.seq for i in unanswered(items, max_size) if i.seq < items[start].seq)
+    words = unanswered(items, KEPT_WORDS_SHARE * window.size / view.ratio)
+    if newest_only and not words:
+        words = [item for item in items if item.source == "person"][-1:]
+    keep = tuple(item.seq for item in words if item.seq < items[start].seq)
     evicted = tuple(i for i in items[:start] if i.seq not in keep)
-    words = sum(i.size for i in evicted if i.source == "person")
-    if words < max_summary_tokens(window) and not any(i.role == "assistant" for i in evicted):
+    said = sum(i.size for i in evicted if i.source == "person")
+    if said < max_summary_tokens(window) and not any(i.role == "assistant" for i in evicted):
         return None
     size = view.scaled(sum(i.size for i in evicted))
     return Cut(evicted, items[start].seq, keep, size)
@@ -113,6 +122,12 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
         if not any(block.get("type") == "tool_result" for block in item.blocks):
             start, kept = index, count
     return start if start < len(items) else None
+
+
+def _newest_reply(items: Sequence[Item]) -> int | None:
+    """Return the index of the last reply; its results stand behind it."""
+    places = (place for place in range(len(items) - 1, -1, -1) if items[place].role == "assistant")
+    return next(places, None)
 
 
 def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
 from ...session.layer_words import LAYER_NAMES
+from ..question import BACK
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -25,6 +26,8 @@ MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
 WRITING = "writing a summary"
 EXAMINING = "asking the model what it knows from the summary alone"
+SMALL_CHOICES = "[y]es, compact anyway · [a]ll but the newest exchange · [n]o"
+SMALL_CHOICES_OF_ALL = "[y]es, compact anyway · [n]o"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
 PART_NAMES = {
     "system": "system prompt",
@@ -56,41 +59,76 @@ STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
     **dict.fromkeys(("results", "images", "stubs", "other"), "filling.tools"),
 }
-_FLAG = re.compile(r"(?:^|(?<=\s))--(?:dry-run|show|probe-model)(?=\s|$)")
+_FLAG = re.compile(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
 
 
 @command(
     "replace older messages with a summary",
-    argument="[--dry-run|--show|…] [TEXT]",
-    complete=completions.fixed(("--dry-run", "--show", "--probe-model")),
+    argument="[--all|--dry-run|…] [TEXT]",
+    complete=completions.fixed(("--all", "--dry-run", "--show", "--probe-model")),
 )
 async def _compact(repl: CommandContext, argument: str) -> None:
-    flags = _FLAG.findall(argument)
+    flags = set(_FLAG.findall(argument))
     instructions = _FLAG.sub("", argument).strip()
-    if instructions.startswith("--") or len(set(flags)) > 1:
+    newest_only = "--all" in flags
+    if instructions.startswith("--") or len(flags - {"--all"}) > 1:
         raise UsageError(
             f"/compact does not take {argument!r}",
-            hint="Give one of --dry-run, --show and --probe-model, or none.",
+            hint="Give one of --dry-run, --show and --probe-model, or none, and --all or not.",
         )
-    engine = repl.agent.engine
     if "--dry-run" in flags:
         from .. import compaction_plan
 
-        repl.show_lines(compaction_plan.dry_run(repl.agent, limit=MAX_LIST_ITEMS))
+        plan = compaction_plan.dry_run(repl.agent, limit=MAX_LIST_ITEMS, newest_only=newest_only)
+        repl.show_lines(plan)
         return
     repl.agent.log.check_writable()
+    await repl.agent.window()
+    chosen = await _choose_scope(repl, instructions, newest_only=newest_only)
+    if chosen is None:
+        return
     if "--show" in flags:
-        await _compact_reviewed(repl, instructions)
+        await _compact_reviewed(repl, instructions, newest_only=chosen)
         return
     repl.doing(WRITING)
-    await repl.agent.window()
-    summary = await engine.compact(instructions)
-    if flags:
+    engine = repl.agent.engine
+    summary = await engine.compact(instructions, newest_only=chosen)
+    if "--probe-model" in flags:
         repl.doing(EXAMINING)
         repl.show((await engine.examine(summary)).table())
 
 
-async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
+async def _choose_scope(
+    repl: CommandContext, instructions: str, *, newest_only: bool
+) -> bool | None:
+    """Return whether just the newest exchange stays, None to leave all as it is.
+
+    The user is asked only where a model would be paid to save little, and gave no instructions.
+    """
+    from .. import compaction_plan
+
+    agent = repl.agent
+    little = compaction_plan.small_saving(agent, newest_only=newest_only)
+    if not little:
+        return newest_only
+    repl.notify("warning", little)
+    if instructions or agent.policy.summarizer == "mechanical":
+        return newest_only
+    offers_all = "\n" in little
+    choices, keys = (SMALL_CHOICES, "yan") if offers_all else (SMALL_CHOICES_OF_ALL, "yn")
+    answer = await repl.questions.choose(choices, keys)
+    word = _first_word(answer)
+    if word in ("y", "yes"):
+        return newest_only
+    if offers_all and word in ("a", "all"):
+        return True
+    repl.say("not compacted; nothing has changed")
+    if word not in ("n", "no", BACK):
+        repl.say_next(answer)
+    return None
+
+
+async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_only: bool) -> None:
     """Write a summary, show it, let the person edit it, and apply it if they agree."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
@@ -98,8 +136,8 @@ async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
     from ..render import render
 
     repl.doing(WRITING)
-    await repl.agent.window()
-    document, text = await repl.agent.engine.draft_summary(instructions)
+    engine = repl.agent.engine
+    document, text = await engine.draft_summary(instructions, newest_only=newest_only)
     repl.doing("")
     repl.show(text)
     while True:
@@ -108,7 +146,7 @@ async def _compact_reviewed(repl: CommandContext, instructions: str) -> None:
             repl.say("not applied; nothing has changed")
             return
         if answer in ("y", "yes"):
-            await repl.agent.engine.compact(document=document)
+            await engine.compact(document=document, newest_only=newest_only)
             return
         if answer in ("e", "edit"):
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import other_writer
-from ctxagent.agent.loop.prompt import instruction_files
+from ctxagent.agent.loop.instructions import instruction_files
 from ctxagent.tools.system.unicode import is_one_visible_line, reveal_invisible
 
 from ...support.command import Place
@@ -71,7 +71,7 @@ def test_who_else_may_write(tmp_path: Path) -> None:
     assert other_writer(file) == f"a group of others may write to {file}"
     os.chown(file, 12345, 0)
     assert other_writer(file) == f"{file} belongs to the user 12345"
-    assert "belongs to" in instruction_files(folder, tmp_path / "none", tmp_path)[-1][1]
+    assert "belongs to" in instruction_files(folder, tmp_path / "none", tmp_path)[-1].text
 
 
 def test_every_character_that_cannot_be_seen_is_shown() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxagent.agent.session.entries import Entry, Session
+from ctxagent.agent.session.entries import Entry, Session, User
 
 
 @dataclass
@@ -20,6 +20,9 @@ class FixedSetup:
 
     def startup_entries(self, *given: Any) -> Sequence[Entry]:
         return self.startup()
+
+    def changed_instructions(self, *given: Any) -> Sequence[tuple[User, str]]:
+        return ()
 
     def reinserted(self, *given: Any, **named: Any) -> Sequence[Entry]:
         return self.after_summary()
