@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from .output_file import Cut, OutputFile
+from .output_file import OutputCut, OutputFile
 from .text_bytes import from_whole, whole
 
 KEPT_BYTES = 1 << 19  # bytes of output in memory from the beginning, and as many from the end
@@ -64,7 +64,7 @@ class Capture:
         return self._text.file
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> OutputCut | None:
         """What is kept nowhere; None as long as all is kept."""
         return self._text.cut
 
@@ -116,11 +116,11 @@ class _KeptText:
         return self._total - len(self._head) - min(len(self._tail), self._kept)
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> OutputCut | None:
         if self.file is not None:
             return self.file.cut_so_far
         kept = self._total - self.dropped
-        return Cut(self._total, kept, self._no_file) if self.dropped else None
+        return OutputCut(self._total, kept, self._no_file) if self.dropped else None
 
     def feed(self, data: bytes) -> None:
         self._total += len(data)
@@ -128,7 +128,7 @@ class _KeptText:
         self.characters += len(data)
         if not data.isascii():
             self.characters -= len(data.translate(None, _NO_CONTINUATION))
-        if self._open_file is not None and self._total > FILED_BYTES:
+        if self._open_file is not None and self._total > min(FILED_BYTES, self._kept):
             self._begin_file(self._open_file)
         if self.file is not None:
             self.file.feed(data)
@@ -198,8 +198,7 @@ class _Cleaner:
         end = max(self._held.rfind(c, -MAX_ESCAPE_CHARS) for c in "\x1b\x9b\x9d")
         end = end if end >= 0 else len(self._held)
         line, rest = self._held[:end], self._held[end:]
-        cells, column = _drawn(_without_escapes(line))
-        text = "".join(cells)
+        text, column = _drawn(_without_escapes(line))
         if len(text) > MAX_HELD_CHARS // 2:
             self._held = text
             self._pass_on(len(text))
@@ -285,6 +284,8 @@ _ESCAPE = re.compile(
     r"|\x1b[PX^_](?:[^\x1b]*\x1b\\|[^\x1b\n]*)"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]?"
 )
+_ESCAPING = re.compile(r"[\x1b\x9b\x9d]")
+_MOVING = re.compile(r"(?:\x1b\[|\x9b)[012]?[KG]")
 _MOVE = re.compile(r"([\r\b\0])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -297,7 +298,7 @@ def clean(text: str) -> str:
     """
     if not _CONTROL.search(text):
         return text
-    text = _without_escapes(text)
+    text = _without_escapes(text.replace("\r\n", "\n"))
     if _MOVE.search(text):
         text = "\n".join(_redrawn(line.rstrip("\r")) for line in text.split("\n"))
     return _CONTROL.sub("", text)
@@ -305,7 +306,10 @@ def clean(text: str) -> str:
 
 def _without_escapes(text: str) -> str:
     """Return the text with the movements of its escape sequences in their places."""
-    return _ESCAPE.sub(_movement, text.replace("\0", ""))
+    text = text.replace("\0", "")
+    if not _ESCAPING.search(text):
+        return text
+    return _ESCAPE.sub(_movement if _MOVING.search(text) else "", text)
 
 
 def _movement(escape: re.Match[str]) -> str:
@@ -322,11 +326,25 @@ def _movement(escape: re.Match[str]) -> str:
 
 
 def _redrawn(line: str) -> str:
-    return "".join(_drawn(line)[0]).rstrip(" ") if _MOVE.search(line) else line
+    return _drawn(line)[0].rstrip(" ") if _MOVE.search(line) else line
 
 
-def _drawn(line: str) -> tuple[list[str], int]:
-    """Return the characters that a line leaves, and the column in which it goes on."""
+def _drawn(line: str) -> tuple[str, int]:
+    """Return what a line leaves, and the column in which it goes on."""
+    line = line[line.rfind("\r\0") + 2 :] if "\r\0" in line else line  # erased as a whole
+    if "\b" in line or "\0" in line:
+        return _drawn_by_cells(line)
+    if "\r" not in line:
+        return line, len(line)
+    *before, text = line.split("\r")
+    column = len(text)
+    for piece in reversed(before):
+        if len(piece) > len(text):
+            text += piece[len(text) :]
+    return text, column
+
+
+def _drawn_by_cells(line: str) -> tuple[str, int]:
     cells: list[str] = []
     column = 0
     for piece in _MOVE.split(line):
@@ -339,4 +357,4 @@ def _drawn(line: str) -> tuple[list[str], int]:
         else:
             cells[column : column + len(piece)] = piece
             column += len(piece)
-    return cells, column
+    return "".join(cells), column

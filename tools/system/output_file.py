@@ -26,7 +26,7 @@ DISK_NEARLY_FULL = "less than 1 GB of the disk is free"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class OutputCut:
     """How much of an output is kept, and why not all of it."""
 
     printed: int  # bytes
@@ -47,7 +47,7 @@ class OutputFile:
     def __init__(self, path: Path, limit: int = MAX_OUTPUT_BYTES) -> None:
         """Create the file. Raises OSError, FileExistsError for a path that is taken."""
         self.path = path
-        self.cut: Cut | None = None  # known once the file is closed
+        self.cut: OutputCut | None = None  # known once the file is closed
         self.closed_at: float | None = None
         self._limit = limit
         self._end_bytes = min(_END_BYTES, limit // 4)
@@ -60,12 +60,12 @@ class OutputFile:
         self._fd = os.open(path, flags, 0o600)
 
     @property
-    def cut_so_far(self) -> Cut | None:
+    def cut_so_far(self) -> OutputCut | None:
         """What is missing by now; None as long as all of the output is in the file."""
         missing = self._printed - self._size
         if self.closed_at is not None or not missing:
             return self.cut
-        return Cut(self._printed, self._size, self._stopped)
+        return OutputCut(self._printed, self._size, self._stopped)
 
     def feed(self, data: bytes) -> None:
         self._printed += len(data)
@@ -97,11 +97,14 @@ class OutputFile:
 
     def add_note(self, text: str) -> None:
         """Append lines of the agent to the closed file, as far as the disk allows."""
-        with suppress(OSError), self.path.open("r+b", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 1))
-            line_end = b"" if file.read(1) in (b"\n", b"") else b"\n"
-            file.write(line_end + text.encode("utf-8", "replace"))
+        with suppress(OSError):
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                last = os.pread(fd, 1, max(0, os.fstat(fd).st_size - 1))
+                line_end = b"" if last in (b"\n", b"") else b"\n"
+                os.write(fd, line_end + text.encode("utf-8", "replace"))
+            finally:
+                os.close(fd)
 
     def _write(self, data: bytes) -> int:
         """Write what fits, and return how many bytes did."""
@@ -148,8 +151,8 @@ class OutputFile:
                     os.ftruncate(self._fd, size)
         self.cut = self._cut(size)
 
-    def _cut(self, kept: int) -> Cut | None:
-        return Cut(self._printed, kept, self._stopped) if kept < self._printed else None
+    def _cut(self, kept: int) -> OutputCut | None:
+        return OutputCut(self._printed, kept, self._stopped) if kept < self._printed else None
 
     def _whole_size(self, size: int) -> int:
         """Return the size without a character that is cut off at its end."""
@@ -164,5 +167,5 @@ def spare_bytes(place: int | Path) -> int:
     return max(0, stat.f_bavail * stat.f_frsize - DISK_RESERVE_BYTES)
 
 
-def _gap(cut: Cut) -> bytes:
+def _gap(cut: OutputCut) -> bytes:
     return f"\n[{cut.printed - cut.kept:,} bytes are missing here: the command {cut}]\n".encode()

@@ -17,7 +17,7 @@ _MAX_PLACES = 200  # in one piece
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BestPlace:
     """Where the words of a query stand best in a text."""
 
     level: int  # 0: as a phrase, 1: all of them near each other, 2: some of them
@@ -35,7 +35,7 @@ def is_large(entry: Entry, folder: Path) -> bool:
         return False
 
 
-def best_place(text: KeptText, query: Sequence[str]) -> Place | None:
+def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
     """Find where the words of a query stand best; None where none of them stands."""
     words = _words(query)
     phrase = _finder(" ".join(query).lower()) if len(query) > 1 else None
@@ -108,6 +108,6 @@ def _densest(
     return best, place
 
 
-def _place(level: int, text: str, at: int, begin: int) -> Place:
+def _place(level: int, text: str, at: int, begin: int) -> BestPlace:
     first = max(0, at - _REGION_CHARS)
-    return Place(level, text[first : at + _REGION_CHARS], begin + first)
+    return BestPlace(level, text[first : at + _REGION_CHARS], begin + first)
