@@ -507,6 +507,7 @@ def _context(launch: LaunchOptions, log: Log, state: SessionState, redaction: Re
         cwd=launch.cwd,
         session_dir=log.path.parent,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
+        max_output_bytes=launch.settings.tools.max_output_bytes,
         search_bounds=partial(search_bounds, launch.environ),
     )
     context.sieve, context.redact = redaction.filtered_sink, redaction.clean_output

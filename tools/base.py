@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..agent.errors import ToolError
+from .system.kept_text import KeptText
+from .system.output_file import MAX_OUTPUT_BYTES, OutputFile
 from .system.spawn import Enclosed
 
 Effect = Literal["none", "read", "edit", "run"]
@@ -40,7 +42,18 @@ class Output:
     is_error: bool = False
     blocks: list[dict[str, Any]] | None = None  # sent instead of `text` where a result has images
     whole: str = ""  # that `text` is a part of; kept in a file of the session
+    filed: "FiledOutput | None" = None  # `text`, or what it is a part of, in a file already
     original: bytes = b""  # of the image that `blocks` show; kept in a file of the session
+
+
+@dataclass(frozen=True, slots=True)
+class FiledOutput:
+    """A file of the session that took an output while it came."""
+
+    file: OutputFile
+    lines: int
+    characters: int
+    is_needed: bool  # the output's text lacks a part of it
 
 
 class Interrupted(Exception):
@@ -187,9 +200,13 @@ class Context:
     foreground: set[Callable[[], None]] = field(default_factory=set)
     # takes text for people while a tool runs; set for each call
     progress: Callable[[str], None] = lambda text: None
+    max_output_bytes: int = MAX_OUTPUT_BYTES  # of one command that are kept
+    # makes the file for the output of a call; raises OSError. None where nothing is recorded; set
+    # for each call
+    open_file: Callable[[], OutputFile] | None = None
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
     # None.
-    recall: Callable[[int | str], str | None] = lambda ref: None
+    recall: Callable[[int | str], KeptText | None] = lambda ref: None
     # The bytes of the image that a ref names, as they were before anything was made of them, or
     # None.
     recall_image: Callable[[int | str], bytes | None] = lambda ref: None

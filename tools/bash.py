@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from ..agent.errors import ToolError
-from .base import Confinement, Context, Interrupted, Output, Params, Tool
+from .base import Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
 from .job import BackgroundJob, adopt, run_command, start_job, undone
 from .system.capture import Capture
 from .system.process import Process, ending
@@ -45,6 +45,7 @@ MAX_COMPLAINT_CHARS, MAX_COMPLAINT_PATHS = 4_000, 20
 _PATH = re.compile(r"""/[^\s:'"`,;()<>\[\]]+""")
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
+IN_FILE = "the file of this output has them"
 
 
 class BashParams(Params):
@@ -95,9 +96,9 @@ class BashTool(Tool[BashParams]):
         sandbox = confined(params, context)
         if params.run_in_background:
             return _started(await start_job(params.command, context, sandbox))
-        capture = Capture(context.progress)
+        capture = Capture(context.progress, open_file=context.open_file, sieve=context.sieve)
         process = await run_command(params.command, context, sandbox, sink=capture)
-        outcome = _Outcome(params, process, capture, sandbox)
+        outcome = _Outcome(params, process, capture, sandbox, context.redact)
         try:
             ended = await outcome.waited(context)
             if outcome.job:
@@ -116,6 +117,8 @@ class BashTool(Tool[BashParams]):
             raise Interrupted(outcome.output()) from None
         except ToolError:
             await process.end()
+            if capture.file is not None:
+                capture.file.remove()
             raise
         return outcome.output()
 
@@ -128,6 +131,7 @@ class _Outcome:
     process: Process
     capture: Capture
     sandbox: Confinement | None
+    redact: Callable[[Output], Output]
     began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     interrupted: bool = False
@@ -156,11 +160,10 @@ class _Outcome:
 
     def become_job(self, context: Context) -> None:
         """Make a job of what runs. Raises ToolError."""
-        command, said = self.params.command, self.capture.kept
-        self.job = adopt(self.process, command, context, said, self.began)
+        self.job = adopt(self.process, self.params.command, context, self.capture, self.began)
 
     def output(self) -> Output:
-        text = self.capture.text(ADVICE).strip("\n").rstrip()
+        text = self.text()
         if self.backgrounded and self.job:
             note = self.note_of_job(self.job, text)
             return Output("\n".join(filter(None, (text, note))), self.details())
@@ -171,7 +174,30 @@ class _Outcome:
         details = self.details()
         if failed and (blocked := self.blocked(text)):
             details["blocked"] = blocked
-        return Output("\n".join(filter(None, (text, *notes))), details, is_error=failed)
+        said = "\n".join(filter(None, notes))
+        filed = self.filed(said)
+        if filed is None and self.capture.cut and not self.job:
+            said = "\n".join(filter(None, (f"[It {self.capture.cut}]", said)))
+        whole = "\n".join(filter(None, (text, said)))
+        return Output(whole, details, is_error=failed, filed=filed)
+
+    def text(self) -> str:
+        """Return the output, or its beginning and end with a line that says where the rest is."""
+        advice = ADVICE
+        if self.job:
+            advice = f"all of it is in {self.job.spool.path}"
+        elif self.capture.file:
+            advice = IN_FILE
+        return self.capture.text(advice).strip("\n").rstrip()
+
+    def filed(self, notes: str) -> FiledOutput | None:
+        """Return the file that has the output, with the notes at its end."""
+        file, capture = self.capture.file, self.capture
+        if file is None or self.job:
+            return None
+        if notes:
+            file.add_note(self.redact(Output(notes)).text)
+        return FiledOutput(file, capture.lines, capture.characters, capture.dropped > 0)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:
         """Yield what the model must know of the sandbox: that it may be why the command failed, and
@@ -230,13 +256,15 @@ class _Outcome:
         )
 
     def details(self) -> dict[str, Any]:
+        cut = None if self.job else self.capture.cut
         return {
             "command": self.params.command,
             "exit_code": self.process.exit_code,
             "seconds": round(time.monotonic() - self.began, 3),
             "timed_out": self.timed_out,
             "interrupted": self.interrupted,
-            "truncated": self.capture.dropped,
+            "truncated": cut.printed - cut.kept if cut else 0,
+            **(cut.details() if cut else {}),
             **({"job": self.job.id} if self.job else {}),
             **(
                 {"backgrounded": True, **self.job.details()}

@@ -7,7 +7,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -17,40 +17,14 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Confinement, Context, Output, Params, Tool
-from .system.capture import clean, excerpt, whole
-from .system.process import Process, Sink, ending
+from .system.capture import Capture, Sink, clean, excerpt
+from .system.output_file import OutputFile
+from .system.process import Process, ending
 from .system.shorten import cut_after
 from .system.spawn import Enclosed
+from .system.text_bytes import whole
 
-MAX_SPOOL_BYTES = (
-    256 << 20
-)  # bytes a job's file may grow to; what comes after is counted and dropped
 REPORT_PART_BYTES = 16_384  # bytes of new output given from its beginning, and as many from its end
-
-
-class Spool:
-    """A sink that writes to a new file, which only its owner can read."""
-
-    def __init__(self, path: Path, limit: int = MAX_SPOOL_BYTES) -> None:
-        """Open a new file. Raises FileExistsError: an earlier job's output is not overwritten."""
-        self.path = path
-        self.dropped = 0
-        self.closed_at: float | None = None  # when nothing held the output open any more
-        self._room = limit
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=0)
-
-    def feed(self, data: bytes) -> None:
-        try:
-            written = self._file.write(data[: self._room])
-        except OSError:  # a full disk must not stop the job
-            written = 0
-        self._room -= written
-        self.dropped += len(data) - written
-
-    def close(self) -> None:
-        self.closed_at = self.closed_at or time.monotonic()
-        self._file.close()
 
 
 @dataclass(slots=True)
@@ -60,7 +34,7 @@ class BackgroundJob:
     id: str
     command: str
     process: Process
-    spool: Spool
+    spool: OutputFile
     began: float = field(default_factory=time.monotonic)
     read_to: int = 0
     interrupted: bool = False  # it was ended on purpose, which says nothing of the command
@@ -122,7 +96,7 @@ class BackgroundJob:
             text = self.unread()
         except OSError as error:
             raise ToolError(f"The output of {self.id} cannot be read: {error}.") from error
-        lost = f"; {self.spool.dropped:,} bytes were not kept" if self.spool.dropped else ""
+        lost = f"; it {cut}" if (cut := self.spool.cut_so_far) else ""
         silence = "" if text.strip() else "no new output; "
         line = f"[{silence}{self.id}: {self.status}{lost}]"
         return Output(f"{text}\n{line}" if text.strip() else line, self.details())
@@ -137,6 +111,7 @@ class BackgroundJob:
             "running": self.process.running,
             "interrupted": self.interrupted,
             "path": str(self.spool.path),
+            **(cut.details() if (cut := self.spool.cut_so_far) else {}),
         }
 
 
@@ -144,12 +119,15 @@ async def start_job(
     command: str, context: Context, sandbox: Confinement | None = None
 ) -> BackgroundJob:
     """Start `command` in the background. Raises ToolError when that cannot be done."""
-    id, spool = _new_spool(context)
+    id, path = _new_path(context)
+    try:
+        spool = OutputFile(path, context.max_output_bytes)
+    except OSError as error:
+        raise _no_file(error) from error
     try:
         process = await run_command(command, context, sandbox, sink=spool, lasting=True)
     except (ToolError, asyncio.CancelledError):
-        spool.close()
-        spool.path.unlink()
+        spool.remove()
         raise
     job = context.jobs[id] = BackgroundJob(id, command, process, spool)
     return job
@@ -181,18 +159,29 @@ async def run_command(
 
 
 def adopt(
-    process: Process, command: str, context: Context, said: Callable[[], bytes], began: float
+    process: Process, command: str, context: Context, capture: Capture, began: float
 ) -> BackgroundJob:
-    """Make a job of a command, or of what it has left running: from now on its output goes to a
-    file, where what it has `said` before stands, too, as read. `began` is when it was started.
+    """Make a job of a command, or of what it has left running: from now on its output goes to the
+    job's file, behind what its `capture` has kept, which counts as read. `began` is when it was
+    started.
 
     Raises ToolError when there can be no file.
     """
-    id, spool = _new_spool(context)
+    id, path = _new_path(context)
+    try:
+        if capture.file is None:
+            spool = OutputFile(path, context.max_output_bytes)
+        else:
+            capture.file.move(path)
+            spool = capture.file
+            capture.hand_over_file()
+    except OSError as error:
+        raise _no_file(error) from error
     process.sink.close()
-    spool.feed(before := said())
+    if capture.file is None:
+        spool.feed(capture.kept())
     process.sink = context.sieve(spool)
-    job = BackgroundJob(id, command, process, spool, began=began, read_to=len(before))
+    job = BackgroundJob(id, command, process, spool, began=began, read_to=path.stat().st_size)
     context.jobs[id] = job
     return job
 
@@ -213,8 +202,9 @@ def undone(sandbox: Confinement | None) -> str:
     return f"[it made what git or the agent would run; set aside as {', '.join(renamed)}]"
 
 
-def _new_spool(context: Context) -> tuple[str, Spool]:
-    """Return the next free job id and its file; ids of earlier runs are not given again."""
+def _new_path(context: Context) -> tuple[str, Path]:
+    """Return the next free job id and the path of its file; ids of earlier runs are not given
+    again. Raises ToolError."""
     try:
         if context.session_dir is None:
             folder = Path(tempfile.mkdtemp(prefix="ctxagent-job-"))
@@ -224,9 +214,13 @@ def _new_spool(context: Context) -> tuple[str, Spool]:
                 each.mkdir(mode=0o700, exist_ok=True)
         paths = (folder / f"job-{number}.log" for number in count(len(context.jobs) + 1))
         path = next(path for path in paths if not path.exists())
-        return path.stem, Spool(path)
     except OSError as error:
-        raise ToolError(f"No file for the job's output could be made: {error}.") from error
+        raise _no_file(error) from error
+    return path.stem, path
+
+
+def _no_file(error: OSError) -> ToolError:
+    return ToolError(f"No file for the job's output could be made: {error}.")
 
 
 class JobParams(Params):

@@ -48,11 +48,15 @@ class RecallTool(Tool[RecallParams]):
         if bool(params.query) == (params.ref is not None):
             raise ToolError("Give either query or ref.")
         if not params.query:
-            return await asyncio.to_thread(_image, params, context) or _read(params, context)
+            return await asyncio.to_thread(_recalled, params, context)
         scope = params.session or params.scope
         findings = await asyncio.to_thread(context.search, params.query, scope)
         refs = [passage.ref for passage in findings.passages]
         return Output(_listed(params.query, findings, context), {"recalled": refs})
+
+
+def _recalled(params: RecallParams, context: Context) -> Output:
+    return _image(params, context) or _read(params, context)
 
 
 def _ref(params: RecallParams) -> str:
@@ -77,13 +81,13 @@ def _read(params: RecallParams, context: Context) -> Output:
     text = context.recall(ref)
     if text is None:
         raise ToolError(f"There is no {ref} with text. A query finds what there is.")
+    part, total = text.part(params.offset, params.limit)
+    if params.offset >= total > 0:
+        raise ToolError(f"{ref} has {total:,} characters; the offset is past them.")
     end = params.offset + params.limit
-    if params.offset >= len(text) > 0:
-        raise ToolError(f"{ref} has {len(text):,} characters; the offset is past them.")
-    part = text[params.offset : end]
-    if end < len(text):
-        part += f"\n[{end:,} of {len(text):,} characters; go on with offset={end}]"
-    return Output(part or "[empty]", {"recalled": [ref], "characters": len(text)})
+    if end < total:
+        part += f"\n[{end:,} of {total:,} characters; go on with offset={end}]"
+    return Output(part or "[empty]", {"recalled": [ref], "characters": total})
 
 
 def _listed(query: str, findings: Findings, context: Context) -> str:

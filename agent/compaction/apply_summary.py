@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.view import View, ViewResult
@@ -440,12 +441,12 @@ def _check_summary(summary: Summary) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _is_whole(text: str | None, result: ViewResult) -> bool:
+def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
     """Return whether a text is all of a result; of an offloaded one, more than its reference."""
     if text is None:
         return False
     shown = content_text(result.block.get("content") or "")
-    return len(text) > len(shown) if result.offloaded else text == shown
+    return text.is_longer_than(len(shown)) if result.offloaded else text.whole() == shown
 
 
 def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ...tools.system.kept_text import KeptText
 from ..context.request import Request
 from ..context.view import View
 from ..context.window import Window
@@ -91,7 +92,7 @@ class EngineHost(Protocol):
     def preserved_sections(self) -> Sequence[PreservedSection]:
         """Return the state of each category that is always kept, as it is on disk now."""
 
-    def recall(self, ref: int) -> str | None:
+    def recall(self, ref: int) -> KeptText | None:
         """Return the whole text of an entry as the Recall tool gives it; None if it is missing."""
 
     def redact(self, words: str) -> str:

@@ -209,6 +209,10 @@ def loosens_if_longer(new: Any, current: Any) -> bool:
     return not set(new) <= set(current)
 
 
+def loosens_if_larger(new: Any, current: Any) -> bool:
+    return bool(new > current)
+
+
 def loosens_if_turned(to: bool) -> Callable[[Any, Any], bool]:
     return lambda new, current: bool(new) is to and bool(current) is not to
 

@@ -21,6 +21,7 @@ from .keys import (
     list_including,
     list_of,
     loosens_if_different,
+    loosens_if_larger,
     loosens_if_later,
     loosens_if_longer,
     loosens_if_scripted,
@@ -346,6 +347,19 @@ def _loosens_network(new: Any, current: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """[tools]"""
+
+    # The same number as `MAX_OUTPUT_BYTES` of the tools, which are not loaded for it.
+    max_output_bytes: int = _setting(
+        256 << 20,
+        whole_number("bytes", 65_536),
+        "How much of one command's output is kept on disk.",
+        loosens=loosens_if_larger,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSettings:
     """[sandbox]"""
 
@@ -517,6 +531,7 @@ class Settings:
     preserve: PreserveSettings = field(default_factory=PreserveSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     bash: BashSettings = field(default_factory=BashSettings)
+    tools: ToolSettings = field(default_factory=ToolSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
     mcp: McpSettings = field(default_factory=McpSettings)

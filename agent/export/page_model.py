@@ -11,10 +11,11 @@ from markupsafe import Markup, escape
 
 from ..session.entries import Assistant, Entry, Mask, Revert, SubagentRun, ToolResult, reverted_seqs
 from ..session.log import Redact, without_redaction
-from ..session.store import read_kept_text
+from ..session.store import kept_text
 from .markdown_html import REF
-from .text import MAX_TEXT_CHARS, clean
+from .text import MAX_TEXT_CHARS, clean, cut_middle, join_ends
 
+MAX_SECRET_CHARS = 8_192  # one that is cut in two would not be recognised
 _OFFLOADED = re.compile(r"offloaded/[^/]+")  # a garbled log may name anything
 
 
@@ -101,8 +102,18 @@ class PageModel:
 
     def offloaded_text(self, path: str) -> str | None:
         """Return the text of an offloaded file; None if it is missing or too large by now."""
-        text = read_kept_text(self.folder, path) if _OFFLOADED.fullmatch(path) else None
-        if text is None or min(len(text), MAX_TEXT_CHARS) > self.budget.left:
+        kept = kept_text(self.folder, path) if _OFFLOADED.fullmatch(path) else None
+        if kept is None:
             return None
-        self.budget.left -= min(len(text), MAX_TEXT_CHARS)
+        text, total = kept.part(0, MAX_TEXT_CHARS + MAX_SECRET_CHARS)
+        if min(total, MAX_TEXT_CHARS) > self.budget.left:
+            return None
+        self.budget.left -= min(total, MAX_TEXT_CHARS)
+        where, begin = f"{path} has all of it", self._redacted(text)
+        if total == len(text):
+            return cut_middle(begin, where)
+        end, _ = kept.part(total - MAX_TEXT_CHARS, MAX_TEXT_CHARS)
+        return join_ends(begin, self._redacted(end), total, where)
+
+    def _redacted(self, text: str) -> str:
         return str(self.redact(ToolResult(tool_use_id="", content=text)).content)

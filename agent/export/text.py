@@ -23,11 +23,14 @@ def clean(text: str) -> str:
 
 def cut_middle(text: str, where: str) -> str:
     """Leave out the middle of a text that is longer than MAX_TEXT_CHARS; `where` has all of it."""
-    if len(text) <= MAX_TEXT_CHARS:
-        return text
-    head, tail = MAX_TEXT_CHARS * 3 // 4, MAX_TEXT_CHARS // 4
-    missing = len(text) - head - tail
-    return f"{text[:head]}\n\n[… {missing:,} characters are left out; {where} …]\n\n{text[-tail:]}"
+    return text if len(text) <= MAX_TEXT_CHARS else join_ends(text, text, len(text), where)
+
+
+def join_ends(begin: str, end: str, total: int, where: str) -> str:
+    """Return the two ends of a text of `total` characters, of which parts are given."""
+    head, tail = begin[: MAX_TEXT_CHARS * 3 // 4], end[-MAX_TEXT_CHARS // 4 :]
+    missing = total - len(head) - len(tail)
+    return f"{head}\n\n[… {missing:,} characters are left out; {where} …]\n\n{tail}"
 
 
 def line_count(text: str) -> str:

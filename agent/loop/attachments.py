@@ -167,7 +167,7 @@ async def _attach_mention(agent: "AgentState", mention: Mention) -> None:
     else:
         id = f"{ATTACHMENT}-{agent.log.last_seq + 1}"
         output = agent.context.redact(await agent.tool_runner().watched(tool, params, id, verdict))
-    kept = agent.tool_runner().kept_original(output)
+    kept = agent.tool_runner().files.kept_original(output)
     details = {**output.details, **kept, "call": {"name": tool.name, "input": params.model_dump()}}
     told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
     blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
@@ -259,7 +259,7 @@ async def _attach_piped(agent: "AgentState", piped: AttachedData) -> None:
         data, name = piped.data, piped.title
         if shown := await asyncio.to_thread(image_output, name, data, len(data)):
             content = shown.blocks or shown.text
-            details |= {**shown.details, **agent.tool_runner().kept_original(shown)}
+            details |= {**shown.details, **agent.tool_runner().files.kept_original(shown)}
         else:
             text = (await asyncio.to_thread(texts.decode, piped.data))[0]
             count = texts.count_lines(text)

@@ -85,4 +85,5 @@ async def _output(agent: AgentState, command: str) -> str:
     except Interrupted:
         raise asyncio.CancelledError from None
     output = agent.context.redact(output)
-    return output.text.strip("\n")
+    text = runner.files.settle(BashTool.name, output, {})[0] if output.filed else output.text
+    return text.strip("\n")

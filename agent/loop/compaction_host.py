@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.kept_text import KeptText
 from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
 from ..compaction.host import CompactionPurpose, ModelAnswer
@@ -115,7 +116,7 @@ class CompactionHost:
             agent.current_window().size,
         )
 
-    def recall(self, ref: int) -> str | None:
+    def recall(self, ref: int) -> KeptText | None:
         return self._agent.context.recall(ref)
 
     def redact(self, words: str) -> str:

@@ -20,6 +20,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
 from ..context.view import Call
 from ..errors import RecordError, SessionError
+from ..session.archive import find_partial
 from ..session.entries import (
     Assistant,
     Block,
@@ -63,6 +64,7 @@ def recover_from_kill(
     if not (calls or ended):
         return []
     rows = _changed_rows(before, ledger, tree, unrecorded) if before else []
+    outputs = _partial_outputs(path.parent, calls)
     text = f"killed in the middle of {count_of(len(calls), 'call')}"
     text += f", which changed {count_of(len(rows), 'file')}"
     ids = [str(call.get("id")) for call in calls]
@@ -70,8 +72,10 @@ def recover_from_kill(
     if len(rows) > MAX_CHANGES_IN_RESULT:
         data["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
     found: list[Entry] = [Note(topic=KILLED_TOPIC, text=text, data=data)]
+    if outputs:
+        data["outputs"] = outputs
     words = _notice_text(
-        ended, [f"{each['action']} {ledger.display_path(each['path'])}" for each in rows]
+        ended, [f"{each['action']} {ledger.display_path(each['path'])}" for each in rows], outputs
     )
     return [*found, User(content=words, source="notice")] if words else found
 
@@ -97,7 +101,15 @@ def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
     if ended := found.data.get("ended"):
         commands = [f"`{one_line(command, MAX_NAME_CHARS)}`" for command in ended]
         parts.append(f"still ran, and was ended: {_listed(commands)}")
+    if outputs := found.data.get("outputs"):
+        parts.append(f"output until the kill: {_listed(outputs)}")
     return "; ".join(parts)
+
+
+def _partial_outputs(folder: Path, calls: Sequence[Block]) -> list[str]:
+    """Return the files that have the output of unfinished calls."""
+    found = (find_partial(folder, str(call.get("id"))) for call in calls)
+    return [str(path) for path in found if path is not None]
 
 
 def _changing(tools: Iterable[Tool[Any]]) -> set[str]:
@@ -248,9 +260,12 @@ def _changed_rows(
     return []
 
 
-def _notice_text(ended: Sequence[str], changed: Sequence[str]) -> str:
+def _notice_text(ended: Sequence[str], changed: Sequence[str], outputs: Sequence[str]) -> str:
     """Return what the model is told, "" for nothing."""
     parts = []
+    if outputs:
+        parts.append("Output of the calls without a result until then, to Read or Grep:")
+        parts += _bullets(outputs)
     if changed:
         parts.append("Files that are not as they were before the calls without a result:")
         parts += _bullets(changed)

@@ -97,7 +97,7 @@ def after_tool_event(before: Mapping[str, Any], output: Output, seconds: float) 
         **before,
         "is_error": output.is_error,
         "output": output.text[:MAX_TOOL_OUTPUT_CHARS],
-        "characters": len(output.text),
+        "characters": output.filed.characters if output.filed else len(output.text),
         "seconds": round(seconds, 3),
         "changed": changed,
     }

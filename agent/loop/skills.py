@@ -309,7 +309,7 @@ class SessionSkills:
             found = self._agent.context.recall(fact.ref)
             if found is None:
                 continue
-            body = found.partition("\n\n")[2]
+            body = found.whole().partition("\n\n")[2]
             head = _AGAIN.format(
                 name=fact.name, ref=fact.ref, folder=_shown(Path(fact.path).parent)
             )

@@ -7,21 +7,17 @@ interrupt, a crash or a kill loses none that was finished.
 """
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...tools import image as images
 from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.network import NetworkParams, NetworkTool
 from ...tools.system import orphans
-from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
 from ..compaction.policy import Policy
 from ..errors import ToolError
 from ..events import Answer, Ask, Emit, Notice, Question, ToolFinished, ToolOutput, ToolStarted
@@ -29,11 +25,11 @@ from ..permissions import suggestions
 from ..permissions.approval import Approval
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
-from ..session.archive import offload, offload_image
 from ..session.entries import Block, Entry, Note, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
 from .hooks import Hook, after_tool_event, before_tool_event
+from .result_files import ResultFiles
 
 if TYPE_CHECKING:
     from .file_changes import ChangeTracker
@@ -89,6 +85,11 @@ class ToolRunner:
     before_change: Callable[[], Awaitable[None]] | None = None
     run_hook: Hook | None = None  # awaited before and after each call
     planted: PlantedWatch | None = None  # finds what commands leave for other programs to run
+
+    @property
+    def files(self) -> ResultFiles:
+        """Files of the session for results."""
+        return ResultFiles(self.tools, self.context, self.policy, self.next_seq, self.emit)
 
     async def run(self, calls: list[Block], broken: Mapping[str, str], cut: bool) -> None:
         """Run the calls and record a result for each.
@@ -203,6 +204,8 @@ class ToolRunner:
         if found:
             self.emit(Notice("warning", found.notice))
             output = replace(output, text=f"{output.text}\n{found.note}".strip("\n"))
+            if output.filed:
+                output.filed.file.add_note(self.context.redact(Output(found.note)).text)
         if interrupted:
             raise Interrupted(output)
         return output
@@ -213,7 +216,8 @@ class ToolRunner:
 
         try:
             context = self._context(verdict)
-            context = replace(context, progress=tell, env=self._env(id))
+            open_file = self.files.opener(tool.name, id)
+            context = replace(context, progress=tell, env=self._env(id), open_file=open_file)
             return await tool.run(params, replace(context, is_denied=self.approval.denies_reading))
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
@@ -459,13 +463,11 @@ class ToolRunner:
         """Record a result, and return the output as it was recorded. `name` is that of the tool
         which was run, where it is not the one that was called."""
         output = self.context.redact(output)
-        details = {**output.details, **self.kept_original(output)}
+        details = {**output.details, **self.files.kept_original(output)}
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
-        if output.whole:
-            content, offloaded = self._beside_whole(call["name"], output)
-        elif isinstance(content, str):
-            content, offloaded = self.demoted(call["name"], content, details)
+        if output.whole or isinstance(content, str):
+            content, offloaded = self.files.settle(call["name"], output, details)
         recorded = self.record(
             ToolResult(
                 tool_use_id=call["id"],
@@ -483,63 +485,6 @@ class ToolRunner:
             )
         )  # fmt: skip
         return output
-
-    def kept_original(self, output: Output) -> dict[str, Any]:
-        """Keep the image that an output shows in a file of the session, and return what its details
-        say of that; nothing where there is none, or it cannot be kept."""
-        folder, data = self.context.session_dir, output.original
-        if not data or folder is None:
-            return {}
-        try:
-            path = offload_image(folder, data, images.format_of(data).lower() or "bin")
-        except OSError as error:
-            told = f"the image stays in the log alone, it cannot be kept in {folder}"
-            self.emit(Notice("warning", f"{told}: {error.strerror}"))
-            return {}
-        digest = hashlib.sha256(data).hexdigest()
-        return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
-
-    def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
-        """Keep the whole of what an output is a part of in a file of the session; return the text,
-        with where that is, and the file."""
-        folder, seq = self.context.session_dir, self.next_seq()
-        if folder is None:
-            return output.text, None
-        path = folder / "offloaded" / file_name(tool, seq, datetime.now())
-        try:
-            offload(path, output.whole)
-        except OSError as error:
-            return f"{output.text}\n[The rest cannot be kept: {error.strerror}]", None
-        text = f"{output.text}\n[All of it: Read or Grep {path}, or Recall #{seq}]"
-        return text, str(path.relative_to(folder))
-
-    def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text, or a reference to the file of the session that now holds it."""
-        folder = self.context.session_dir
-        if folder is None:
-            return text, None
-        room = self.tools[tool].max_result_tokens if tool in self.tools else None
-        try:
-            found = demote_to_file(
-                text,
-                tool=tool,
-                seq=self.next_seq(),
-                folder=folder,
-                policy=self.policy,
-                room=room,
-            )
-        except OSError as error:
-            details["gate"] = OVERSIZE_GATE
-            details["not_offloaded"] = str(error.strerror)
-            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
-            self.emit(Notice("warning", f"{told}: {error.strerror}"))
-            return text, None
-        if found is None:
-            return text, None
-        plan, path = found
-        details["gate"] = OVERSIZE_GATE
-        details["tokens_saved"] = plan.saved
-        return plan.reference, path
 
 
 def _not_run() -> Output:

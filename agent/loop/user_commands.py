@@ -50,7 +50,7 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
         _clear_cancellation()
     output = agent.context.redact(output)
     details = given | output.details
-    text, offloaded = runner.demoted("shell", output.text, details)
+    text, offloaded = runner.files.settle("shell", output, details)
     recorded = agent.record(
         User(
             content=_shown_to_model(agent, command, text, details),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.kept_text import KeptText
 from ..compaction.document import render
 from ..compaction.host import CompactionPurpose, ModelAnswer
 from ..compaction.preserve import PreservedSection
@@ -29,7 +30,7 @@ from ..models.request_body import body
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log
-from ..session.store import full_text
+from ..session.store import find_text
 from .cache_prices import CacheBill, PromptCache
 
 
@@ -102,8 +103,8 @@ class ReplayHost:
     def preserved_sections(self) -> Sequence[PreservedSection]:
         return ()
 
-    def recall(self, ref: int) -> str | None:
-        return full_text(self.path, ref)
+    def recall(self, ref: int) -> KeptText | None:
+        return find_text(self.path, ref)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         return ()

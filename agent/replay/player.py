@@ -142,7 +142,10 @@ class Player:
         context = self.context()
         paths = list(self.host.ledger.files)
         errors = list(dict.fromkeys(self._errors))
-        whole = sum(self.host.recall(seq) == text for seq, text in self._results.items())
+        whole = sum(
+            found is not None and found.whole() == text
+            for found, text in ((self.host.recall(seq), t) for seq, t in self._results.items())
+        )
         self.host.log.close()
         return ReplayRun(
             name=self.recording.name,

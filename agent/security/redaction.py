@@ -31,7 +31,7 @@ from .secret_shapes import MAX_PRIVATE_KEY_CHARS, is_mixed, open_private_key, wi
 
 if TYPE_CHECKING:
     from ...tools.base import Output
-    from ...tools.system.process import Sink
+    from ...tools.system.capture import Sink
 
 MAX_HELD_LINE_BYTES = 65_536  # an unfinished line that is longer is passed on, but for its end
 OVERLAP_BYTES = 8_192  # the length of that end: nothing that is looked for is longer

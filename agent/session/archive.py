@@ -9,9 +9,11 @@ whole conversation.)
 import errno
 import hashlib
 import os
+from datetime import datetime
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.output_file import OutputFile, spare_bytes
 from ..errors import RecordError
 
 SUMMARY_NAME = "summary.md"
@@ -19,7 +21,9 @@ TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task, 
 FILES_NAME = "files.md"
 OFFLOADED = "offloaded"  # the folder
 IMAGE_NAME_CHARS = 32  # of a digest
-MAX_OFFLOADED_BYTES = 1 << 30  # bytes in one session; one text has 16 MiB at most: piped input
+# Of one session. More is kept only where the disk has a reserve.
+MAX_OFFLOADED_BYTES = 1 << 30
+_CALL_CHARS = 12  # of the digest of a call's id
 
 _folder_bytes: dict[Path, int] = {}  # in the folders of this process, which alone writes to them
 
@@ -47,9 +51,11 @@ def _offload(path: Path, data: bytes) -> None:
     size = _folder_bytes.get(folder, MAX_OFFLOADED_BYTES)
     if size >= MAX_OFFLOADED_BYTES:  # not counted yet, or somebody may have made room
         size = sum(entry.stat().st_size for entry in os.scandir(folder))
-    if size > MAX_OFFLOADED_BYTES:
+    if size > MAX_OFFLOADED_BYTES and not spare_bytes(folder):
         raise OSError(
-            errno.EDQUOT, f"the session has offloaded {MAX_OFFLOADED_BYTES >> 30} GiB already"
+            errno.EDQUOT,
+            f"the session has offloaded {MAX_OFFLOADED_BYTES >> 30} GiB already, and less than "
+            "1 GB of the disk is free",
         )
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -59,6 +65,25 @@ def _offload(path: Path, data: bytes) -> None:
         path.unlink(missing_ok=True)
         raise
     _folder_bytes[folder] = size + len(data)
+
+
+def open_partial(folder: Path, tool: str, call: str, limit: int) -> OutputFile:
+    """Make the file of a call's output, which bears the name of the call until that has a result.
+    `folder` is the session's. Raises OSError."""
+    place = folder / OFFLOADED
+    make_private_folder(place)
+    name = f"{datetime.now():%Y%m%d_%H%M%S}_{tool}_{os.urandom(4).hex()}{_partial_end(call)}"
+    return OutputFile(place / name, limit)
+
+
+def find_partial(folder: Path, call: str) -> Path | None:
+    """Return the newest file of the output of a call that has no result; None for none."""
+    return max((folder / OFFLOADED).glob(f"*{_partial_end(call)}"), default=None)
+
+
+def _partial_end(call: str) -> str:
+    digest = hashlib.sha256(call.encode("utf-8", "replace")).hexdigest()
+    return f"_{digest[:_CALL_CHARS]}.partial.md"
 
 
 def write_archive_file(path: Path, text: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -23,9 +24,11 @@ from ...tools.system.files import (
     copy_private,
     copy_tree_private,
     make_private_folder,
+    open_below,
     open_kept,
     read_below,
 )
+from ...tools.system.kept_text import KeptText
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
@@ -211,8 +214,23 @@ def locate_log(log: Path) -> tuple[Path, str]:
 
 def full_text(log: Path, seq: int) -> str | None:
     """Return the text of an entry before anything was cut from it; None where there is none."""
+    found = find_text(log, seq)
+    return None if found is None else found.whole()
+
+
+def find_text(log: Path, seq: int) -> KeptText | None:
+    """Find what `full_text` returns, to be read in pieces."""
     entry = find_entry(log, seq)
-    return None if entry is None else entry_text(entry, log.parent)
+    return None if entry is None else entry_kept_text(entry, log.parent)
+
+
+def entry_kept_text(entry: Entry, folder: Path) -> KeptText | None:
+    """Return what `entry_text` returns, to be read in pieces."""
+    name = entry.offloaded if isinstance(entry, ToolResult | User) else None
+    if name and (found := kept_text(folder, name)) is not None:
+        return found
+    text = entry_text(entry, folder)
+    return None if text is None else KeptText(text)
 
 
 def entry_text(entry: Entry, folder: Path) -> str | None:
@@ -262,6 +280,16 @@ def read_kept_text(folder: Path, name: str) -> str | None:
         return data.decode("utf-8", "surrogatepass")  # as it was written
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace")
+
+
+def kept_text(folder: Path, name: str) -> KeptText | None:
+    """Return what a file has that the session in `folder` keeps under this name, to be read in
+    pieces; None when it is gone."""
+    try:
+        open_below(folder, name).close()
+    except (OSError, ValueError):  # a garbled log may name anything
+        return None
+    return KeptText(open_file=partial(open_below, folder, name))
 
 
 def _block_text(block: Block) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from rich.console import RenderableType
 from rich.text import Text
 
+from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from .. import events
@@ -26,6 +27,7 @@ MAX_FOLDS = 50  # that can be unfolded
 MAX_HELD_CHARS = 20_000  # a longer text is read from the log again
 MAX_WHOLE_LINES = 200  # a longer text is cut when it is unfolded
 END_LINES = 100  # of each end of such a text
+MAX_END_CHARS = 100_000  # of its end, besides its last piece
 SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
 TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
 OUTPUT_LINES = 5  # of a running tool
@@ -67,13 +69,21 @@ class FoldedOutputs:
         return len(self._kept)
 
 
-def shorten_to_ends(lines: list[str], where: str) -> list[str]:
+def shorten_to_ends(text: KeptText, where: str) -> list[str]:
     """Return the lines of a text; of a long one its two ends, and where the whole is."""
-    if len(lines) <= MAX_WHOLE_LINES:
-        return lines
-    left = len(lines) - 2 * END_LINES
-    gap = f"… {count_of(left, 'line')} left out: {where}"
-    return [*lines[:END_LINES], gap, *lines[-END_LINES:]]
+    first, last, breaks, count = "", "", 0, 0
+    for count, piece in enumerate(text.pieces(), 1):
+        breaks += piece.count("\n")
+        first = first + piece if count <= 2 else first
+        last = (last + piece)[-len(piece) - MAX_END_CHARS :]
+    head, tail = (clean(part).strip("\n").split("\n") for part in (first, last))
+    if count <= 2:  # then all of it is in `first`
+        if len(head) <= MAX_WHOLE_LINES:
+            return head
+        breaks, last, tail = len(head), "\n", head
+    left = breaks + (not last.endswith("\n")) - 2 * END_LINES
+    gap = f"… {count_of(max(0, left), 'line')} left out: {where}"
+    return [*head[:END_LINES], gap, *tail[-END_LINES:]]
 
 
 class WaitLine:
@@ -286,7 +296,7 @@ class Transcript:
         self._activity = text
         self._wait_line.enter(text)
 
-    async def unfold(self, whole: Callable[[int], str | None]) -> None:
+    async def unfold(self, whole: Callable[[int], KeptText | None]) -> None:
         """Print the newest fold in full; called again, the one before it. `whole` reads an entry's
         text."""
         fold = self._folds.next()
@@ -294,10 +304,16 @@ class Transcript:
             more = " else" if len(self._folds) else ""
             self.put("notice", render.notice("info", f"nothing{more} to show in full"))
             return
-        text: str | None = fold.text
-        if fold.ref and not text:
-            text = await asyncio.to_thread(whole, fold.ref)
-        self.put("text", self._unfolded(fold, text or "the log no longer has this text"))
+        where = f"/log #{fold.ref} shows them"
+        if fold.ref and not fold.text:
+            found = await asyncio.to_thread(whole, fold.ref)
+            text = found or KeptText("the log no longer has this text")
+            lines = await asyncio.to_thread(shorten_to_ends, text, where)
+        elif fold.ref:
+            lines = shorten_to_ends(KeptText(fold.text), where)
+        else:
+            lines = clean(fold.text).strip("\n").split("\n")
+        self.put("text", self._unfolded(fold, lines))
 
     def live(self) -> list[RenderableType]:
         """Return what is not finished, to be painted below everything printed. It begins with a
@@ -395,12 +411,9 @@ class Transcript:
                 self._folds.add(Fold(title, text, "output", event.ref))
         self._wait_line.enter(self._activity)
 
-    def _unfolded(self, fold: Fold, text: str) -> RenderableType:
+    def _unfolded(self, fold: Fold, lines: Sequence[str]) -> RenderableType:
         if fold.kind == "diff":
-            return tool_calls.unfolded_diff(fold.title, text, fold.title.partition("  ")[2])
-        lines = clean(text).strip("\n").split("\n")
-        if fold.ref:
-            lines = shorten_to_ends(lines, f"/log #{fold.ref} shows them")
+            return tool_calls.unfolded_diff(fold.title, fold.text, fold.title.partition("  ")[2])
         if fold.kind == "answer":
             return tool_calls.unfolded_answer(fold.title, "\n".join(lines))
         return tool_calls.unfolded(fold.title, lines, "thought" if fold.kind == "thought" else "")

@@ -32,6 +32,7 @@ from ctxagent.agent.config.settings import (
 from ctxagent.agent.config.trust import trust
 from ctxagent.agent.errors import ConfigError, UsageError
 from ctxagent.agent.models.catalog import known_models
+from ctxagent.tools.system.output_file import MAX_OUTPUT_BYTES
 from ctxagent.tools.system.process import TREE_VARIABLE
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +159,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "mcp.load": "late", "mcp.load_at_start": "memory", "mcp.needed": "github",
         "mcp.start_timeout": "9", "mcp.call_timeout": "9", "web.search": "on",
         "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",
-        "state.redact": "true", "ui.title": "false",
+        "state.redact": "true", "ui.title": "false", "tools.max_output_bytes": "1_000_000",
         "ui.notify": "osc9", "ui.notify_after": "0",
         "ui.notify_command": "a", "statusline.command": "b",
     }  # fmt: skip
@@ -639,6 +640,15 @@ HELD = (
     "cache.keep_warm", "compact.model", "hooks.before_compact", "hooks.after_compact", "state.dir",
     "ui.notify_command", "statusline.command",
 )  # fmt: skip
+
+
+def test_a_project_file_may_lower_the_limit_of_outputs_and_not_raise_it(place: Place) -> None:
+    place.theirs("[tools]\nmax_output_bytes = 1_000_000\n")
+    assert place.load().settings.tools.max_output_bytes == 1_000_000
+    place.theirs("[tools]\nmax_output_bytes = 1_000_000_000\n")
+    loaded = place.load()
+    assert loaded.settings.tools.max_output_bytes == MAX_OUTPUT_BYTES
+    assert "tools.max_output_bytes in it" in loaded.notices[0]
 
 
 def test_a_project_file_that_is_not_trusted_only_tightens(place: Place) -> None:

@@ -24,6 +24,7 @@ from ctxagent.agent.session.entries import Entry, Note, Session, User
 from ctxagent.agent.session.log import Log, read_log
 from ctxagent.agent.session.log_file import LogFile
 from ctxagent.agent.session.store import Project
+from ctxagent.tools.system import output_file
 
 from ..meta.test_architecture import FILES, imported, module
 from ..support.sessions.conversation import Conversation
@@ -241,7 +242,10 @@ def test_what_is_kept_counts_only_for_the_modules_that_made_it() -> None:
     assert {path.name for path in missing} == {"document.py", "errors.py", "wrapping.py"}
 
 
-def test_no_more_is_put_aside_than_a_session_may_hold(tmp_path: Path) -> None:
+def test_no_more_is_put_aside_than_a_session_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)
     folder = tmp_path / "offloaded"
     offload(folder / "1.md", "small")
     with (folder / "2.md").open("wb") as large:
@@ -254,5 +258,8 @@ def test_no_more_is_put_aside_than_a_session_may_hold(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="already"):
             offload(other / "3.md", "small")
+    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 0)
+    offload(other / "4.md", "small")  # the disk has room
+    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)
     (other / "2.md").unlink()  # somebody made room
     offload(other / "3.md", "small")

@@ -185,7 +185,7 @@ def test_an_old_attachment_is_cleared_like_an_old_result(project: Path) -> None:
     assert "full text: #3" in first[1]["text"]
     whole = talk.agent.context.recall(3)
     assert whole is not None
-    assert whole.count("some words of a line") == 600
+    assert whole.whole().count("some words of a line") == 600
     fresh = fold(talk.entries())
     assert build_messages(fresh.items) == build_messages(talk.agent.view.items)
 

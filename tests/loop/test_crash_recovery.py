@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.app import every_tool
-from ctxagent.agent.loop.crash_recovery import recover_from_kill
+from ctxagent.agent.loop.crash_recovery import left_behind, recover_from_kill
+from ctxagent.agent.session.archive import open_partial
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,
@@ -124,6 +125,21 @@ def test_what_an_unfinished_call_changed_is_known_to_the_ledger(left: Left) -> N
     assert set(left.ledger.files) == {"told.txt", "new.txt", "old.txt"}
     assert left.ledger.files["old.txt"].tool == "a call that was cut short"
     assert left.after() == []  # it is told once
+
+
+def test_what_an_unfinished_command_had_printed_is_named(left: Left) -> None:
+    left.call("one")
+    left.add(ToolResult(tool_use_id="one", content=""))
+    left.call("two", command="seq 1000000")
+    for id in ("one", "two"):
+        open_partial(left.log.path.parent, "Bash", id, 1_000_000).feed(b"1\n2\n")
+    note, words = left.after()
+    assert isinstance(note, Note)
+    assert isinstance(words, User)
+    (path,) = note.data["outputs"]
+    assert Path(path).read_bytes() == b"1\n2\n"
+    assert path in str(words.content)
+    assert f"output until the kill: {path}" in left_behind(note, str)
 
 
 def test_a_turn_that_ended_leaves_nothing_to_find(left: Left) -> None:

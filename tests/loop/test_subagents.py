@@ -282,7 +282,9 @@ def test_a_long_answer_is_bounded_and_its_whole_text_kept(tmp_path: Path) -> Non
         assert f"_Task_{result.seq}.md" in result.offloaded
         whole = (talk.agent.folder / result.offloaded).read_text()
         assert whole.startswith(long)
-        assert talk.agent.context.recall(result.seq) == whole
+        kept = talk.agent.context.recall(result.seq)
+        assert kept is not None
+        assert kept.whole() == whole
 
 
 @pytest.mark.slow
@@ -614,7 +616,9 @@ def test_the_parents_recall_and_the_project_find_a_subagents_log(tmp_path: Path)
     found = talk.agent.context.search("zanzibar", "session").passages
     name = f"{talk.agent.folder.name}/agents/{agent.id}"
     assert found[0].ref.startswith(f"{name}#")
-    assert "the gateway is zanzibar" in (talk.agent.context.recall(found[0].ref) or "")
+    kept = talk.agent.context.recall(found[0].ref)
+    assert kept is not None
+    assert "the gateway is zanzibar" in kept.whole()
     project = Project(talk.launch.state, talk.launch.cwd)
     log = talk.agent.folder / agent.log
     assert [project.find_log(id) for id in (name, agent.id, agent.id[:-2])] == [log] * 3

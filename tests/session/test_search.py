@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -508,3 +509,32 @@ def test_a_ref_is_found_wherever_it_stands(tmp_path: Path) -> None:
         entry = find_entry(log.path, n)
         assert entry is not None
         assert entry.seq == n
+
+
+def large_result(archive: Archive, log: Log, text: str) -> int:
+    """A result whose text is in a file that the index does not take."""
+    name = f"offloaded/{archive.count}.md"
+    offload(log.path.parent / name, text)
+    return archive.result(log, "the beginning", offloaded=name)
+
+
+def test_a_text_too_large_for_the_index_is_read_when_somebody_searches(archive: Archive) -> None:
+    log = archive.log()
+    rows = "".join(f"row {n} of the é dump\n" for n in range(300_000))
+    seq = large_result(archive, log, rows)
+    archive.result(log, "something short: row 7")
+    for query in ("row 234567 of the é dump", "234567", "dump 234567", "where is 234567?"):
+        hit = archive.hits(query)[0]
+        assert (hit.seq, hit.tool) == (seq, "Bash")
+        assert "row 234567 of the é dump" in hit.excerpt
+        assert rows[hit.offset :].startswith(hit.excerpt)
+    assert archive.hits("3456789") == []
+    assert archive.hits("34567") != []
+    assert "row 34567 of" in archive.hits("34567")[0].excerpt  # not within another number
+    assert archive.hits("short row 7")[0].seq == seq + 2
+    with closing(sqlite3.connect(archive.folder / INDEX_NAME)) as db:
+        ((pieces,),) = db.execute("SELECT count(*) FROM pieces")
+    assert pieces < 10
+    (log.path.parent / "offloaded" / "0.md").unlink()
+    assert archive.hits("234567") == []
+    log.close()

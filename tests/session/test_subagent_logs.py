@@ -18,6 +18,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.subagent_logs import qualify_refs, subagent_log
 from ctxagent.agent.session.totals import Totals
+from ctxagent.tools.system.kept_text import KeptText
 
 from ..e2e.test_subagent_http import Cast, agent_logs, tasks
 from ..loop.test_subagents import Talk, approximate, task
@@ -78,7 +79,7 @@ def test_refs_that_leave_a_subagent_name_its_log(tmp_path: Path) -> None:
     told = f"It stands in {name}#5 (see {name}#4, not #900 and not other/agents/x#5)."
     assert str(talk.results()[0].content).startswith(told)
     assert talk.agents()["t"].answer.startswith("It stands in ")
-    assert talk.agent.context.recall(f"{name}#5") == FACT
+    assert talk.agent.context.recall(f"{name}#5") == KeptText(FACT)
     prior = shown(talk.prompts["ask: u"][0])
     assert told in prior
     assert "in #5" not in prior

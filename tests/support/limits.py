@@ -40,6 +40,7 @@ from ctxagent.tools.edit import EditTool
 from ctxagent.tools.glob import GlobTool
 from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool
+from ctxagent.tools.system.output_file import OutputFile
 
 from .sessions.conversation import Conversation
 
@@ -304,13 +305,19 @@ def output(folder: Path, command: str) -> Figures:
     def tell(text: str) -> None:
         shown["chars"] += len(text)
 
-    context = Context(cwd=folder, env={"PATH": "/usr/bin:/bin"}, progress=tell)
+    context = Context(
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin"},
+        progress=tell,
+        open_file=lambda: OutputFile(folder / "output"),
+    )
     done = asyncio.run(BashTool().run(BashTool.Params(command=command), context))
     notice = next((line for line in done.text.split("\n") if "left out" in line), "")
     return {
         "kept_mb": len(done.text) / MB,
         "notice": notice[:200],
-        "left_out_mb": done.details["truncated"] / MB,
+        "file_mb": (folder / "output").stat().st_size / MB if done.filed else 0,
+        "cut": done.details["truncated"],
         "shown_mb": shown["chars"] / MB,
     }
 

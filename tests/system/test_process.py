@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.system import process_table
-from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, Live, clean, whole
+from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, Live, clean
 from ctxagent.tools.system.environment import child_environment, is_secret
 from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
 from ctxagent.tools.system.process_table import ProcessTable, PsutilTable, birth
+from ctxagent.tools.system.text_bytes import whole
 
 from ..support.command import alive, comes, gone
 

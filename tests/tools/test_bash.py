@@ -238,13 +238,17 @@ def test_a_process_detached_on_purpose_is_left_alone(tmp_path: Path) -> None:
 def test_a_flood_is_kept_at_both_ends_and_the_rest_is_named(tmp_path: Path) -> None:
     output = bash(tmp_path, "seq 1 1000000; exit 1")
     lines = output.text.split("\n")
-    assert (lines[0], lines[-2], lines[-1]) == ("1", "1000000", "[exit 1]")
+    assert (lines[0], lines[-3], lines[-1]) == ("1", "1000000", "[exit 1]")
     (note,) = [line for line in lines if "left out" in line]
     size = sum(len(str(n)) + 1 for n in range(1, 1_000_001))
-    assert output.details["truncated"] == size - 2 * 1_048_576
+    assert output.details["truncated"] == size - 1_048_576
+    assert (output.details["printed_bytes"], output.details["kept_bytes"]) == (size, 1_048_576)
     assert note == (
-        f"[{size - 2 * 1_048_576:,} bytes left out here; "
+        f"[{size - 1_048_576:,} bytes left out here; "
         "to see all of it, redirect the output to a file and Grep or Read that]"
+    )
+    assert lines[-2] == (
+        f"[It printed {size:,} bytes, 1,048,576 of them are kept: this session is not recorded]"
     )
 
 

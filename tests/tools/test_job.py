@@ -15,7 +15,6 @@ from ctxagent.tools.job import (
     BackgroundJob,
     JobParams,
     JobTool,
-    Spool,
     end_all,
     start_job,
 )
@@ -210,16 +209,6 @@ def test_no_file_for_the_output_is_an_error_that_says_so(tmp_path: Path) -> None
 
     (tmp_path / "session").write_text("a file where the folder should be")
     play(tmp_path, scene)
-
-
-def test_a_file_does_not_grow_above_its_limit(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "out", limit=10)
-    spool.feed(b"12345678")
-    spool.feed(b"9abcdef")
-    spool.feed(b"more")
-    spool.close()
-    assert spool.path.read_bytes() == b"123456789a"
-    assert spool.dropped == 9
 
 
 def test_titles() -> None:

@@ -1,40 +1,137 @@
-"""Capture the output of a command: bounded in memory, shown while it comes, cleaned as a terminal
-would.
+"""Capture the output of a command: cleaned as a terminal would, shown while it comes, and kept in a
+file once it is more than a little, so that memory stays bounded.
 
-Everything works on bytes until the last step, so that no character is split: a cut, wherever it
-falls, is moved to the next whole character. Bytes that are not UTF-8 become U+FFFD.
+No character is split: a cut, wherever it falls, is moved to the next whole character. Bytes that
+are not UTF-8 become U+FFFD.
 """
 
 import asyncio
 import codecs
 import re
 from collections.abc import Callable
+from typing import Protocol
 
-KEPT_BYTES = 1 << 20  # bytes of output kept from the beginning, and as many from the end
+from .output_file import OutputCut, OutputFile
+from .text_bytes import from_whole, whole
+
+KEPT_BYTES = 1 << 19  # bytes of output in memory from the beginning, and as many from the end
+FILED_BYTES = 1 << 16  # a longer output goes to a file while it comes
+MAX_HELD_CHARS = 1 << 16  # of a line, or of a string for the terminal, that is not complete yet
+MAX_ESCAPE_CHARS = 4_096
 SHOWN_BYTES = 16_384  # bytes of output shown to a person at a time
 SHOW_INTERVAL_S = 0.05  # seconds between two of those
 
+NOT_RECORDED = "this session is not recorded"
+_NO_CONTINUATION = bytes(sorted({*range(256)} - {*range(0x80, 0xC0)}))
+
+
+class Sink(Protocol):
+    """Where output goes. `close` is called once, when no more will come."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
 
 class Capture:
-    """A sink that keeps `kept` bytes of the beginning and of the end, and shows all as it comes."""
+    """A sink that keeps output as clean text, and shows it as it comes.
+
+    `kept` bytes of the beginning and of the end stay in memory. All of an output of more than
+    FILED_BYTES goes to the file that `open_file` makes. `sieve` puts a filter for secrets before a
+    sink: cleaning may bring a secret together.
+    """
 
     def __init__(
-        self, show: Callable[[str], None] = lambda text: None, kept: int = KEPT_BYTES
+        self,
+        show: Callable[[str], None] = lambda text: None,
+        kept: int = KEPT_BYTES,
+        *,
+        open_file: Callable[[], OutputFile] | None = None,
+        sieve: Callable[[Sink], Sink] = lambda sink: sink,
     ) -> None:
-        self._kept = kept
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._total = 0
         self._live = Live(show)
+        self._text = _KeptText(kept, open_file)
+        self._cleaner = _Cleaner(sieve(self._text))
 
     @property
     def dropped(self) -> int:
-        """Bytes that were heard and not kept."""
-        return self._total - len(self._head) - min(len(self._tail), self._kept)
+        """Bytes of the text that are not in memory."""
+        return self._text.dropped
+
+    @property
+    def file(self) -> OutputFile | None:
+        """The file with all of the output; None for a short one, or where there can be no file."""
+        return self._text.file
+
+    @property
+    def cut(self) -> OutputCut | None:
+        """What is kept nowhere; None as long as all is kept."""
+        return self._text.cut
+
+    @property
+    def lines(self) -> int:
+        return self._text.lines
+
+    @property
+    def characters(self) -> int:
+        return self._text.characters
 
     def feed(self, data: bytes) -> None:
         self._live.feed(data)
+        self._cleaner.feed(data)
+
+    def close(self) -> None:
+        self._live.close()
+        self._cleaner.close()
+
+    def hand_over_file(self) -> None:
+        """Leave the file open when this is closed: somebody else goes on with it."""
+        self._text.hands_over = True
+
+    def kept(self) -> bytes:
+        """Return the text that is in memory; a line says how much is missing."""
+        return self._text.kept()
+
+    def text(self, advice: str) -> str:
+        """Return the text that is in memory; `advice` says how to get at the rest."""
+        return self._text.excerpt(advice)
+
+
+class _KeptText:
+    """A sink that keeps clean text: its beginning and end in memory, and all of it in a file."""
+
+    def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
+        self.file: OutputFile | None = None
+        self.hands_over = False
+        self.lines = self.characters = 0
+        self._kept = kept
+        self._open_file = open_file
+        self._no_file = NOT_RECORDED  # why there is no file
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    @property
+    def dropped(self) -> int:
+        return self._total - len(self._head) - min(len(self._tail), self._kept)
+
+    @property
+    def cut(self) -> OutputCut | None:
+        if self.file is not None:
+            return self.file.cut_so_far
+        kept = self._total - self.dropped
+        return OutputCut(self._total, kept, self._no_file) if self.dropped else None
+
+    def feed(self, data: bytes) -> None:
         self._total += len(data)
+        self.lines += data.count(b"\n")
+        self.characters += len(data)
+        if not data.isascii():
+            self.characters -= len(data.translate(None, _NO_CONTINUATION))
+        if self._open_file is not None and self._total > min(FILED_BYTES, self._kept):
+            self._begin_file(self._open_file)
+        if self.file is not None:
+            self.file.feed(data)
         room = self._kept - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -42,17 +139,85 @@ class Capture:
             del self._tail[: -self._kept]
 
     def close(self) -> None:
-        self._live.close()
+        if self.file is not None and not self.hands_over:
+            self.file.close()
+
+    def _begin_file(self, open_file: Callable[[], OutputFile]) -> None:
+        self._open_file = None
+        try:
+            self.file = open_file()
+        except OSError as error:
+            self._no_file = error.strerror or str(error)
+            return
+        self.file.feed(bytes(self._head))
+        self.file.feed(bytes(self._tail))
 
     def kept(self) -> bytes:
-        """Return what was kept, as it was heard; a line says how much is missing."""
-        head, tail = bytes(self._head), bytes(self._tail[-self._kept :])
+        head, tail = self._ends()
         gap = f"\n[{self.dropped:,} bytes were not kept]\n".encode() if self.dropped else b""
         return head + gap + tail
 
-    def text(self, advice: str) -> str:
-        """Return what was kept, cleaned; `advice` says how to get at the rest."""
-        return excerpt(bytes(self._head), bytes(self._tail[-self._kept :]), self.dropped, advice)
+    def excerpt(self, advice: str) -> str:
+        return excerpt(*self._ends(), self.dropped, advice)
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        return bytes(self._head), bytes(self._tail[-self._kept :])
+
+
+class _Cleaner:
+    """A sink that passes on what a terminal would have left of its input, line by line."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self._mid_line = False  # a part of the line was passed on already
+
+    def feed(self, data: bytes) -> None:
+        self._held += self._decoder.decode(data).replace("\0", "")
+        self._pass_on(_end_of_lines(self._held))
+        if len(self._held) > MAX_HELD_CHARS:
+            self._shorten()
+
+    def close(self) -> None:
+        self._held += self._decoder.decode(b"", final=True)
+        self._pass_on(len(self._held))
+        self._sink.close()
+
+    def _pass_on(self, end: int) -> None:
+        if not end:
+            return
+        text, self._held = self._held[:end], self._held[end:]
+        redraws = self._mid_line and "\r" in text.partition("\n")[0].rstrip("\r")
+        self._mid_line = False
+        if cleaned := clean(text):
+            self._sink.feed((f"\n{cleaned}" if redraws else cleaned).encode())
+
+    def _shorten(self) -> None:
+        """Replace a long line by its present state, or pass it on if that is long, too."""
+        end = max(self._held.rfind(c, -MAX_ESCAPE_CHARS) for c in "\x1b\x9b\x9d")
+        end = end if end >= 0 else len(self._held)
+        line, rest = self._held[:end], self._held[end:]
+        text, column = _drawn(_without_escapes(line))
+        if len(text) > MAX_HELD_CHARS // 2:
+            self._held = text
+            self._pass_on(len(text))
+            self._mid_line, self._held = True, rest
+        else:
+            self._held = f"{text}\r{text[:column]}{rest}"
+
+
+def _end_of_lines(text: str) -> int:
+    """Return where the whole lines end that no string for the terminal goes beyond."""
+    end = text.rfind("\n") + 1
+    while end:
+        begin, after = text.rfind("\x1b", 0, end), text.find("\x1b", end)
+        may_end = after < 0 or text[after + 1 : after + 2] in ("", "\\")
+        is_open = begin >= 0 and text[begin + 1 : begin + 2] in ("P", "X", "^", "_") and may_end
+        if not is_open or len(text) - begin > MAX_HELD_CHARS:
+            break
+        end = text.rfind("\n", 0, begin) + 1
+    return end
 
 
 class Live:
@@ -89,7 +254,7 @@ class Live:
     def _emit(self, end: int) -> None:
         data = bytes(self._pending[:end])
         del self._pending[:end]
-        text = clean(_from_whole(data[-SHOWN_BYTES:]).decode(errors="replace"))
+        text = clean(from_whole(data[-SHOWN_BYTES:]).decode(errors="replace"))
         if self._mid_line and b"\r" in data.partition(b"\n")[0].rstrip(b"\r"):
             text = "\n" + text
         if text:
@@ -104,7 +269,7 @@ def excerpt(head: bytes, tail: bytes, dropped: int, advice: str) -> str:
     """
     if not dropped:
         return clean((head + tail).decode(errors="replace"))
-    first, last = head[: whole(head)], _from_whole(tail)
+    first, last = head[: whole(head)], from_whole(tail)
     dropped += len(head) - len(first) + len(tail) - len(last)
     return (
         f"{clean(first.decode(errors='replace')).rstrip()}\n"
@@ -113,24 +278,14 @@ def excerpt(head: bytes, tail: bytes, dropped: int, advice: str) -> str:
     )
 
 
-def whole(data: bytes | bytearray) -> int:
-    """Return how many bytes of `data` remain without a UTF-8 character cut off at its end."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(bytes(data[-4:]))
-    return len(data) - len(decoder.getstate()[0])
-
-
-def _from_whole(data: bytes) -> bytes:
-    """Return `data` without the end of a character that began before it."""
-    return data[:3].lstrip(bytes(range(0x80, 0xC0))) + data[3:]
-
-
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor, erasing
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\n\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links
     r"|\x1b[PX^_](?:[^\x1b]*\x1b\\|[^\x1b\n]*)"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]?"
 )
+_ESCAPING = re.compile(r"[\x1b\x9b\x9d]")
+_MOVING = re.compile(r"(?:\x1b\[|\x9b)[012]?[KG]")
 _MOVE = re.compile(r"([\r\b\0])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -143,10 +298,18 @@ def clean(text: str) -> str:
     """
     if not _CONTROL.search(text):
         return text
-    text = _ESCAPE.sub(_movement, text.replace("\0", ""))
+    text = _without_escapes(text.replace("\r\n", "\n"))
     if _MOVE.search(text):
         text = "\n".join(_redrawn(line.rstrip("\r")) for line in text.split("\n"))
     return _CONTROL.sub("", text)
+
+
+def _without_escapes(text: str) -> str:
+    """Return the text with the movements of its escape sequences in their places."""
+    text = text.replace("\0", "")
+    if not _ESCAPING.search(text):
+        return text
+    return _ESCAPE.sub(_movement if _MOVING.search(text) else "", text)
 
 
 def _movement(escape: re.Match[str]) -> str:
@@ -163,8 +326,25 @@ def _movement(escape: re.Match[str]) -> str:
 
 
 def _redrawn(line: str) -> str:
-    if not _MOVE.search(line):
-        return line
+    return _drawn(line)[0].rstrip(" ") if _MOVE.search(line) else line
+
+
+def _drawn(line: str) -> tuple[str, int]:
+    """Return what a line leaves, and the column in which it goes on."""
+    line = line[line.rfind("\r\0") + 2 :] if "\r\0" in line else line  # erased as a whole
+    if "\b" in line or "\0" in line:
+        return _drawn_by_cells(line)
+    if "\r" not in line:
+        return line, len(line)
+    *before, text = line.split("\r")
+    column = len(text)
+    for piece in reversed(before):
+        if len(piece) > len(text):
+            text += piece[len(text) :]
+    return text, column
+
+
+def _drawn_by_cells(line: str) -> tuple[str, int]:
     cells: list[str] = []
     column = 0
     for piece in _MOVE.split(line):
@@ -177,4 +357,4 @@ def _redrawn(line: str) -> str:
         else:
             cells[column : column + len(piece)] = piece
             column += len(piece)
-    return "".join(cells).rstrip(" ")
+    return "".join(cells), column

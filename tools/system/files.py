@@ -167,12 +167,14 @@ def open_kept(path: Path) -> BufferedReader:
 def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
     """Return what a regular file below a folder begins with, `max_bytes` at most; no link leads to
     it. Raises OSError."""
-    with (
-        entered(folder.resolve()) as inside,
-        opened_folder(inside) as top,
-        os.fdopen(open_regular(name, top), "rb") as file,
-    ):
+    with open_below(folder, name) as file:
         return file.read(max_bytes)
+
+
+def open_below(folder: Path, name: str) -> BufferedReader:
+    """Open a regular file below a folder for reading; no link leads to it. Raises OSError."""
+    with entered(folder.resolve()) as inside, opened_folder(inside) as top:
+        return os.fdopen(open_regular(name, top), "rb")
 
 
 def _regular_opener(path: str, flags: int) -> int:

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from ...agent.errors import ToolError
 from . import process_table
+from .capture import Sink
 from .process_table import all_processes, birth
 from .programs import program
 from .spawn import Beside, Enclosed, Spawned, spawn
@@ -34,14 +35,6 @@ GRACE_CENTISECONDS = 20  # hundredths of a second between asking a tree to end a
 SANDBOX_STANDS = b"up\n"  # what a sandbox says on its stdin before the command begins
 START_TRIES = 3  # of a sandbox that ends before it stands
 _CHUNK = 65_536
-
-
-class Sink(Protocol):
-    """Where output goes. `close` is called once, when no more will come."""
-
-    def feed(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Process:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from ....tools.base import FiledOutput
 from ....tools.system.shorten import cut_after
 from ....tools.text import count_lines
 from ...context.tokens import estimate
@@ -32,9 +33,17 @@ def file_name(tool: str, seq: int, at: datetime) -> str:
     return f"{at:%Y%m%d_%H%M%S}_{tool}_{seq}.md"
 
 
-def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
-    """Return what would stand for `text` if it went to `path`; None if the text should stay."""
-    tokens = estimate(text)
+def plan(
+    text: str, *, path: str, policy: Policy, filed: FiledOutput | None = None
+) -> Demotion | None:
+    """Return what would stand for `text` if it went to `path`; None if the text should stay. The
+    text may be a part of what was `filed`."""
+    tokens, lines, characters = estimate(text), count_lines(text), len(text)
+    cut: tuple[str, ...] = ()
+    if filed is not None:
+        tokens = tokens * max(filed.characters, characters) // max(1, characters)
+        lines, characters = filed.lines, filed.characters
+        cut = (f"**Kept in Part:** it {filed.file.cut}",) if filed.file.cut else ()
     if policy.demote_above is None or tokens <= policy.demote_above:
         return None
     if policy.preview_lines is not None:
@@ -49,7 +58,8 @@ def plan(text: str, *, path: str, policy: Policy) -> Demotion | None:
             "## Offloaded Content Reference",
             f"**File:** {path}",
             f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
-            f"**Preview:** {which} of {count_lines(text):,} lines, {len(text):,} characters",
+            *cut,
+            f"**Preview:** {which} of {lines:,} lines, {characters:,} characters",
             *(f"> {line}" for line in preview),
             "",
             "*Full content: Read this file with offset and limit, or Grep it for what you need.*",

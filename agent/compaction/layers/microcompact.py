@@ -115,10 +115,18 @@ def stub(
         parts += [f"full text: {where}", "titles and addresses are data"]
         found = shorten(listing(result.block), MAX_LISTING_CHARS)
         return f"[{replace_unprintable(' · '.join(parts))}]\n{found}"
-    what = f"{where} shows it again" if result.images else f"full text: {where}"
+    what = f"{where} shows it again" if result.images else f"{_text_kept(result)}: {where}"
     line = replace_unprintable(f"[{' · '.join(parts)} · {what}]")
     errors = _error_lines(result) if fate is not None and ended_in_error(result) else []
     return "\n".join([line, *errors])
+
+
+def _text_kept(result: ViewResult) -> str:
+    """Return how much of its text a result's ref gives."""
+    printed, kept = (result.details.get(name) for name in ("printed_bytes", "kept_bytes"))
+    if isinstance(printed, int) and isinstance(kept, int):
+        return f"{kept:,} of {printed:,} bytes are kept"
+    return "full text"
 
 
 def _error_lines(result: ViewResult) -> list[str]:

@@ -4,7 +4,8 @@
 another version is replaced. It holds no text, only where each word stands; what is found is read
 again from its line of the log. A search first catches up with the logs that it looks at, for a
 second at most: logs that changed last come first and each is read from its end, so what is newest
-is found at once, and the rest as soon as it is indexed.
+is found at once, and the rest as soon as it is indexed. A text of more than 4 MB is not indexed:
+the index knows only that there is one, and each search reads it.
 
 What is gone from the disk must be gone from the index too, so it begins anew when a log has
 vanished, shrunk or been replaced. Nothing is held open between calls. Where no file can be kept (a
@@ -27,7 +28,7 @@ from ....tools.system.files import open_kept
 from ..log import LOG_NAME as LOG
 from ..log import end_of_whole_lines
 from .query import Hit, find_hits, query_words
-from .rows import index_pieces, unindexed_lines
+from .rows import LARGE, index_pieces, unindexed_lines
 
 INDEX_NAME = "index.db"
 CATCH_UP_S = 1.0  # that a search spends on catching up
@@ -288,10 +289,11 @@ def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
                 for start, said, other in index_pieces(line, log.path.parent):
                     row += 1
                     db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (row, offset, start))
-                    db.execute(
-                        "INSERT INTO words (rowid, said, other) VALUES (?, ?, ?)",
-                        (row, said, other),
-                    )
+                    if start != LARGE:
+                        db.execute(
+                            "INSERT INTO words (rowid, said, other) VALUES (?, ?, ?)",
+                            (row, said, other),
+                        )
                 first, done = min(first, offset), max(done, offset + len(line))
                 if time.monotonic() >= ends:
                     break

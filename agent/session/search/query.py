@@ -11,7 +11,9 @@ from ....tools.system.files import open_kept
 from ..entries import Assistant, Entry, ToolResult
 from ..log import LOG_NAME as LOG
 from ..log import lines_backwards, try_parse_entry
-from .rows import PIECE_CHARS, for_tokenizer, searchable_text
+from ..store import entry_kept_text
+from .large_texts import best_place
+from .rows import LARGE, PIECE_CHARS, for_tokenizer, searchable_text
 
 MAX_EXCERPT_CHARS = 300
 
@@ -49,7 +51,8 @@ def find_hits(
     """Return entries of these logs (names by id, below `folder`) with the words, best first."""
     found: dict[tuple[object, ...], Hit] = {}  # a copied session has the same entries again
     looked: set[tuple[int, int]] = set()
-    for match in _fts_queries(words):
+    large: dict[int, list[Hit]] | None = None
+    for level, match in _fts_queries(words):
         for log, offset, start in _ranked(db, match, logs, limit):
             if len(found) == limit:
                 return list(found.values())
@@ -57,7 +60,11 @@ def find_hits(
                 looked.add((log, offset))
                 hit = _hit(folder, logs[log], offset, start, words)
                 if hit is not None:
-                    found.setdefault((hit.seq, hit.at, hit.kind, hit.excerpt), hit)
+                    found.setdefault(_key(hit), hit)
+        if len(found) < limit:
+            large = _large_hits(db, folder, words, logs) if large is None else large
+            for hit in large.get(level, ())[: limit - len(found)]:
+                found.setdefault(_key(hit), hit)
     if not found:
         parts = dict.fromkeys(part for word in words for part in re.findall(r"\w+", word))
         last = " OR ".join(f"{_quoted(part)} *" for part in [*parts][:_MAX_QUERY_WORDS])
@@ -67,13 +74,36 @@ def find_hits(
     return list(found.values())
 
 
-def _fts_queries(words: Sequence[str]) -> Iterator[str]:
-    """Yield what to ask FTS5 for, the strictest first."""
+def _key(hit: Hit) -> tuple[object, ...]:
+    return hit.seq, hit.at, hit.kind, hit.excerpt
+
+
+def _large_hits(
+    db: sqlite3.Connection, folder: Path, words: Sequence[str], logs: Mapping[int, str]
+) -> dict[int, list[Hit]]:
+    """Return the hits in texts that are not indexed, newest first, by how well they match."""
+    rows = db.execute("SELECT id >> 32, offset FROM pieces WHERE start = ?", (LARGE,)).fetchall()
+    places = sorted(((logs[log], offset) for log, offset in rows if log in logs), reverse=True)
+    found: dict[int, list[Hit]] = {}
+    for session, offset in places:
+        read = _entry_at(folder, session, offset)
+        text = entry_kept_text(read[0], folder / session) if read else None
+        place = best_place(text, words) if text else None
+        if read and place:
+            entry, tool = read
+            excerpt, at = _excerpt(place.region, words)
+            hit = _made_hit(session, entry, tool, excerpt, place.offset + at)
+            found.setdefault(place.level, []).append(hit)
+    return found
+
+
+def _fts_queries(words: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield what to ask FTS5 for, the strictest first, each with the level of such a match."""
     quoted = [_quoted(word) for word in dict.fromkeys(words)]
     if len(words) > 1:
-        yield _quoted(" ".join(words))
-        yield " AND ".join(quoted)
-    yield " OR ".join(quoted)
+        yield 0, _quoted(" ".join(words))
+        yield 1, " AND ".join(quoted)
+    yield 2 if len(words) > 1 else 1, " OR ".join(quoted)
 
 
 def _quoted(words: str) -> str:
@@ -109,20 +139,30 @@ def _ranked(
 
 
 def _hit(folder: Path, session: str, offset: int, start: int, words: Sequence[str]) -> Hit | None:
-    """Read the entry at an offset of a log; None when that cannot be done."""
+    """Return the hit in the entry at an offset of a log; None when that cannot be read."""
+    read = _entry_at(folder, session, offset)
+    if read is None:
+        return None
+    entry, tool = read
+    piece = searchable_text(entry, folder / session)[start : start + PIECE_CHARS]
+    excerpt, at = _excerpt(piece, words)
+    return _made_hit(session, entry, tool, excerpt, start + at)
+
+
+def _made_hit(session: str, entry: Entry, tool: str, excerpt: str, offset: int) -> Hit:
+    failed = isinstance(entry, ToolResult) and entry.is_error
+    return Hit(session, entry.seq, entry.kind, tool, entry.at, excerpt, offset, failed)
+
+
+def _entry_at(folder: Path, session: str, offset: int) -> tuple[Entry, str] | None:
+    """Read the entry at an offset of a log, and its tool; None when that cannot be done."""
     try:
         with open_kept(folder / session / LOG) as file:
             file.seek(offset)
             entry = try_parse_entry(file.readline())
-            if entry is None:
-                return None
-            tool = _tool(file, offset, entry)
+            return None if entry is None else (entry, _tool(file, offset, entry))
     except OSError:
         return None
-    piece = searchable_text(entry, folder / session)[start : start + PIECE_CHARS]
-    excerpt, at = _excerpt(piece, words)
-    failed = isinstance(entry, ToolResult) and entry.is_error
-    return Hit(session, entry.seq, entry.kind, tool, entry.at, excerpt, start + at, failed)
 
 
 def _tool(file: BinaryIO, offset: int, entry: Entry) -> str:

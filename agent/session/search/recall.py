@@ -7,8 +7,9 @@ project (a subagent's is "SESSION/agents/AGENT"), or the path of a file that a s
 from pathlib import Path
 
 from ....tools.base import Context, Findings, Passage
+from ....tools.system.kept_text import KeptText
 from ..log import LOG_NAME, find_entry
-from ..store import entry_image, full_text, read_kept_text
+from ..store import entry_image, find_text, kept_text
 from .index import CATCH_UP_S, SearchIndex
 from .query import Hit
 
@@ -27,15 +28,15 @@ def enable_recall(context: Context, folder: Path, log: Path) -> None:
     context.search = lambda query, scope: search_sessions(folder, here, query, scope)
 
 
-def text_of_ref(folder: Path, here: str, ref: int | str) -> str | None:
+def text_of_ref(folder: Path, here: str, ref: int | str) -> KeptText | None:
     """Return the whole text that a ref names; None when there is none in the project."""
     found = _log_and_seq(folder, here, ref)
     if found is not None:
         log, seq = found
-        return full_text(log, seq) if log else None
+        return find_text(log, seq) if log else None
     sessions = folder / "sessions"
     path = _inside(sessions, sessions / here / str(ref).strip())
-    return None if path is None else read_kept_text(path.parent, path.name)
+    return None if path is None else kept_text(path.parent, path.name)
 
 
 def image_of_ref(folder: Path, here: str, ref: int | str) -> bytes | None:

@@ -9,9 +9,11 @@ from typing import BinaryIO
 from ..entries import Assistant, Entry, Pin, ToolResult, User
 from ..log import lines_backwards, try_parse_entry
 from ..store import entry_text
+from .large_texts import is_large
 
 PIECE_CHARS = 8_000  # characters of text in one row; neighbours share OVERLAP of them
 OVERLAP_CHARS = 100
+LARGE = -1  # the start of the one row of a text that is too large for the index
 
 _UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
 
@@ -30,9 +32,13 @@ def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int
 
 def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
     """Yield the rows of a line: where a piece of its text starts, and the piece in one of two
-    columns. The first column weighs more: it holds the person's words and errors."""
+    columns. The first column weighs more: it holds the person's words and errors. Of a text that is
+    too large there is one row, which starts at LARGE."""
     entry = try_parse_entry(line)
     if entry is None:
+        return
+    if is_large(entry, folder):
+        yield LARGE, "", ""
         return
     text = searchable_text(entry, folder)
     weighty = isinstance(entry, Pin) or (isinstance(entry, User) and entry.source == "person")

@@ -103,7 +103,7 @@ class CommandContext:
 
     async def unfold(self) -> None:
         """Print the newest folded output in full; called again, the one before it."""
-        await self.transcript().unfold(lambda ref: self.agent.context.recall(ref))
+        await self.transcript().unfold(self.agent.context.recall)
         self.screen.touch()
 
     def show_title(self) -> None:

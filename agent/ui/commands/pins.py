@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
 
 MAX_PINS_SHARE = 0.10  # of the window
+MAX_READ_CHARS = 4_000_000  # of a text to be pinned: no window has room for more
 MAX_SHOWN_CHARS = 80  # of a pinned text in a list
 _REF = re.compile(r"#?(-?\d+)")
 _CD = re.compile(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
@@ -41,7 +42,7 @@ async def _shell(repl: CommandContext, argument: str) -> None:
 async def _pin(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import pin_note
     from ...session.entries import Pin
-    from ...session.store import full_text
+    from ...session.store import find_text
 
     agent = repl.agent
     if not argument:
@@ -54,8 +55,9 @@ async def _pin(repl: CommandContext, argument: str) -> None:
         return
     if found := _REF.fullmatch(argument):
         ref = int(found[1])
-        text = full_text(agent.log.path, ref)
-        if not (text and text.strip()):
+        found_text = find_text(agent.log.path, ref)
+        text = found_text.part(0, MAX_READ_CHARS)[0] if found_text else ""
+        if not text.strip():
             raise UsageError(f"there is no entry #{ref} with text", hint="/log lists the newest.")
         _check_room(agent, text)
         agent.record(Pin(ref=ref, text=text))

@@ -6,6 +6,7 @@ import re
 from ctxagent.agent.events import Event
 from ctxagent.agent.ui.render import render
 from ctxagent.agent.ui.transcript import Transcript
+from ctxagent.tools.system.kept_text import KeptText
 
 
 def seen(*renderables: object, width: int = 80) -> str:
@@ -34,7 +35,8 @@ class Watch:
     def unfold(self) -> str:
         """What one more Ctrl-O prints."""
         before = len(self.printed)
-        asyncio.run(self.transcript.unfold(self.log.get))
+        texts = {ref: KeptText(text) for ref, text in self.log.items()}
+        asyncio.run(self.transcript.unfold(texts.get))
         return seen(*self.printed[before:])
 
     @property

@@ -1,0 +1,132 @@
+"""Files of the session for what a tool returned: a large text, an image, an output that went to a
+file while its command ran."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ...tools import image as images
+from ...tools.base import Context, FiledOutput, Output, Tool
+from ...tools.system.output_file import OutputFile
+from ..compaction.layers import demote
+from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
+from ..compaction.policy import Policy
+from ..events import Emit, Notice
+from ..session.archive import OFFLOADED, offload, offload_image, open_partial
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFiles:
+    """Puts results of one conversation into files of its session."""
+
+    tools: Mapping[str, Tool[Any]]
+    context: Context
+    policy: Policy
+    next_seq: Callable[[], int]
+    emit: Emit
+
+    def opener(self, tool: str, id: str) -> Callable[[], OutputFile] | None:
+        """Return what makes the file for the output of the call `id` while it runs; None where
+        nothing is recorded."""
+        folder = self.context.session_dir
+        if folder is None:
+            return None
+        limit = self.context.max_output_bytes
+        return lambda: open_partial(folder, tool, id, limit)
+
+    def settle(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
+        """Return the text that the model gets of an output, and the file of the session that has
+        all of it. Adds to `details` what was done."""
+        if "printed_bytes" in details:
+            sizes = (
+                f"{details['printed_bytes']:,} bytes, {details['kept_bytes']:,} of them are kept"
+            )
+            told = f"the output of {tool} is cut: it printed {sizes}: {details.get('cut_by')}"
+            self.emit(Notice("warning", told))
+        if output.whole:
+            return self._beside_whole(tool, output)
+        if output.filed:
+            return self._in_its_file(tool, output.text, output.filed, details)
+        return self.demoted(tool, output.text, details)
+
+    def kept_original(self, output: Output) -> dict[str, Any]:
+        """Keep the image that an output shows in a file of the session, and return what its details
+        say of that; nothing where there is none, or it cannot be kept."""
+        folder, data = self.context.session_dir, output.original
+        if not data or folder is None:
+            return {}
+        try:
+            path = offload_image(folder, data, images.format_of(data).lower() or "bin")
+        except OSError as error:
+            told = f"the image stays in the log alone, it cannot be kept in {folder}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
+            return {}
+        digest = hashlib.sha256(data).hexdigest()
+        return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
+
+    def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
+        """Return the text, or a reference to the file of the session that now holds it."""
+        folder = self.context.session_dir
+        if folder is None:
+            return text, None
+        try:
+            found = demote_to_file(
+                text,
+                tool=tool,
+                seq=self.next_seq(),
+                folder=folder,
+                policy=self.policy,
+                room=self._room(tool),
+            )
+        except OSError as error:
+            details["gate"] = OVERSIZE_GATE
+            details["not_offloaded"] = str(error.strerror)
+            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
+            return text, None
+        if found is None:
+            return text, None
+        plan, path = found
+        details["gate"] = OVERSIZE_GATE
+        details["tokens_saved"] = plan.saved
+        return plan.reference, path
+
+    def _room(self, tool: str) -> int | None:
+        return self.tools[tool].max_result_tokens if tool in self.tools else None
+
+    def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
+        """Keep the whole of what an output is a part of in a file of the session; return the text,
+        with where that is, and the file."""
+        folder, seq = self.context.session_dir, self.next_seq()
+        if folder is None:
+            return output.text, None
+        path = folder / OFFLOADED / file_name(tool, seq, datetime.now())
+        try:
+            offload(path, output.whole)
+        except OSError as error:
+            return f"{output.text}\n[The rest cannot be kept: {error.strerror}]", None
+        text = f"{output.text}\n[All of it: Read or Grep {path}, or Recall #{seq}]"
+        return text, str(path.relative_to(folder))
+
+    def _in_its_file(
+        self, tool: str, text: str, filed: FiledOutput, details: dict[str, Any]
+    ) -> tuple[str, str | None]:
+        """Give the file of an output its lasting name, or remove it where the text may stay."""
+        seq, file = self.next_seq(), filed.file
+        try:
+            file.move(file.path.with_name(file_name(tool, seq, datetime.now())))
+        except OSError as error:  # the file stays where it is
+            self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
+        name = f"{OFFLOADED}/{file.path.name}"
+        plan = demote.plan(text, path=str(file.path), policy=self.policy, filed=filed)
+        if plan is None and not filed.is_needed:
+            file.remove()
+            return text, None
+        if plan is None:
+            kept = "What is kept of it" if file.cut else "All of it"
+            return f"{text}\n[{kept}: Read or Grep {file.path}, or Recall #{seq}]", name
+        details["gate"] = OVERSIZE_GATE
+        details["tokens_saved"] = plan.saved
+        return plan.reference, name

@@ -1,0 +1,171 @@
+"""The file that takes a command's output while the command runs.
+
+The file grows up to a limit and leaves the last DISK_RESERVE_BYTES of the disk free. Output that
+does not fit is counted, and its end is written behind a line that says how much is missing. A full
+disk never fails the command.
+"""
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .text_bytes import from_whole, whole
+
+MAX_OUTPUT_BYTES = 256 << 20
+DISK_RESERVE_BYTES = 1 << 30
+UNRESERVED_BYTES = 1 << 20  # of each file, written also where less than the reserve is free
+_END_BYTES = 65_536  # kept from the end of an output that does not fit
+_CHECK_BYTES = 4 << 20  # written between two looks at the free space
+_GAP_BYTES = 300  # more than a line about missing output takes
+
+OVER_LIMIT = "tools.max_output_bytes is {limit:,}"
+DISK_NEARLY_FULL = "less than 1 GB of the disk is free"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCut:
+    """How much of an output is kept, and why not all of it."""
+
+    printed: int  # bytes
+    kept: int  # bytes
+    why: str
+
+    def __str__(self) -> str:
+        return f"printed {self.printed:,} bytes, {self.kept:,} of them are kept: {self.why}"
+
+    def details(self) -> dict[str, Any]:
+        """Return the fields of a result's details."""
+        return {"printed_bytes": self.printed, "kept_bytes": self.kept, "cut_by": self.why}
+
+
+class OutputFile:
+    """A sink that writes to a new file, which only its owner can read."""
+
+    def __init__(self, path: Path, limit: int = MAX_OUTPUT_BYTES) -> None:
+        """Create the file. Raises OSError, FileExistsError for a path that is taken."""
+        self.path = path
+        self.cut: OutputCut | None = None  # known once the file is closed
+        self.closed_at: float | None = None
+        self._limit = limit
+        self._end_bytes = min(_END_BYTES, limit // 4)
+        self._printed = 0
+        self._size = 0  # bytes in the file
+        self._checked_to = UNRESERVED_BYTES  # the size up to which the disk has room
+        self._stopped = ""  # why nothing more is written
+        self._end = bytearray()  # of what was not written
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+
+    @property
+    def cut_so_far(self) -> OutputCut | None:
+        """What is missing by now; None as long as all of the output is in the file."""
+        missing = self._printed - self._size
+        if self.closed_at is not None or not missing:
+            return self.cut
+        return OutputCut(self._printed, self._size, self._stopped)
+
+    def feed(self, data: bytes) -> None:
+        self._printed += len(data)
+        written = 0 if self._stopped else self._write(data)
+        if written < len(data):
+            self._end += data[written:]
+            if len(self._end) > 2 * self._end_bytes:
+                del self._end[: len(self._end) - self._end_bytes]
+
+    def close(self) -> None:
+        """Write the end of an output that did not fit, and close the file."""
+        if self.closed_at is not None:
+            return
+        self.closed_at = time.monotonic()
+        if self._printed > self._size:
+            self._write_end()
+        os.close(self._fd)
+
+    def move(self, path: Path) -> None:
+        """Give the file another path on the same disk. Raises OSError."""
+        self.path.rename(path)
+        self.path = path
+
+    def remove(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        with suppress(OSError):
+            self.path.unlink()
+
+    def add_note(self, text: str) -> None:
+        """Append lines of the agent to the closed file, as far as the disk allows."""
+        with suppress(OSError):
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                last = os.pread(fd, 1, max(0, os.fstat(fd).st_size - 1))
+                line_end = b"" if last in (b"\n", b"") else b"\n"
+                os.write(fd, line_end + text.encode("utf-8", "replace"))
+            finally:
+                os.close(fd)
+
+    def _write(self, data: bytes) -> int:
+        """Write what fits, and return how many bytes did."""
+        fits = min(len(data), self._limit - self._end_bytes - self._size)
+        why = OVER_LIMIT.format(limit=self._limit) if fits < len(data) else ""
+        if self._size + fits > self._checked_to:
+            spare = min(spare_bytes(self._fd), _CHECK_BYTES)
+            self._checked_to = max(self._checked_to, self._size + spare)
+            if self._size + fits > self._checked_to:
+                fits, why = max(0, self._checked_to - self._size), DISK_NEARLY_FULL
+        before = self._size
+        try:
+            self._write_all(data[:fits])
+        except OSError as error:
+            why = error.strerror or str(error)
+        self._stopped = why
+        return self._size - before
+
+    def _write_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.write(self._fd, rest)
+            self._size += written
+            rest = rest[written:]
+
+    def _write_end(self) -> None:
+        """Write the end of the output, and what is missing before it. On a full disk, that takes
+        the place of as many bytes before it."""
+        end = from_whole(bytes(self._end[-self._end_bytes :])) if self._end_bytes else b""
+        if self._printed - self._size == len(self._end) <= self._end_bytes:
+            end = bytes(self._end)
+        written = self._size
+        for room in (0, len(end) + _GAP_BYTES):
+            size = self._whole_size(max(0, written - room))
+            self.cut = self._cut(size + len(end))
+            data = (_gap(self.cut) if self.cut else b"") + end
+            try:
+                os.ftruncate(self._fd, size)
+                os.lseek(self._fd, size, os.SEEK_SET)
+                self._write_all(data)
+                return
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(self._fd, size)
+        self.cut = self._cut(size)
+
+    def _cut(self, kept: int) -> OutputCut | None:
+        return OutputCut(self._printed, kept, self._stopped) if kept < self._printed else None
+
+    def _whole_size(self, size: int) -> int:
+        """Return the size without a character that is cut off at its end."""
+        first = max(0, size - 4)
+        return first + whole(os.pread(self._fd, size - first, first))
+
+
+def spare_bytes(place: int | Path) -> int:
+    """Return how many bytes the disk of a file or folder can take beyond the reserve; 0 for none.
+    Raises OSError."""
+    stat = os.statvfs(place)
+    return max(0, stat.f_bavail * stat.f_frsize - DISK_RESERVE_BYTES)
+
+
+def _gap(cut: OutputCut) -> bytes:
+    return f"\n[{cut.printed - cut.kept:,} bytes are missing here: the command {cut}]\n".encode()
