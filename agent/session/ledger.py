@@ -101,9 +101,7 @@ class CommandFact:
     command: str
     exit_code: int | None  # None while it runs in the background
     ref: int
-    errors: tuple[
-        str, ...
-    ] = ()  # the last lines of its output that speak of an error, if it failed
+    errors: tuple[str, ...] = ()  # the last lines of its output that speak of an error
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from .supersede import Superseded, claimed, without_superseded
 from .user_rules import quoted_rules
 
 MAX_ATTEMPTS = 2
+MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, in which a quotation is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +169,12 @@ class SummaryWriter:
     def _with_checked_rules(self, document: SummaryDocument) -> SummaryDocument:
         """Return the document with those of its rules that quote a message of the user. Blocking:
         a long message is read from its file."""
-        rules = quoted_rules(document.rules, self.host.ledger.messages, self._whole_text)
+        rules = quoted_rules(document.rules, [*self.host.ledger.messages], self._whole_text)
         return replace(document, rules=rules)
 
     def _whole_text(self, message: LoggedMessage) -> str:
         found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
-        return message.text if found is None else found
+        return message.text if found is None else found.part(0, MAX_SEARCHED_CHARS)[0]
 
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from records alone, without a model."""
