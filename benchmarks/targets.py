@@ -66,6 +66,8 @@ TARGETS = (
     Target(
         "requests rejected, 1,000 calls", "memory of a long session", "", "rejected", 0, count=True
     ),
+    Target("memory of a command that prints 100 MB", "a whole output", "", "peak_mb", 150),
+    Target("lines that are missing of it", "a whole output", "", "missing", 0, count=True),
     Target("questions, sandboxed", "questions by mode", "sandboxed", "questions", 10),
     Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
     Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),

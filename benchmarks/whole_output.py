@@ -1,10 +1,8 @@
-"""Print how much memory the real command takes for an output of 100 MB, and to find it again.
+"""How much memory the real command takes for an output of 100 MB, and to find its lines again.
 
-Usage: .venv/bin/python benchmarks/whole_output.py [MB]
-
-A scripted model runs a command that prints MB megabytes, and a session that goes on recalls a line
-by its words and by its ref. Each row has the peak memory and the seconds of one process. The last
-line has how many lines of the output are in the file.
+A scripted model runs a command that prints it, and a session that goes on recalls a line by its
+words and by its ref. Each row has the peak memory of one process, and its seconds. `missing` is how
+many lines of the output are not in the file.
 """
 
 import json
@@ -13,34 +11,44 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import measure
+from measure import Rows, Table
+
 COMMAND = Path(sys.executable).parent / "ctxagent"
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"megabytes": 100},
+    "quick": {"megabytes": 100},
+    "tiny": {"megabytes": 5},
+}
 LINE = "line {:09} of the output\n"
 
 
-def main() -> None:
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    count = size * 1_000_000 // len(LINE.format(0))
+def main(megabytes: int) -> Iterator[Table]:
+    count = megabytes * 1_000_000 // len(LINE.format(0))
     with tempfile.TemporaryDirectory() as root:
         session = Folder(Path(root))
         printing = f"seq -f 'line %09.0f of the output' 0 {count - 1}"
-        session.play(f"a command prints {size} MB", "Bash", {"command": printing})
+        session.play("the command", "Bash", {"command": printing})
         words = LINE.format(count // 2).strip()
         session.play("Recall by words", "Recall", {"query": words}, "--continue")
         log = session.log
-        ref = next(e["seq"] for e in map(json.loads, log.open()) if e["kind"] == "tool_result")
+        entries = map(json.loads, log.read_text("utf-8").splitlines())
+        ref = next(entry["seq"] for entry in entries if entry["kind"] == "tool_result")
         given = {"ref": f"#{ref}", "offset": (count - 1) * len(LINE.format(0))}
-        session.play("Recall by ref, at the end", "Recall", given, "--continue")
-        session.run("sessions search", "sessions", "search", words)
+        session.play("Recall by ref", "Recall", given, "--continue")
+        session.run("search", "sessions", "search", words)
         for format in ("md", "html", "json"):
             id = log.parent.name
-            session.run(f"export as {format}", "sessions", "export", id, "--format", format)
-        (file,) = (log.parent / "offloaded").iterdir()
+            session.run(f"export {format}", "sessions", "export", id, "--format", format)
+        (file,) = (log.parent / "offloaded").glob("*_Bash_*")
         with file.open() as lines:
-            right = sum(line == LINE.format(n) for n, line in enumerate(lines))
-        print(f"{right:,} of {count:,} lines are in the file")
+            right = sum(line.strip() == LINE.format(n).strip() for n, line in enumerate(lines))
+    session.rows["the command"]["missing"] = count - right
+    yield Table("a whole output", session.rows)
 
 
 class Folder:
@@ -48,6 +56,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.rows: Rows = {}
         for name in ("project", "home"):
             (root / name).mkdir()
 
@@ -78,9 +87,9 @@ class Folder:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - started
-        peak = usage.ru_maxrss / 1024
-        print(f"{what:<28}{peak:>6.0f} MB{seconds:>7.1f} s   exit {process.returncode}")
+        assert process.returncode == 0, what
+        self.rows[what] = {"peak_mb": usage.ru_maxrss / 1024, "seconds": seconds}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -195,8 +195,7 @@ class _Outcome:
         file, capture = self.capture.file, self.capture
         if file is None or self.job:
             return None
-        if notes:
-            file.add_note(self.redact(Output(notes)).text)
+        file.add_note(self.redact(Output(notes)).text)
         return FiledOutput(file, capture.lines, capture.characters, capture.dropped > 0)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:

@@ -95,7 +95,9 @@ def test_a_full_disk_fails_nothing_and_is_told_in_the_file(tmp_path: Path) -> No
 
 
 def test_notes_stand_behind_the_output(tmp_path: Path) -> None:
-    file = fed(OutputFile(tmp_path / "out"), b"one")
+    file = fed(OutputFile(tmp_path / "out"), b"one \n\n")
+    file.add_note("")
+    assert file.path.read_bytes() == b"one"
     file.add_note("[exit 1]")
     file.add_note("[more]")
     assert file.path.read_bytes() == b"one\n[exit 1]\n[more]"

@@ -103,7 +103,8 @@ class _KeptText:
     def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
         self.file: OutputFile | None = None
         self.hands_over = False
-        self.lines = self.characters = 0
+        self.characters = 0
+        self._breaks = 0
         self._kept = kept
         self._open_file = open_file
         self._no_file = NOT_RECORDED  # why there is no file
@@ -116,6 +117,11 @@ class _KeptText:
         return self._total - len(self._head) - min(len(self._tail), self._kept)
 
     @property
+    def lines(self) -> int:
+        newest = self._tail or self._head
+        return self._breaks + (not newest.endswith(b"\n") and bool(newest))
+
+    @property
     def cut(self) -> OutputCut | None:
         if self.file is not None:
             return self.file.cut_so_far
@@ -124,7 +130,7 @@ class _KeptText:
 
     def feed(self, data: bytes) -> None:
         self._total += len(data)
-        self.lines += data.count(b"\n")
+        self._breaks += data.count(b"\n")
         self.characters += len(data)
         if not data.isascii():
             self.characters -= len(data.translate(None, _NO_CONTINUATION))

@@ -96,13 +96,15 @@ class OutputFile:
             self.path.unlink()
 
     def add_note(self, text: str) -> None:
-        """Append lines of the agent to the closed file, as far as the disk allows."""
+        """Append lines of the agent, "" for none, to the closed file in place of white space at its
+        end, as far as the disk allows."""
         with suppress(OSError):
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                last = os.pread(fd, 1, max(0, os.fstat(fd).st_size - 1))
-                line_end = b"" if last in (b"\n", b"") else b"\n"
-                os.write(fd, line_end + text.encode("utf-8", "replace"))
+                size = os.fstat(fd).st_size
+                end = os.pread(fd, _GAP_BYTES, max(0, size - _GAP_BYTES))
+                os.ftruncate(fd, size - len(end) + len(end.rstrip()))
+                os.write(fd, f"\n{text}".encode("utf-8", "replace") if text else b"")
             finally:
                 os.close(fd)
 
