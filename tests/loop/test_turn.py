@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ModelUnavailable, RecordError
@@ -557,3 +559,28 @@ def test_before_the_first_call_the_window_is_that_of_the_model(project: Path) ->
     talk = Conversation(project, model=ScriptedModel([Step(text="hi")], window=50_000))
     assert talk.agent.current_window().size == 50_000
     assert talk.agent.reply_room() == 32_000
+
+
+def test_a_message_that_went_to_a_file_is_recalled_whole_and_its_rules_count(
+    tmp_path: Path,
+) -> None:
+    prose = "The module reads its input and writes a table. " * 900
+    long = f"Port the parser.\n\n{prose}\n\nNever edit middle/.\n\n{prose}"
+    record = (
+        '## Session Intent\nPort it.\n\n## User Rules\n- "never edit middle/"\n\n'
+        "## Key Decisions\nNone.\n\n## Current State\nPhase: on\n\n## Next Steps\nNone.\n"
+    )
+    steps = [Step(text="Read it. " * 900), Step(text="Done."), Step(text=record)]
+    policy = replace(DEFAULT, keep_messages=1, keep_tokens=0)
+    talk = Conversation(tmp_path, steps, window=24_000, policy=policy)
+    talk.say(long)
+    talk.say("Go on.")
+    (first, _) = (entry for entry in talk.of(User) if entry.source == "person")
+    assert first.offloaded
+    assert "Never edit middle/." not in str(first.content)
+    recalled = talk.agent.context.recall(first.seq)
+    assert recalled is not None
+    assert recalled.whole() == long
+    summary = asyncio.run(talk.agent.engine.compact())
+    assert summary.document["rules"] == [{"ref": first.seq, "text": "Never edit middle/."}]
+    assert 'Never edit middle/."' in summary.text
