@@ -214,7 +214,8 @@ class Player:
             folder=host.folder,
             policy=self.terms.policy,
         )
-        said = User(content=given, mid_turn=words.mid_turn, offloaded=offloaded)
+        source = "instructions" if words.by_client else "person"
+        said = User(content=given, source=source, mid_turn=words.mid_turn, offloaded=offloaded)
         recorded = host.record(said)
         self._facts.add(recorded.seq, words.text)
 

@@ -29,6 +29,7 @@ class RecordedWords:
     text: str  # pictures stand as `[image]`
     at: float | None = None
     mid_turn: bool = False  # said while a turn ran, where the file tells
+    by_client: bool = False  # the recording agent's own instructions, not the user's words
 
 
 @dataclass(frozen=True, slots=True)

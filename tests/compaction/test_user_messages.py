@@ -106,6 +106,14 @@ def test_what_was_piped_in_is_a_paste_and_an_attached_file_is_named() -> None:
     assert piped.text in messages_section([piped], 100_000)
 
 
+def test_a_long_text_that_was_sent_twice_is_given_once() -> None:
+    again = "The same instructions, word for word. " * 20
+    text = messages_section(said(again, "Go on.", again, "Go on."), 2_000)
+    assert text.count(again) == 1
+    assert "<message #2, open, shortened: Recall #2 has all of it>\n[the same text as #6]" in text
+    assert text.count("Go on.") == 2
+
+
 def test_thousands_of_messages_are_told_by_refs() -> None:
     messages = said(*(f"This is message number {n}, and it is short." for n in range(5_000)))
     text = messages_section(messages, MIN_BUDGET_TOKENS)

@@ -159,6 +159,7 @@ def test_codex(read: Read) -> None:
         )
     )  # fmt: skip
     assert said(recording) == ["Rules."]
+    assert [s.by_client for s in recording.steps if isinstance(s, RecordedWords)] == [True]
     assert [(r.text, r.prompt, len(r.calls)) for r in replies(recording)] == [
         ("One.", 10, 0),
         ("Two.", None, 1),

@@ -19,6 +19,7 @@ BUDGET_SHARE = 0.10  # of the window, for all messages of the user in a summary
 MIN_BUDGET_TOKENS = 1_500
 PASTED_LIMITS = (4_000, 1_000, 300)  # characters that a pasted part may keep, tried in turn
 TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters that a message may keep, tried in turn
+MIN_SHARED_CHARS = 200  # of a text that is given once although several messages have it
 MAX_HEADING_CHARS = 200  # of an attached file, whose first line names it
 MAX_LISTED_REFS = 400  # of messages that have no room for any text; of more, the range
 
@@ -63,15 +64,15 @@ def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
     """Return the section with these messages in about `room` tokens; "" for no messages."""
     if not messages:
         return ""
-    shown = _fitted([_first_form(message) for message in messages], room)
+    shown = _fitted(_first_forms(messages), room)
     return "\n".join([HEADING, _ABOUT, *_lines(shown), _END])
 
 
 def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
     """Return about how many tokens the section takes."""
     size = 0
-    for message in messages:
-        size += _size(_first_form(message))
+    for shown in _first_forms(messages):
+        size += _size(shown)
         if size > room:
             return room
     return size
@@ -84,10 +85,19 @@ def without_messages_section(text: str) -> str:
     return text if start < 0 or end < start else text[:start] + text[end + len(_END) :]
 
 
-def _first_form(message: LoggedMessage) -> _Shown:
-    """Return a message whole; an attached file, which can be read again, by its first line."""
-    text = message.text
-    return _Shown(message, text.partition("\n")[0][:MAX_HEADING_CHARS] if message.is_file else text)
+def _first_forms(messages: Sequence[LoggedMessage]) -> list[_Shown]:
+    """Return the messages whole. An attached file, which can be read again, has its first line. A
+    long text that a later message has too is named there."""
+    newest = {message.text: message.ref for message in messages}
+
+    def form(message: LoggedMessage) -> str:
+        if message.is_file:
+            return message.text.partition("\n")[0][:MAX_HEADING_CHARS]
+        same = newest[message.text]
+        is_repeated = same != message.ref and len(message.text) >= MIN_SHARED_CHARS
+        return f"[the same text as #{same}]" if is_repeated else message.text
+
+    return [_Shown(message, form(message)) for message in messages]
 
 
 def _fitted(whole: Sequence[_Shown], room: int) -> list[_Shown]:

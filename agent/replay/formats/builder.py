@@ -68,10 +68,17 @@ class TranscriptBuilder:
     _open: dict[Hashable, RecordedReplyDraft] = field(default_factory=dict)
     _results: dict[str, deque[RecordedResult]] = field(default_factory=dict)
 
-    def add_words(self, text: str, at: float | None = None, *, mid_turn: bool = False) -> None:
+    def add_words(
+        self,
+        text: str,
+        at: float | None = None,
+        *,
+        mid_turn: bool = False,
+        by_client: bool = False,
+    ) -> None:
         """Add words to the model, unless they are blank."""
         if text.strip():
-            self.steps.append(RecordedWords(text, at, mid_turn))
+            self.steps.append(RecordedWords(text, at, mid_turn, by_client))
 
     def set_system(self, text: str) -> None:
         """Set the system prompt, unless one was set before."""

@@ -60,7 +60,9 @@ class _Rollout:
         if kind == "message" and payload.get("role") == "assistant":
             self._reply(at).add_text(plain_text(payload.get("content")))
         elif kind == "message":
-            self.transcript.add_words(plain_text(payload.get("content")), at)
+            by_client = payload.get("role") == "developer"
+            words = plain_text(payload.get("content"))
+            self.transcript.add_words(words, at, by_client=by_client)
             self._reply_number += 1
         elif kind in _CALLS:
             given = payload.get("arguments") or payload.get("input") or payload.get("action")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -246,7 +246,9 @@ class Truths:
         for path in ledger.files:
             if path not in summary.whole_text:
                 yield Fault("path", path)
-        written = render(SummaryDocument.from_json(document))
+        # The intent and the next steps may quote the user, who may write a fence.
+        told = replace(SummaryDocument.from_json(document), intent="", rules=(), next_steps=())
+        written = render(told)
         if found := _TAG.search(written):
             yield Fault("tag", written[found.start() : found.start() + 60])
 
