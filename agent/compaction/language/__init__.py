@@ -1,1 +1,1 @@
-"""English patterns in what people and models write."""
+"""What people and models write: `words` reads any language, the other modules patterns of some."""

@@ -5,12 +5,11 @@ longer holds then.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
 
+from .evidence import sentences
 from .rules import subject
-from .signs import sentences
 
 MAX_CACHED_DECISIONS = 1_024
 
@@ -51,25 +50,6 @@ making having being changing relying modifying code files file tests test things
 same
 """
 _ORDINARY = frozenset(_WORDS.split())
-_AGAINST = re.compile(
-    r"\b(?:not|never|no|instead of|rather than|without|avoid|over|remov\w+|replac\w+|drop\w*"
-    r"|uninstall|earlier|as (?:agreed|decided)|decision|whether|check|verify)\b|n['’]t\b",
-    re.I,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Something that a decision ruled out."""
-
-    name: str
-    said: str  # the decision
-
-
-def rejections_in(decisions: Sequence[str]) -> list[Rejection]:
-    """Return what decisions ruled out, less what another decision took up after all."""
-    found = [Rejection(name, said) for said in decisions for name in _names(said, _RULED_OUT)]
-    return [r for r in found if not any(takes_up(r.name, d) for d in decisions if d != r.said)]
 
 
 def overrules(later: str, earlier: str) -> bool:
@@ -81,11 +61,6 @@ def overrules(later: str, earlier: str) -> bool:
         chosen_against = set()
     names = (given_up | chosen_against) - set(_names(earlier, _RULED_OUT))
     return any(_taking_up(name).search(earlier) for name in names)
-
-
-def takes_up(name: str, sentence: str) -> bool:
-    """Return whether a sentence takes up what has this name."""
-    return _taking_up(name).search(sentence) is not None and _AGAINST.search(sentence) is None
 
 
 @lru_cache(MAX_CACHED_DECISIONS)
