@@ -1,24 +1,24 @@
 """Go on with a run that its state file says is RUNNING, where the model stops to ask (S3).
 
-After a summary a run goes on without the person's confirmation, within the permissions that were
-given, at most as often as its state has units of work left. A question for anything else than to
-go on ends the turn as ever.
+After a summary, a run goes on without the user's confirmation, within the permissions that were
+given, at most as often as its state has units of work left. What the question is about is not read:
+the notice decides nothing, and a model that repeats its question at once gets its turn ended.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..compaction.language import signs
+from ..compaction.language.words import ends_with_question
 from ..compaction.preserve import RunState, run_states
 from ..config.preservation import PreserveRules
 
 GO_ON_WITH_RUN = (
-    "[Run] This is a notice of the program, not the person's words. {path} says: state RUNNING, "
-    "current: {current}. The run goes on without confirmation: go on with its current unit of "
-    "work. Permissions are as given: leave out what needs one that you do not have, and name it at "
-    "the end."
+    "[Run] This is a notice of the program, not the user's words. {path} says: state RUNNING, "
+    "current: {current}. The run goes on without confirmation: if you only asked whether to go on, "
+    "go on with its current unit of work. Permissions are as given: leave out what needs one that "
+    "you do not have, and name it at the end. This notice agrees to nothing else: if your question "
+    "is about anything but going on, or the user wants to be asked here, put it again."
 )
 
 
@@ -37,11 +37,10 @@ class RunContinuation:
         """Note that the model has done something since it was told to go on."""
         self._worked = True
 
-    async def answer(self, text: str, words: Sequence[str]) -> str | None:
-        """Return what the model is told if its final `text` only asks whether a run may go on; None
-        where it does not, no run is on, or the person's `words` ask to be asked."""
-        newest = words[-1] if words else ""
-        if not self._worked or not signs.asks_to_go_on(text) or signs.INVITES.search(newest):
+    async def answer(self, text: str) -> str | None:
+        """Return what the model is told if its final `text` ends with a question while a run is on.
+        Return None if nothing was done since the last answer, or no run is on."""
+        if not self._worked or not ends_with_question(text):
             return None
         state = await asyncio.to_thread(self._running)
         if state is None:

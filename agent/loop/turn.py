@@ -221,10 +221,12 @@ def _unasked_denials(agent: AgentState) -> list[Denial]:
 
 
 async def _go_on_with_run(agent: AgentState, run: RunContinuation, text: str) -> str | None:
-    """Return what answers a final text after a summary that only asks whether a run goes on."""
-    if agent.view.summary is None or agent.approval.mode == "plan":
+    """Return what answers a final question after a summary while a run is on. After a denial in
+    this turn, the question may be about it, so the user answers."""
+    denied = len(agent.denials) > agent.denials_told
+    if agent.view.summary is None or agent.approval.mode == "plan" or denied:
         return None
-    return await run.answer(text, [words for _, words in agent.ledger.words])
+    return await run.answer(text)
 
 
 async def _call_model(agent: AgentState, *, turn_start: bool) -> Reply:

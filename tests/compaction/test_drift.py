@@ -1,4 +1,5 @@
-"""Drift: each indicator caught in several forms, and sessions that do not drift left alone."""
+"""Drift: each indicator caught in several forms and languages, and sessions that do not drift left
+alone."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,17 +8,11 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument
-from ctxagent.agent.compaction.drift.detector import (
-    MAX_REALIGNMENT_TOKENS,
-    SEVERITIES,
-    Drift,
-    DriftDetector,
-    Indicator,
-    realignment,
-    warning,
-)
+from ctxagent.agent.compaction.drift.detector import SEVERITIES, Drift, DriftDetector, Indicator
+from ctxagent.agent.compaction.drift.memory import CallMemory
+from ctxagent.agent.compaction.drift.notices import MAX_REALIGNMENT_TOKENS, realignment, warning
 from ctxagent.agent.context.tokens import estimate
-from ctxagent.agent.session.entries import Block, Note, Pin
+from ctxagent.agent.session.entries import Block, Note
 from ctxagent.agent.session.ledger import Ledger
 
 from ..support.sessions.history import History, called
@@ -27,15 +22,9 @@ DOCUMENT = SummaryDocument(
     intent="Fix the login timeout in src/auth/session.py and add tests for it.",
     modified=(FileRow("src/auth/session.py", "modified", "the timeout is read from the settings"),),
     read=(ReadRow("src/auth/tokens.py", "how a token expires"),),
-    decisions=(
-        "Use SHA-256 for token hashing (not bcrypt) because tokens are compared",
-        "Chose httpx over requests: it is asynchronous",
-        "Use threads, not processes",
-        "No Redis.",
-    ),
+    decisions=("Use SHA-256 for token hashing (not bcrypt) because tokens are compared",),
     phase="implementation",
     in_progress=("Refresh tokens before they expire",),
-    facts=("Not authorised: git push", "Do not modify `pyproject.toml`."),
     errors=("`pytest -q` failed (exit 1, #9):\nE   KeyError: 'TIMEOUT'",),
     next_steps=("Handle the expired token in src/auth/tokens.py", "Cover the timeout with tests"),
 )
@@ -75,8 +64,12 @@ def folded(history: History) -> Ledger:
     return ledger
 
 
-def watch(document: SummaryDocument = DOCUMENT, history: History | None = None) -> DriftDetector:
-    return DriftDetector(document, folded(history or session()))
+def watch(
+    document: SummaryDocument = DOCUMENT,
+    history: History | None = None,
+    rule: str = "Never touch migrations/.",
+) -> DriftDetector:
+    return DriftDetector(document, folded(history or session()), rules=[(2, rule)])
 
 
 def say(text: str) -> list[Block]:
@@ -112,25 +105,6 @@ def indicators(drifts: Sequence[Drift]) -> list[Indicator]:
 
 # Each way to drift
 
-ASKS_AGAIN = (
-    "Could you clarify the requirements before I continue?",
-    "Which file should I write the sums to?",
-    "Could you clarify which file I should use?",
-)
-
-
-@pytest.mark.parametrize("text", ASKS_AGAIN)
-@pytest.mark.parametrize(
-    "words", ["Add up the numbers of each column and write the sums to a file.", WORDS]
-)
-def test_asking_again_for_the_task_whatever_is_known_of_files(words: str, text: str) -> None:
-    """Also where the session has touched no file yet."""
-    history = History()
-    history.say(words)
-    drifts = told(watch(SummaryDocument(intent=words), history), say(text))
-    assert [(drift.indicator, drift.severity) for drift in drifts] == [("clarification", "HIGH")]
-    assert indicators(told(watch(), say(text))) == ["clarification"]
-
 
 @pytest.mark.parametrize(
     "text",
@@ -138,62 +112,44 @@ def test_asking_again_for_the_task_whatever_is_known_of_files(words: str, text: 
         "What would you like me to do?",
         "Hello! How can I help you today?",
         "I don't have enough context about the earlier work. Could you clarify what the task is?",
-        "Could you please provide the error message you are seeing?",
         "I'm ready to continue. Which file would you like me to change?",
-        "It seems our conversation was compressed. Could you remind me what we were working on?",
-        "Please share the code you want me to look at.",
-        "I'm not sure what you want here. Can you tell me which files are involved?",
+        "Which file should I write the sums to?",
+        "Was soll ich als Nächstes tun? Kannst du die Aufgabe noch einmal nennen?",
+        "¿Qué archivo tengo que cambiar?",
+        "Je n'ai plus le contexte. Pouvez-vous me rappeler la tâche ?",
+        "Что мне делать дальше?",
+        "Τι πρέπει να κάνω τώρα;",
+        "ما هي المهمة التالية؟",
+        "请问接下来我应该做什么？",
+        "Which one do you mean?\n\n- the first\n- the second",
     ],
 )
-def test_asking_for_what_is_known(text: str) -> None:
-    assert indicators(told(watch(), say(text))) == ["clarification"]
+def test_a_question_although_the_record_has_the_next_steps(text: str) -> None:
+    drifts = told(watch(), say(text))
+    assert [(drift.indicator, drift.severity) for drift in drifts] == [("clarification", "HIGH")]
+    assert text.split("\n")[0] in drifts[0].detection
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "Done.",
-        "All tasks are complete.",
-        "Everything has been implemented.",
-        "I have completed the implementation.",
-        "The login timeout has been fully implemented.",
-        "There is nothing left to do.",
-        "The work is finished. Let me know if you want anything changed.",
-    ],
+    "text", ["Done.", "Alles ist fertig.", "全部完成了。", "The work is finished."]
 )
-def test_declaring_complete_what_is_open(text: str) -> None:
-    drifts = told(watch(), say(text))
-    assert indicators(drifts) == ["complete"]
-    assert "still open: Refresh tokens before they expire" in drifts[0].detection
+def test_ending_the_turn_with_open_steps_that_name_a_file(text: str) -> None:
+    """Nothing was changed since the user's message."""
+    history = History()
+    history.say(WORDS)
+    drifts = told(watch(DOCUMENT, history), say(text))
+    assert [(drift.indicator, drift.severity) for drift in drifts] == [("complete", "CRITICAL")]
+    assert "still open: Handle the expired token in src/auth/tokens.py" in drifts[0].detection
 
 
-def test_declaring_complete_with_open_todos() -> None:
+@pytest.mark.parametrize("work", [[], [bash("pytest -q tests/auth")]])
+def test_ending_the_turn_with_a_todo_that_nothing_was_done_about(work: list[list[Block]]) -> None:
     history = session()
     plan(history, Fix_the_login_timeout="completed", Write_the_changelog="pending")
-    drifts = told(
-        watch(replace(DOCUMENT, in_progress=(), next_steps=()), history), say("All done!")
-    )
+    drifts = told(watch(DOCUMENT, history), *work, say("All done!"))
     assert indicators(drifts) == ["complete"]
     assert "Write the changelog" in drifts[0].detection
-    assert "Write" in drifts[0].terms
     assert "changelog" in drifts[0].terms
-
-
-def test_declaring_complete_after_work_on_something_else() -> None:
-    history = session()
-    plan(history, Fix_the_login_timeout="completed", Write_the_changelog="pending")
-    drifts = told(watch(DOCUMENT, history), bash("pytest -q tests/auth"), say("All done!"))
-    assert indicators(drifts) == ["complete"]
-
-
-def test_declaring_complete_without_the_file_that_was_asked_for() -> None:
-    document = SummaryDocument(
-        intent="Analyse the timeouts and write a report to docs/timeouts.md."
-    )
-    history = session(document.intent)
-    drifts = told(watch(document, history), bash("grep -rn timeout src"), say("All done."))
-    assert indicators(drifts) == ["complete"]
-    assert "docs/timeouts.md was never written" in drifts[0].detection
 
 
 @pytest.mark.parametrize(
@@ -203,12 +159,13 @@ def test_declaring_complete_without_the_file_that_was_asked_for() -> None:
         [
             bash(command)
             for command in (
-                "npx create-gatsby blog", "ls blog", "cat blog/gatsby.js", "npm i photoswipe",
-                "convert cat.png cat.webp", "cat blog/theme.css", "ls blog/gallery", "npm run blog",
+                "npx create-gatsby blog", "ls blog/css", "cat blog/gatsby.js", "npm i photoswipe",
+                "convert cat.png cat.webp", "cat blog/theme.css", "ls blog/gallery", "rm blog/a.js",
             )
         ],
-        [write("blog/theme.css"), bash("ls blog"), bash("cat blog/theme.css"),
+        [write("blog/theme.css"), bash("ls blog/css"), bash("cat blog/theme.css"),
          write("blog/gallery.css"), write("blog/footer.css")],
+        [[*say("Now I set up a Hugo blog theme with fancy fonts."), *write("blog/hugo.toml")]],
     ],
 )  # fmt: skip
 def test_working_on_something_unrelated(replies: list[list[Block]]) -> None:
@@ -217,97 +174,136 @@ def test_working_on_something_unrelated(replies: list[list[Block]]) -> None:
     assert "blog" in drifts[0].current
 
 
-@pytest.mark.parametrize(
-    ("blocks", "decision"),
-    [
-        (bash("pip install bcrypt==4.1"), "SHA-256"),
-        (bash("cd app && uv add requests"), "httpx"),
-        (bash("python3 -m pip install redis"), "No Redis"),
-        (write("src/auth/hash.py", "import os\nimport bcrypt\n"), "SHA-256"),
-        (write("src/auth/http.py", "from requests.sessions import Session\n"), "httpx"),
-        (call("Edit", path="a.js", old_string="x", new_string="r = require('redis')"), "Redis"),
-        (say("I'll use bcrypt for the hashes."), "SHA-256"),
-        (say("Fine. Let me switch to processes and measure again."), "threads"),
-    ],
-)  # fmt: skip
-def test_going_against_a_decision(blocks: list[Block], decision: str) -> None:
-    drifts = watch().check_reply(blocks, final=False)
+def test_unrelated_work_for_a_request_in_another_script() -> None:
+    history = session("修复登录超时问题，并添加测试。")
+    document = SummaryDocument(intent="修复登录超时问题")
+    blog = [*say("现在我来搭建一个博客主题，使用漂亮的字体。"), *write("blog/hugo.toml")]
+    assert indicators(told(watch(document, history), blog)) == ["unrelated"]
+    fix = [*say("登录的超时时间从配置读取。"), *write("conf/limits.toml")]
+    assert told(watch(document, history), fix) == []
+
+
+OLD, NEW = "    redis = connect(cache_url)\n", "    cache = memory_cache()\n"
+
+
+def changes(old: str, new: str, path: str = "src/auth/session.py") -> list[Block]:
+    return call("Edit", path=path, old_string=old, new_string=new)
+
+
+def armed_after(*edits: list[Block], history: History | None = None) -> DriftDetector:
+    """A watch that begins after these edits."""
+    ledger, memory = folded(history or session()), CallMemory()
+    for blocks in edits:
+        memory.note(blocks, ledger.words[-1][0])
+    return DriftDetector(DOCUMENT, ledger, earlier=memory)
+
+
+@pytest.mark.parametrize("before", [(OLD, NEW), (OLD, ""), (f"x\n{OLD}y\n", f"x\n{NEW}y\n")])
+def test_taking_back_an_edit_from_before_the_summary(before: tuple[str, str]) -> None:
+    """A line that was replaced or removed, such as a dependency, is written again."""
+    old, new = before
+    drifts = armed_after(changes(old, new)).check_reply(changes(new, old), final=False)
+    assert [(drift.indicator, drift.severity) for drift in drifts] == [("contradiction", "MEDIUM")]
+    assert "takes back an edit of src/auth/session.py" in drifts[0].detection
+
+
+def test_making_a_file_again_that_was_deleted() -> None:
+    history = session()
+    removed = {"changes": [{"path": "src/auth/legacy.py", "action": "deleted"}]}
+    command = {"command": "rm src/auth/legacy.py"}
+    history.call("Bash", command, "ok", details={**command, "exit_code": 0, **removed})
+    drifts = watch(DOCUMENT, history).check_reply(write("src/auth/legacy.py"), final=False)
     assert indicators(drifts) == ["contradiction"]
-    assert decision in drifts[0].detection
+    armed = watch(DOCUMENT, history)
+    armed.hear("Bitte leg legacy.py wieder an.")
+    assert armed.check_reply(write("src/auth/legacy.py"), final=False) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "blocks"),
+    ("rule", "blocks"),
     [
         ("Do not touch migrations/.", write("migrations/0007_tokens.py")),
-        ("Please don't edit src/legacy.py or setup.cfg.", write("/setup.cfg")),
-        ("Never modify anything under vendor/**, it is generated.", write("vendor/lib/a.py")),
-        ("Don't change *.lock files.", bash("sed -i s/a/b/ poetry.lock")),
-        ("Leave config.yml alone.", bash("echo x > config.yml")),
-        ("Leave `docs/api/` untouched.", bash("cd x && rm -rf docs/api")),
-        ("Hands off `docs/api/`.", bash("cd x && rm -rf docs/api")),
+        ("Non toccare mai vecchio/.", write("vecchio/x.py")),
+        ("Non modificare `config/prod.yml`!", write("config/prod.yml")),
+        ("Bitte setup.cfg nicht ändern.", bash("sed -i s/a/b/ setup.cfg")),
+        ("Не трогай файлы в vendor/**.", write("vendor/lib/a.py")),
+        ("不要修改migrations/目录", write("migrations/0001.py")),
+        ("Ne changez pas les fichiers *.lock.", bash("echo x > poetry.lock")),
+        ("Deja `docs/api/` como está.", bash("cd x && rm -rf docs/api")),
         ("schema.sql must not be changed.", bash("git checkout main -- schema.sql")),
         ("The fixtures/ folder is read-only.", bash("mv new.json fixtures/new.json")),
-        ("Don't modify the generated folder.", write("src/generated/api.py")),
-        ("Never run `npm install`.", bash("cd web && npm install left-pad")),
-        ("Do not use sudo.", bash("sudo apt-get update")),
-        ("Don't commit.", bash('git add -A && git commit -m "wip"')),
-        ("Do not commit or push until I say so.", bash("git -C . push origin HEAD")),
-        ("Never push to main.", bash("git push origin main")),
-        ("Never force-push.", bash("git push origin x --force")),
-        ("Please never deploy.", bash("make deploy")),
-        ("Only change src/auth/session.py, please.", write("src/auth/tokens.py")),
-        ("Only edit files in src/auth/.", write("src/billing/tax.py")),
     ],
 )
-def test_breaking_a_constraint(said: str, blocks: list[Block]) -> None:
-    """Said by the person and lost in the summary, or kept there as a fact, or pinned."""
-    bare = replace(DOCUMENT, facts=())
-    lost = watch(bare, session(f"Fix the login timeout. {said}"))
-    drifts = lost.check_reply(blocks, final=False)
-    assert indicators(drifts) == ["constraint"]
-    assert "not in the summary" in drifts[0].detection
-    assert said.split(".")[0][:20] in drifts[0].detection
+def test_a_change_of_what_a_rule_names(rule: str, blocks: list[Block]) -> None:
+    """In any language; whether the rule forbids the change is for the model to read."""
+    [drift] = watch(rule=rule).check_reply(blocks, final=False)
+    assert (drift.indicator, drift.severity) == ("constraint", "LOW")
+    assert f"check rule #2, “{rule}”" in drift.detection
 
-    kept = watch(replace(DOCUMENT, facts=(said,)), session("Fix the login timeout."))
-    assert "a critical fact" in kept.check_reply(blocks, final=False)[0].detection
 
-    history = session("Fix the login timeout.")
-    history.add(Pin, text=said)
-    assert indicators(watch(bare, history).check_reply(blocks, final=False)) == ["constraint"]
+def test_what_a_rule_names_may_be_changed_where_it_was_before_or_was_asked_for() -> None:
+    rule = "Non toccare vecchio/."
+    changed = session()
+    edit(changed, "vecchio/a.py")
+    assert watch(DOCUMENT, changed, rule).check_reply(write("vecchio/b.py"), final=False) == []
+    armed = watch(rule=rule)
+    armed.hear("Jetzt doch b.py bitte.")
+    assert armed.check_reply(write("vecchio/b.py"), final=False) == []
+    step = replace(DOCUMENT, next_steps=("Move it to vecchio/b.py",))
+    assert watch(step, rule=rule).check_reply(write("vecchio/b.py"), final=False) == []
+
+
+def denied(text: str, *, reason: str = "") -> History:
+    history = session()
+    data = {"answer": "no", "reason": reason}
+    history.add(Note, topic="permission", text=f"not authorised: {text}", data=data)
+    return history
 
 
 @pytest.mark.parametrize(
     ("refused", "blocks"),
     [
         ("Bash git push origin x; rm -rf build", bash("git push origin x; rm -rf build")),
-        ("Bash python3 - <<'E' …", bash("python3 - <<'E'\nprint(1)\nE")),
-        ("Write /etc/hosts", write("/etc/hosts")),
+        ("Bash git push", bash("git add -A && git push")),
+        ("Bash git push origin main", bash("git push --force origin main")),
+        ("Bash make release", bash("cd app; FORCE=1 make release")),
     ],
 )
 def test_trying_again_what_was_not_authorised(refused: str, blocks: list[Block]) -> None:
-    history = session()
-    history.add(Note, topic="permission", text=f"not authorised: {refused}")
-    assert indicators(watch(DOCUMENT, history).check_reply(blocks, final=False)) == ["constraint"]
-    for why in ("", " · the person said: use make, then ask again"):
-        fact = replace(DOCUMENT, facts=(f"Not authorised: {refused}{why}",))
-        assert indicators(watch(fact).check_reply(blocks, final=False)) == ["constraint"]
+    drifts = watch(DOCUMENT, denied(refused)).check_reply(blocks, final=False)
+    assert [(drift.indicator, drift.severity) for drift in drifts] == [("constraint", "HIGH")]
+    assert (
+        watch(DOCUMENT, denied(refused, reason="use make")).check_reply(blocks, final=False) == []
+    )
+    allowed = denied(refused)
+    allowed.say("va bene")
+    assert watch(DOCUMENT, allowed).check_reply(blocks, final=False) == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "again", "other"),
+    [
+        ("Bash python3 - <<'E' …", bash("python3 - <<'E'\nprint(1)\nE"),
+         bash("python3 - <<'E'\nprint(2)\nE")),
+        ("Edit src/auth/session.py", changes(OLD, NEW), changes(OLD, "x")),
+        ("Write /etc/hosts", write("/etc/hosts"), write("/etc/hosts", "y")),
+    ],
+)  # fmt: skip
+def test_only_the_same_text_is_what_was_denied(
+    refused: str, again: list[Block], other: list[Block]
+) -> None:
+    for blocks, found in ((again, ["constraint"]), (other, [])):
+        armed = armed_after(again, history=denied(refused))
+        assert indicators(armed.check_reply(blocks, final=False)) == found
 
 
 def test_a_call_refused_since_counts_when_it_is_tried_again() -> None:
-    history = session()
-    ledger = folded(history)
+    ledger = folded(session())
     armed = DriftDetector(DOCUMENT, ledger)
     assert armed.check_reply(bash("make release"), final=False) == []
     ledger.add(Note(seq=99, topic="permission", text="not authorised: Bash make release"))
     assert armed.check_reply(bash("ls src/auth"), final=False) == []
     assert indicators(armed.check_reply(bash("make release"), final=False)) == ["constraint"]
-
-
-def test_a_constraint_said_after_the_summary_counts_too() -> None:
-    armed = watch()
-    armed.hear("Stop. Don't touch README.md.")
-    assert indicators(armed.check_reply(write("README.md"), final=False)) == ["constraint"]
 
 
 # What is no drift
@@ -326,11 +322,7 @@ WORK = [
 INNOCENT: dict[str, list[list[Block]]] = {
     "a report": [*WORK, say(REPORT)],
     "done after the work": [*WORK, say("Done.")],
-    "all complete after the work": [*WORK, say("All tasks are complete.")],
     "a courtesy after work": [*WORK, say("Fixed and tested. What would you like me to do next?")],
-    "a courtesy after a command": [
-        bash("pytest -q tests/auth"), say("It passes. What would you like me to do next?")
-    ],
     "a question after some calls": [
         *[bash(f"grep -n {word} src/auth/session.py") for word in ("a", "b", "c", "d")],
         say("Could you tell me which files production uses?"),
@@ -338,9 +330,7 @@ INNOCENT: dict[str, list[list[Block]]] = {
     "a question after a change": [
         WORK[1], say("Could you tell me which files production uses?")
     ],
-    "almost done": [say("Everything is almost done.")],
-    "done, and more is named": [say("All done. The expired token is still open, though.")],
-    "a question of substance": [say("Should a refresh token live for a day or for a week?")],
+    "a question with a name": [say("Should `refresh_token` live for a day or for a week?")],
     "a question with reasons": [
         say(
             "Both ways work: reading the timeout for each login costs a lookup, reading it once "
@@ -348,8 +338,14 @@ INNOCENT: dict[str, list[list[Block]]] = {
             "for the first. Could you clarify which you prefer?"
         )
     ],
-    "what is left is named": [say("The timeout part is done. The expired token is still open.")],
-    "not all of it": [say("The first step is complete. Next I will handle the expired token.")],
+    "a question of the form": [
+        call("AskUser", questions=[{"question": "Which database?", "choices": []}])
+    ],
+    "an answer to the form": [
+        call("AskUser", questions=[{"question": "Which database?", "choices": []}]),
+        say("What would you like to clarify about the database?"),
+    ],
+    "what is left is named": [say("The timeout is done. Der abgelaufene Token ist offen.")],
     "a part is done": [[*say("The test is done."), *bash("pytest -q tests/auth")]],
     "seen that it is there": [
         call("Read", path="src/auth/tokens.py"),
@@ -366,26 +362,16 @@ INNOCENT: dict[str, list[list[Block]]] = {
         for n in ("clock", "mailbox", "browser", "vault", "proxy")
     ],
     "one thing leads to another": [
-        bash("grep -rn login_required src"), bash("cat decorators/required.py"),
+        bash("grep -rn login_required src"), bash("cat decorators/login_required.py"),
         *[write(f"decorators/{n}.py") for n in ("caching", "throttle", "audit", "retry", "once")],
     ],
     "a plan of its own": [
         call("Todo", todos=[{"content": "Throttle the gateway", "status": "pending"}]),
         *[write(f"gateway/{n}.py") for n in ("throttle", "bucket", "quota", "window", "burst")],
     ],
-    "a decision quoted": [say("We decided against bcrypt, so I'll use SHA-256 as agreed.")],
-    "what was ruled out stays out": [say("I'll make sure that we never use bcrypt here.")],
-    "what was ruled out goes": [bash("pip uninstall -y bcrypt"), bash("grep -rn bcrypt src")],
-    "only a comment": [write("src/auth/hash.py", "# not bcrypt\nimport hashlib")],
-    "an import that was there": [
-        call("Edit", path="a.py", old_string="import requests\nx", new_string="import requests\ny")
-    ],
-    "another name": [bash("pip install requests-mock"), write("a.py", "import processes_info")],
-    "a forbidden word in a message": [bash("git log --grep 'git push'"), bash("echo 'git push'")],
-    "a forbidden file is read": [bash("cat migrations/0001.py"), bash("sed -n 1,9p pyproject.toml"),
-                                 call("Read", path="migrations/0001.py")],
-    "a file with a like name": [write("docs/migrations.md"), write("src/auth/pyproject_toml.py")],
-    "its own worktree": [bash("git add -A"), bash("git stash list"), bash("git fetch origin")],
+    "a rule's folder is read": [bash("cat migrations/0001.py"), bash("sed -n 1,9p migrations/a.py"),
+                                call("Read", path="migrations/0001.py")],
+    "a file with a like name": [write("docs/migrations.md"), write("src/auth/migrations.py")],
     "a here-document": [bash("cat > notes/login.txt <<'E'\ngit push\n> migrations/a\nE")],
     "an arrow": [bash("echo 'login -> migrations/a'"), bash("grep -rn 'x => migrations/a' src")],
 }  # fmt: skip
@@ -407,13 +393,27 @@ def test_files_beside_the_known_ones_are_related() -> None:
 
 def test_a_todo_without_telling_words_may_have_been_done() -> None:
     history = session()
-    plan(history, Run_the_tests="pending")
+    plan(history, Run_it_all="pending")
     assert told(watch(DOCUMENT, history), bash("pytest -q tests/auth"), say("All done.")) == []
 
 
-def test_a_question_that_was_asked_for_is_no_drift() -> None:
-    history = session("Fix the login timeout. Ask me before you choose a library.")
-    assert told(watch(DOCUMENT, history), say("What would you like me to do about httpx?")) == []
+@pytest.mark.parametrize("asks", ["What does a token hold?", "令牌里有什么？"])
+def test_a_question_of_the_user_is_answered_by_words(asks: str) -> None:
+    history = History()
+    history.say(asks)
+    assert told(watch(DOCUMENT, history), say("An expiry and a hash.")) == []
+
+
+def test_a_question_is_no_drift_after_a_failure_or_without_open_steps() -> None:
+    ask = say("What should I do now?")
+    failed = session()
+    failed.call("Bash", {"command": "make"}, "error: no rule", is_error=True,
+                details={"command": "make", "exit_code": 2})  # fmt: skip
+    assert told(watch(DOCUMENT, failed), ask) == []
+    assert told(watch(DOCUMENT, denied("Bash make deploy")), ask) == []
+    assert told(watch(replace(DOCUMENT, blocked=("The password is missing",))), ask) == []
+    only_said = replace(DOCUMENT, in_progress=(), next_steps=(f"Go on with: {WORDS}",))
+    assert told(watch(only_said), ask) == []
 
 
 def test_a_question_of_a_later_turn_is_no_drift() -> None:
@@ -423,43 +423,28 @@ def test_a_question_of_a_later_turn_is_no_drift() -> None:
     assert told(armed, say("You're welcome! What would you like me to do next?")) == []
 
 
-def test_questions_about_what_the_person_says_now_are_no_drift() -> None:
-    armed = watch()
-    armed.hear("There is another error in production.")
-    assert told(armed, say("Could you please provide the error message?")) == []
+def test_what_follows_a_new_request_is_compared_with_no_old_step() -> None:
+    for said in ("Could you please provide the error message?", "All done."):
+        armed = watch()
+        armed.hear("There is another error in production.")
+        assert told(armed, say(said)) == []
 
 
-def test_an_answer_has_no_deliverable() -> None:
-    steps = ("Explain the cause", "Tokens of other services")
-    document = SummaryDocument(intent="Why does the login time out?", next_steps=steps)
-    history = session("Why does the login time out?")
-    assert told(watch(document, history), say("The token expires first."), say("Done.")) == []
-
-
-def test_an_answer_to_new_words_is_held_against_those() -> None:
-    armed = watch()
-    armed.hear("Leave the rest, I will write it. Finish here.")
-    assert told(armed, say("All done.")) == []
-    armed.hear("Write a list of them to docs/slow.md.")
-    assert indicators(told(armed, say("Done."))) == ["complete"]
-
-
-def test_to_be_told_to_go_on_is_nothing_new() -> None:
-    armed = watch()
-    armed.hear("ok, please continue")
-    assert indicators(told(armed, say("All tasks are complete."))) == ["complete"]
+@pytest.mark.parametrize("words", ["ok, please continue", "weiter", "继续"])
+def test_to_be_told_to_go_on_is_nothing_new(words: str) -> None:
+    armed = watch(DOCUMENT, session())
+    armed.hear(words)
+    assert indicators(told(armed, say("What should I do?"))) == ["clarification"]
 
 
 def test_work_that_the_summary_does_not_know_counts() -> None:
     """A summary prepared in the background is older than the work since."""
-    history = session()
+    history = History()
+    history.say(WORDS)
     known = len(history.entries)
+    assert indicators(told(watch(DOCUMENT, history), say("Done."))) == ["complete"]
     edit(history, "src/auth/refresh.py")
-    ledger = folded(history)
-    assert told(DriftDetector(DOCUMENT, ledger, since=known), say("All tasks are complete.")) == []
-    assert indicators(told(DriftDetector(DOCUMENT, ledger), say("All tasks are complete."))) == [
-        "complete"
-    ]
+    assert told(DriftDetector(DOCUMENT, folded(history), since=known), say("Done.")) == []
 
 
 def test_a_new_task_of_the_person_is_no_drift() -> None:
@@ -469,60 +454,21 @@ def test_a_new_task_of_the_person_is_no_drift() -> None:
     assert told(armed, *pages, say("Done.")) == []
 
 
-@pytest.mark.parametrize(
-    ("said", "newer", "blocks"),
-    [
-        ("Don't push.", "Looks good, now push it.", bash("git push")),
-        ("Do not commit until I say so.", "LGTM", bash("git commit -m x")),
-        ("Default: do not commit or push without explicit authority.",
-         "Create a draft PR with the plan.", bash("git commit -m x && git push -u origin HEAD")),
-        ("Never touch migrations/.", "Now add a column: update the migrations.",
-         write("migrations/0008.py")),
-        ("Only change a.py.", "Now the docs.", write("docs/a.md")),
-    ],
-)  # fmt: skip
-def test_newer_words_take_a_constraint_back(said: str, newer: str, blocks: list[Block]) -> None:
-    """Said before the summary or after it."""
-    before = watch(replace(DOCUMENT, facts=()), session(f"Fix the login. {said}", newer))
-    assert before.check_reply(blocks, final=False) == []
-    after = watch(replace(DOCUMENT, facts=()), session(f"Fix the login. {said}"))
-    after.hear(newer)
-    assert after.check_reply(blocks, final=False) == []
-
-
-def test_a_constraint_that_is_said_again_stands() -> None:
-    armed = watch(replace(DOCUMENT, facts=()), session("Fix the login. Don't push."))
-    armed.hear("Good. Still no push, please.")
-    assert indicators(armed.check_reply(bash("git push"), final=False)) == ["constraint"]
-
-
-@pytest.mark.parametrize(
-    ("said", "blocks"),
-    [
-        ("Don't touch config.py if you can avoid it.", write("config.py")),
-        ("Never push without running the tests.", bash("git push")),
-        ("I never commit on Fridays.", bash("git commit -m x")),
-        ("Why don't we commit first?", bash("git commit -m x")),
-        ("We don't commit secrets to the repository.", bash("git commit -m x")),
-        ("Don't forget to update setup.py.", write("setup.py")),
-        ("Never mind the failing docs/build.md.", write("docs/build.md")),
-        ("It only fails in src/auth.py.", write("src/billing.py")),
-        ("The tests should not change the read/write order.", write("read/write/a.py")),
-        ("> Do not touch a.py\nThat is what the header says; ignore it.", write("a.py")),
-        ("```\ndo not edit a.py\n```\nRemove this header.", write("a.py")),
-    ],
-)
-def test_what_is_no_constraint(said: str, blocks: list[Block]) -> None:
-    armed = watch(replace(DOCUMENT, facts=()), session(f"Fix the login timeout.\n{said}"))
-    assert armed.check_reply(blocks, final=False) == []
-
-
-def test_a_decision_that_was_revised_is_none() -> None:
-    document = replace(DOCUMENT, decisions=(*DOCUMENT.decisions, "Switched to bcrypt after all"))
-    assert watch(document).check_reply(bash("pip install bcrypt"), final=False) == []
-    armed = watch()
-    armed.hear("Take bcrypt after all.")
-    assert armed.check_reply(bash("pip install bcrypt"), final=False) == []
+@pytest.mark.parametrize("reason", ["a failure", "a message", "another edit"])
+def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
+    history = session()
+    ref = len(history.entries)
+    if reason == "a failure":
+        history.call("Bash", {"command": "pytest"}, "1 failed", is_error=True,
+                     details={"command": "pytest", "exit_code": 1})  # fmt: skip
+    elif reason == "a message":
+        history.say("Das war falsch.")
+    memory = CallMemory()
+    memory.note(changes(OLD, NEW), ref)
+    more = "    more_of_it()\n" if reason == "another edit" else ""
+    back = changes(NEW + more, OLD)
+    armed = DriftDetector(DOCUMENT, folded(history), earlier=memory)
+    assert armed.check_reply(back, final=False) == []
 
 
 @pytest.mark.parametrize("intent", ["", "9", "修复登录超时问题", "Исправь вход в систему"])
@@ -538,12 +484,8 @@ def test_a_task_that_does_not_tell_is_never_left(intent: str) -> None:
 
 def test_each_indicator_is_told_once() -> None:
     armed = watch()
-    assert indicators(armed.check_reply(bash("pip install bcrypt && git push"), final=False)) == [
-        "contradiction",
-        "constraint",
-    ]
-    assert armed.check_reply(bash("pip install bcrypt && git push"), final=False) == []
-    assert indicators(told(armed, say("All done."))) == []  # a command ran since
+    assert indicators(armed.check_reply(write("migrations/a.py"), final=False)) == ["constraint"]
+    assert armed.check_reply(write("migrations/b.py"), final=False) == []
 
 
 def test_it_is_silent_after_three_turns() -> None:
@@ -552,7 +494,7 @@ def test_it_is_silent_after_three_turns() -> None:
         assert armed.armed
         assert told(armed, say("Fine.")) == []
     assert not armed.armed
-    assert armed.check_reply(bash("git push"), final=False) == []
+    assert armed.check_reply(write("migrations/a.py"), final=False) == []
 
 
 def test_a_session_that_goes_on_has_fewer_turns_left() -> None:
@@ -575,16 +517,8 @@ def test_odd_replies_are_read() -> None:
 
 def test_a_reply_costs_little() -> None:
     """Texts made to be slow for a pattern that backtracks: it would not come to an end."""
-    texts = [
-        "the " * 9_000,
-        "a/" * 9_000,
-        "not " * 9_000,
-        "'" * 9_001,
-        "`" * 9_001,
-        "use x " * 4_000,
-    ]
-    for text in texts:
-        armed = watch(replace(DOCUMENT, decisions=(text,), facts=(text,)), session(text))
+    for text in ("the " * 9_000, "a/" * 9_000, "a." * 9_000, "'" * 9_001, "`" * 9_001, "?" * 9_000):
+        armed = watch(replace(DOCUMENT, decisions=(text,)), session(text), text)
         armed.hear(text)
         told(armed, bash(text), write("a.py", text), say(text))
 

@@ -38,13 +38,15 @@ Phase: implementation
 """
 ON = Step(text="I read the request again and go on.")
 DRIFTS = {
-    "clarification": [Step(text="I do not have the context. What would you like me to do?")],
+    "clarification": [Step(text="Mir fehlt der Zusammenhang. Was soll ich tun?")],
     "complete": [Step(text="All tasks are complete. Everything has been implemented.")],
     "unrelated": [
         Step(tools=[("Write", {"path": f"games/snake/level{n}.js", "content": f"let apple={n}"})])
         for n in range(6)
     ],
-    "contradiction": [Step(tools=[("Bash", {"command": "pip install requests"})])],
+    "contradiction": [
+        Step(tools=[("Write", {"path": "src/billing/floats.py", "content": "total = 0.3"})])
+    ],
     "constraint": [
         Step(tools=[("Write", {"path": "migrations/0002_totals.sql", "content": "select 1;"})])
     ],
@@ -73,6 +75,8 @@ def compacted(tmp_path: Path) -> Callable[..., Conversation]:
 
         policy = replace(DEFAULT, clear_when="off", keep_tokens=0, keep_messages=1)
         talk = Conversation(project, answer, policy=policy)
+        gone = {"changes": [{"path": "src/billing/floats.py", "action": "deleted"}]}
+        talk.agent.record(Note(topic="agent", text="a subagent deleted a file", data=gone))
         talk.say(ASKED)
         asyncio.run(talk.agent.engine.compact())
         return talk
@@ -110,7 +114,7 @@ def test_what_the_archive_has_on_it_is_put_in_front(compacted: Callable[..., Con
     talk = compacted(DRIFTS["contradiction"][0], ON)
     talk.say("continue")
     (note,) = [n for n in talk.of(Note) if n.topic == "drift"]
-    assert any("httpx over requests" in line for line in note.data["found"])
+    assert any("floats.py" in line for line in note.data["found"])
     (put,) = [e for e in talk.of(User) if "[Goal check]" in str(e.content)]
     assert "From the archive:" in put.content
 
@@ -153,7 +157,7 @@ def test_a_reply_that_was_cut_off_is_asked_for_its_rest_first(
     compacted: Callable[..., Conversation],
 ) -> None:
     cut = replace(DRIFTS["complete"][0], stop_reason="max_tokens")
-    talk = compacted(cut, Step(text="that is all there was."), ON)
+    talk = compacted(cut, Step(text="Shall I add a header row to `report.py`?"), ON)
     talk.say("continue")
     assert "cut off at the output limit" in str(talk.model.requests[-1].messages[-1])
 
@@ -197,6 +201,7 @@ def test_a_mask_is_watched_too(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     steps = [
+        Step(tools=[("Todo", {"todos": [{"content": "Write the report", "status": "pending"}]})]),
         *[Step(tools=[("Bash", {"command": f"seq {n}000 {n}600"})]) for n in range(1, 5)],
         *DRIFTS["clarification"], ON,
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.compaction import document
 from ctxagent.agent.compaction.drift import constraints
-from ctxagent.agent.compaction.language import signs
+from ctxagent.agent.compaction.language import words
 from ctxagent.agent.compaction.verify import exam
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.models.request_body import body
@@ -259,8 +259,10 @@ def test_words_without_an_end(unit: str) -> None:
     text = unit * (LONG // 10)
     begun = time.thread_time()
     for _ in range(3):
-        signs.paths_in(text)
-        constraints.constraints_in(f"Don't change {text}z")
+        words.paths_in(text)
+        words.only_asks(text)
+        words.terms(f"{text}z")
+        constraints.named_paths(f"Don't change {text}z")
         exam._read(f"1: a{text}z", 1)
         _fed(f"| a | b |\n|-{text}z\n")
     assert time.thread_time() - begun < 3

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.language.signs import asks_to_go_on
 from ctxagent.agent.config.preservation import PreserveRules
 from ctxagent.agent.loop.run_state import RunContinuation
 
@@ -26,8 +25,8 @@ def set_state(project: Path, state: dict[str, Any] | None) -> None:
     (project / ".run" / "plan.json").write_text(json.dumps(state))
 
 
-def answered(run: RunContinuation, text: str = ASKED, words: str = "run the plan") -> bool:
-    return asyncio.run(run.answer(text, [words])) is not None
+def answered(run: RunContinuation, text: str = ASKED) -> bool:
+    return asyncio.run(run.answer(text)) is not None
 
 
 @pytest.mark.parametrize(
@@ -64,38 +63,34 @@ def test_a_next_unit_has_a_question_of_its_own_and_idling_none(tmp_path: Path) -
     assert answered(run)
 
 
-def test_the_persons_rules_count_more(tmp_path: Path) -> None:
+def test_the_rules_of_what_is_kept_count_more(tmp_path: Path) -> None:
     state = {"state": "RUNNING", "current": "a"}
-    asked_for = "Run the plan, but check with me before each sprint."
-    assert not answered(continuation(tmp_path, state), words=asked_for)
     assert not answered(continuation(tmp_path, state, PreserveRules(always=("trajectory",))))
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "is_answered"),
     [
-        "Shall I continue with sprint-3?",
-        "Would you like me to proceed with the next unit?",
-        "All of it passes. Ready to move on to sprint-3?",
-        "Let me know when I should start.",
-        "Please confirm that I may proceed.",
-        "Sprint-2 is done; awaiting your approval.",
+        ("Shall I continue with sprint-3?", True),
+        ("Soll ich mit sprint-3 weitermachen?", True),
+        ("要继续吗？", True),
+        ("Sprint-3 is done.", False),
+        ("I asked: shall I continue? Then I did. It works.", False),
     ],
 )
-def test_questions_to_go_on(text: str) -> None:
-    assert asks_to_go_on(text)
+def test_a_question_at_the_end_is_answered_in_any_language(
+    tmp_path: Path, text: str, is_answered: bool
+) -> None:
+    run = continuation(tmp_path, {"state": "RUNNING", "current": "a"})
+    assert answered(run, text) == is_answered
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Sprint-3 is done.",
-        "Should I delete the old table?",
-        "Shall I proceed with the push to main?",
-        "May I go on and deploy to production?",
-        "Shall I continue? Which database should sprint-3 use?",
-        "I asked: shall I continue? Then I did. It works. The tests pass. All is well.",
-    ],
-)
-def test_other_ends_of_a_turn(text: str) -> None:
-    assert not asks_to_go_on(text)
+def test_the_answer_agrees_to_nothing_and_a_repeated_question_ends_the_turn(tmp_path: Path) -> None:
+    """Whatever the question was about: what only the user can decide stays undecided."""
+    run = continuation(tmp_path, {"state": "RUNNING", "current": "a", "total": 4})
+    text = "Shall I delete the old table?"
+    said = asyncio.run(run.answer(text))
+    assert said is not None
+    assert "This notice agrees to nothing else" in said
+    assert "the user wants to be asked here, put it again" in said
+    assert asyncio.run(run.answer(text)) is None

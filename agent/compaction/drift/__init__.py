@@ -1,7 +1,7 @@
-"""Watches the agent's replies after a summary for signs that it has lost its way.
+"""Watch the agent's replies after a summary for signs that it has lost its way.
 
-`detector` has the indicators, `constraints` and `decisions` what replies are held against, and
-`monitor` tells the person and the model what was found.
+`detector` has the indicators and `monitor` acts on them. `scope` knows the task, `constraints` what
+calls must not do, `memory` earlier calls; `calls` reads a call, `notices` writes the texts.
 """
 
 from .detector import WATCHED_TURNS, DriftDetector, prepare_reading

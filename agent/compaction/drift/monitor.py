@@ -1,9 +1,7 @@
-"""Watches the agent's replies for three turns after each compaction, and realigns it with the
-intent.
+"""Watch the agent's replies for three turns after each compaction, and realign it with the intent.
 
-What drifts is told to the person and recorded; the intent, the person's own words and what the
-archive has on it are appended for the model, which then goes on. Nothing that was appended is ever
-taken back. What counts as drift is decided in `detector`.
+Drift is shown to the user and recorded. The intent, the user's own messages and what the archive
+has on the subject are appended for the model, which then goes on. `detector` decides what is drift.
 """
 
 import asyncio
@@ -16,7 +14,9 @@ from ...session.entries import Block, Entry, Note, Summary, User
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
 from ..summary.writer import document_of
-from .detector import WATCHED_TURNS, Drift, DriftDetector, realignment, warning
+from .detector import WATCHED_TURNS, Drift, DriftDetector, newest_ref
+from .memory import CallMemory
+from .notices import realignment, warning
 
 MAX_ARCHIVE_LINES = 5  # that are shown to the model
 
@@ -29,6 +29,7 @@ class DriftMonitor:
     emit: Callable[[], Emit]
     ledger: Ledger
     search: Callable[[str], Sequence[str]]  # gives lines of the archive, each with its ref
+    _memory: CallMemory = field(default_factory=CallMemory)
     _detector: DriftDetector | None = None
     _document: SummaryDocument = field(default_factory=SummaryDocument)
 
@@ -36,22 +37,27 @@ class DriftMonitor:
         """Watch the next turns after a summary."""
         document = document_of(summary)
         if document is not None and turns > 0:
-            self._document = document
-            self._detector = DriftDetector(document, self.ledger, turns, since=summary.covers[1])
+            self._watch(document, turns, summary.covers[1])
 
     def arm_after_mask(self, summary: Summary | None) -> None:
         """Watch the next turns after results were masked, unless they are watched already. What was
-        open at the newest summary may be done by now, so only what lasts is held against them."""
-        if self._detector is not None and self._detector.armed:
-            return
-        self._document = self._lasting(summary)
-        self._detector = DriftDetector(self._document, self.ledger)
+        open at the newest summary may be done by now, so only what lasts is compared."""
+        if self._detector is None or not self._detector.armed:
+            self._watch(self._lasting(summary))
 
     def arm_for_plan(self, summary: Summary | None) -> None:
-        """Watch the next turns after a plan was agreed to, which stands in the ledger."""
-        self._document = self._lasting(summary)
-        # One turn less than after a summary: a question right behind a plan is no sign of drift.
-        self._detector = DriftDetector(self._document, self.ledger, WATCHED_TURNS - 1)
+        """Watch the next turns after the user agreed to a plan, which the ledger has."""
+        # One turn less than after a summary: a question right after a plan is no sign of drift.
+        self._watch(self._lasting(summary), WATCHED_TURNS - 1)
+
+    def _watch(
+        self, document: SummaryDocument, turns: int = WATCHED_TURNS, since: int | None = None
+    ) -> None:
+        rules = [(rule.ref, rule.text) for rule in document.rules if rule.text]
+        self._document = document
+        self._detector = DriftDetector(
+            document, self.ledger, turns, since=since, earlier=self._memory, rules=rules
+        )
 
     def _lasting(self, summary: Summary | None) -> SummaryDocument:
         """Return what lasts of a summary; without one, the first words are the intent."""
@@ -70,10 +76,12 @@ class DriftMonitor:
             self._detector.hear(words)
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
-        """Return what in a reply drifts. A `final` reply, one without calls, ends the turn."""
-        if self._detector is None or not self._detector.armed:
-            return []
-        return self._detector.check_reply(blocks, final=final)
+        """Return what in a reply drifts. A `final` reply, one without calls, ends the turn. Call
+        this for every reply, watched or not: later ones are compared with it."""
+        found = self._detector.check_reply(blocks, final=final) if self._detector else []
+        calls = [block for block in blocks if block.get("type") == "tool_use"]
+        self._memory.note(calls, newest_ref(self.ledger))
+        return found
 
     async def realign(self, drifts: Sequence[Drift]) -> None:
         """Tell the person of drift, record it, and show the model the intent again."""

@@ -1,1 +1,1 @@
-"""English patterns in what people and models write."""
+"""Texts of people and models, read without the vocabulary of any language."""

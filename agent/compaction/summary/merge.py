@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...session.ledger import FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
-from ..language.signs import paths_in
+from ..language.words import paths_in
 from .open_failures import still_open, with_open_failures
 from .resolved_errors import comparable, open_errors
 from .shorten import (

@@ -1,0 +1,68 @@
+"""Remember the calls of a session, to recognize one that repeats another or takes an edit back."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ...session.entries import Block
+from .calls import CHANGING, arguments_of, path_argument
+
+MAX_CALLS = 2_000  # remembered, the newest
+MIN_LINE_CHARS = 8  # of a line that is telling: many edits write the same brace
+
+_NOTED = (*CHANGING, "Bash")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    ref: int  # of the newest fact before it
+    identity: int  # hash of tool and arguments
+    path: str
+    removed: frozenset[int]  # hashes of lines
+    added: frozenset[int]
+
+
+@dataclass(slots=True)
+class CallMemory:
+    """The calls that replies made to change files or run commands, as hashes."""
+
+    _calls: list[_Call] = field(default_factory=list)
+    was_answered: bool = False  # by the user: the newest calls put questions to them
+
+    def note(self, calls: Sequence[Block], ref: int) -> None:
+        """Remember the calls of a reply. `ref` is that of the newest fact before it."""
+        self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _NOTED]
+        del self._calls[:-MAX_CALLS]
+        self.was_answered = any(call.get("name") == "AskUser" for call in calls)
+
+    def copy(self) -> "CallMemory":
+        return replace(self, _calls=list(self._calls))
+
+    def has(self, call: Block) -> bool:
+        """Return True if exactly this call was made before."""
+        identity = _identity(call)
+        return any(before.identity == identity for before in self._calls)
+
+    def taken_back(self, call: Block) -> int | None:
+        """Return the `ref` of the newest edit that a call takes back, None if it takes none back:
+        it writes all lines that the edit removed, and removes all that it added, and no others."""
+        edit = _summarized(call, 0)
+        undone = (edit.path, edit.added, edit.removed)
+        refs = (c.ref for c in reversed(self._calls) if (c.path, c.removed, c.added) == undone)
+        return next(refs, None) if edit.added else None
+
+
+def _identity(call: Block) -> int:
+    return hash((str(call.get("name")), json.dumps(call.get("input"), sort_keys=True, default=str)))
+
+
+def _summarized(call: Block, ref: int) -> _Call:
+    """Return what a call edits. What a Write removes is not known, and so counts as nothing."""
+    arguments = arguments_of(call)
+    old, new = (_lines(str(arguments.get(key, ""))) for key in ("old_string", "new_string"))
+    return _Call(ref, _identity(call), path_argument(call), old - new, new - old)
+
+
+def _lines(text: str) -> frozenset[int]:
+    lines = (line.strip() for line in text.splitlines())
+    return frozenset(hash(line) for line in lines if len(line) >= MIN_LINE_CHARS)

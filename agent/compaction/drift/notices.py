@@ -1,0 +1,66 @@
+"""What the user and the model are told of drift."""
+
+from collections.abc import Sequence
+
+from ...context.tokens import estimate
+from ..document import SummaryDocument
+from ..language.words import fit_line
+from .detector import Drift
+
+MAX_REALIGNMENT_TOKENS = 600
+
+
+def warning(drift: Drift, intent: str) -> str:
+    """Return the warning that the person is shown."""
+    return (
+        "⚠ **Goal Drift Warning**\n\n"
+        f"**Detection:** {drift.severity}: {drift.detection}\n"
+        f"**Original Intent:** {fit_line(intent, 400) or 'not recorded'}\n"
+        f"**Current Action:** {drift.current}\n\n"
+        f"**Recovery Action:**\nSearching the archive for: {drift.terms}\n\n"
+        f"**Recommendation:** {drift.recommendation}"
+    )
+
+
+def realignment(
+    drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str]
+) -> str:
+    """Return what the model is told, in at most MAX_REALIGNMENT_TOKENS estimated tokens. It is the
+    intent and the person's own words again, what the archive has, and to go on. `found` are lines
+    of the archive with their refs."""
+    text = ""
+    for limit in (400, 200, 100, 50, 25):
+        text = "\n".join(_notice(drift, document, words, found, limit))
+        if estimate(text) <= MAX_REALIGNMENT_TOKENS:
+            break
+    return text
+
+
+def _notice(
+    drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str], limit: int
+) -> list[str]:
+    said = [text for text in words if text.strip()]
+    said = [*said[:1], *said[-2:]] if len(said) > 3 else said
+    intent = fit_line(document.intent, 2 * limit) or "see the words below"
+    lines = [
+        "[Goal check] This is a notice of the program, not the person's words.",
+        f"Noticed after the summary: {fit_line(drift.detection, 2 * limit)}",
+        f"The intent of this session: {intent}",
+    ]
+    if said:
+        lines += ["The person's own words:", *(f"> {fit_line(text, limit)}" for text in said)]
+    if document.next_steps:
+        lines += [
+            "Next steps:",
+            *(f"- {fit_line(s, limit // 2)}" for s in document.next_steps[:3]),
+        ]
+    if found:
+        lines += [
+            "From the archive:",
+            *(f"- {fit_line(item, limit // 2)}" for item in found[:6]),
+        ]
+    lines.append(
+        f"{drift.recommendation} If the person's newest words ask for just this, say so in one "
+        "sentence. Then go on with the task."
+    )
+    return lines

@@ -1,0 +1,123 @@
+"""What is known of the task, and whether calls share anything with it."""
+
+from collections.abc import Iterable, Sequence
+
+from ...session.entries import Block
+from ...session.ledger import Ledger
+from ..document import SummaryDocument
+from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
+from .calls import CHANGING, call_line, call_subject, written_text
+
+UNRELATED_POINTS = 8  # of calls in a row; a change of a file has 2, any other call 1
+MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
+MIN_KNOWN_TERMS = 20  # for one change to be unrelated to all of them
+MIN_TEXT_TERMS = 3  # in the text before a change, for one change to tell
+MAX_CLARITY_CHARS = 2_000  # read of the request to see whether calls can share words with it
+MAX_COMMANDS = 100  # read, the newest
+
+_TASKS = ("Todo", "Plan")  # calls that say what the task is
+_NEUTRAL = ("Recall", "Job", "AskUser")
+
+
+class TaskScope:
+    """The terms and folders of the task. What a related call brings up is related from then on."""
+
+    def __init__(self, document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> None:
+        self._ledger = ledger
+        self._asked = [document.intent, *words]
+        self._goal = union(_goal(document, ledger, words))
+        context = [*_goal(document, ledger, words), *_context(document, ledger, words)]
+        self._known = union(context)
+        self._names = union(context, MIN_NAME_CHARS)
+        self._folders = {folder_of(path) for path in (*ledger.files, *ledger.read)}
+        self._has_files = bool(self._folders)
+        self._points, self._is_new_request = 0, False
+        self._unrelated: list[str] = []
+
+    def hear(self, words: str) -> None:
+        """Add a message of the user."""
+        self._asked.append(words)
+        self._goal |= terms(words)
+        self._known |= terms(words)
+        self._names |= terms(words, MIN_NAME_CHARS)
+        self._points, self._unrelated = 0, []
+        self._is_new_request = self._is_new_request or not is_brief(words)
+
+    def unrelated_calls(self, text: str, calls: Sequence[Block]) -> list[str]:
+        """Return the newest calls, one line each, if they and the text before them share no term
+        and no folder with the task."""
+        explained = len(terms(text) & self._goal) > 1
+        for call in calls:
+            about = self._subject(call)
+            found, folders = terms(about), {folder_of(path) for path in paths_in(about)}
+            is_task = call.get("name") in _TASKS
+            if explained or is_task or folders & self._folders or found & self._names:
+                self._known |= found
+                self._names |= found
+                self._folders |= folders
+                self._points, self._unrelated = 0, []
+            elif (
+                found and call.get("name") not in _NEUTRAL and (weight := self._weight(text, call))
+            ):
+                self._points += weight
+                self._unrelated.append(call_line(call))
+        limit = UNRELATED_POINTS * (2 if self._is_new_request else 1)
+        return self._unrelated if self._points >= limit and self._is_clear(text) else []
+
+    def _weight(self, text: str, call: Block) -> int:
+        """Return what an unrelated call counts. One change tells by itself where a text explains it
+        and neither the text nor what is written has a term of the task. Without a text, calls can
+        only be compared with files that are known."""
+        said, written = terms(text), terms(written_text(call))
+        is_change = call.get("name") in CHANGING
+        tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
+        if is_change and tells and not (said | written) & self._known:
+            return UNRELATED_POINTS
+        return (2 if is_change else 1) if self._has_files else 0
+
+    def _subject(self, call: Block) -> str:
+        if call.get("name") in _TASKS:
+            return str(call.get("input"))
+        cwd, subject = self._ledger.cwd.rstrip("/"), call_subject(call)
+        return subject.replace(f"{cwd}/", "").replace(cwd, ".") if cwd else subject
+
+    def _is_clear(self, text: str) -> bool:
+        """Return True if the request has enough terms, in a script that calls or the text have."""
+        asked = [each[:MAX_CLARITY_CHARS] for each in self._asked[:6]]
+        comparable = not _is_foreign("".join(asked)) or _is_foreign(text)
+        return comparable and len(union(asked)) >= MIN_TASK_TERMS
+
+
+def _is_foreign(text: str) -> bool:
+    """Return True if a text is in a script, such as Cyrillic, that paths and commands lack."""
+    letters = [char for char in text[:MAX_CLARITY_CHARS] if char.isalpha()]
+    return sum(not char.isascii() for char in letters) * 4 > len(letters)
+
+
+def union(texts: Iterable[str], least: int = STEM_CHARS) -> set[str]:
+    """Return the terms of several texts."""
+    return set[str]().union(*(terms(text, least) for text in texts))
+
+
+def agreed_plan(ledger: Ledger) -> list[str]:
+    """Return the plan that the user agreed to, none where there is none."""
+    return [ledger.plan.text] if ledger.plan and ledger.plan.agreed else []
+
+
+def _goal(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
+    """Return the texts that say where the work is going."""
+    todos = [todo["content"] for todo in ledger.todos]
+    steps = (*document.in_progress, *document.next_steps)
+    return [document.intent, *steps, *todos, *agreed_plan(ledger), *words[-2:]]
+
+
+def _context(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
+    """Return the other texts that tell of the task."""
+    rows = [f"{row.path} {row.change}" for row in document.modified]
+    commands = (fact.command for fact in ledger.commands[-MAX_COMMANDS:])
+    return [
+        *words, *rows, *(row.path for row in document.read), *document.decisions, document.phase,
+        *document.done, *document.blocked, *document.facts, *document.errors,
+        *ledger.files, *ledger.read, *ledger.pins.values(),
+        *(call_subject({"name": "Bash", "input": {"command": each}}) for each in commands),
+    ]  # fmt: skip

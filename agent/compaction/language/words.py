@@ -1,0 +1,113 @@
+"""Read texts in any language without a vocabulary: their terms, the paths they name, whether they
+end with a question.
+
+A term stands for a word by its beginning, so that "deploy" and "deployment" share one. Scripts
+without spaces are read in pairs of characters. Short words carry no meaning of their own and are
+left out, unless they are a part of a name, such as a path.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+MAX_TEXT_CHARS = 16_000  # read of one text
+MAX_LINE_CHARS = 160  # of a quotation in one line
+MAX_CACHED_TEXTS = 256  # with their terms
+STEM_CHARS = 5  # by which a word is known
+MIN_NAME_CHARS = 3  # of a part of a name
+MAX_BRIEF_WORDS = 3
+MAX_QUESTION_CHARS = 240  # of a text that does little but ask: a longer one explains
+MAX_REST_SHARE = 3  # of a text to its questions, for it to do little but ask
+# Scripts that write without spaces: Thai, Lao, Burmese, Khmer, kana, Chinese.
+UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+
+_TOKEN = re.compile(r"[^\s`'\"<>()\[\]{},;|&=]+")
+_RUN = re.compile(r"[^\W\d_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_EXTENSION = re.compile(r"(?<=\w)\.[a-z]\w{0,4}$")
+_IS_NAME = re.compile(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
+# Bounded, so that a long run of letters without a fitting end is not read again from each letter.
+_FILE = re.compile(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
+_SEARCHED = re.compile(r"\w[\w.-]+\w")
+_LIST_LINE = re.compile(r"[-*+•] |\w{1,3}[.)] |\|")
+_SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
+_QUESTION_MARKS = "?？؟⸮՞፧⁇⁈"
+
+
+def terms(text: str, least: int = STEM_CHARS) -> frozenset[str]:
+    """Return the terms of a text: of words with at least `least` letters, and of parts of names."""
+    return _terms(text[:MAX_TEXT_CHARS], least)
+
+
+@lru_cache(MAX_CACHED_TEXTS)
+def _terms(text: str, least: int) -> frozenset[str]:
+    found = set[str]()
+    for token in _TOKEN.findall(text):
+        token = token.rstrip(".:!?")
+        is_name = _IS_NAME.search(token) is not None
+        for run in _RUN.findall(_EXTENSION.sub("", token) if is_name else token):
+            for unspaced in UNSPACED.findall(run):
+                found.update(unspaced[at : at + 2] for at in range(max(1, len(unspaced) - 1)))
+            for word in _CAMEL.split(UNSPACED.sub(" ", run)):
+                if len(word.strip()) >= (MIN_NAME_CHARS if is_name else least):
+                    found.add(word.strip().casefold()[:STEM_CHARS])
+    return frozenset(found)
+
+
+def search_words(text: str, count: int) -> str:
+    """Return the first words of a text that are worth a search: names and long words."""
+    words = dict.fromkeys(_SEARCHED.findall(text[:MAX_TEXT_CHARS]))
+    return " ".join([word for word in words if terms(word)][:count])
+
+
+def ends_with_question(text: str) -> bool:
+    """Return True if the last line of a text, apart from a list of choices, is a question."""
+    lines = [line.strip() for line in text[-MAX_TEXT_CHARS:].splitlines() if line.strip()]
+    while lines and _LIST_LINE.match(lines[-1]) and not _is_question(lines[-1]):
+        lines.pop()
+    return bool(lines) and _is_question(lines[-1])
+
+
+def _is_question(line: str) -> bool:
+    said = line.rstrip("*_`\"'”’»)】」』. ")
+    greek = said.endswith((";", "\u037e")) and _has_greek(said)
+    return said.endswith(tuple(_QUESTION_MARKS)) or greek
+
+
+def _has_greek(text: str) -> bool:
+    return any("GREEK" in unicodedata.name(char, "") for char in text[-40:])
+
+
+def only_asks(text: str) -> bool:
+    """Return True if a text ends with a question and has little else to say. A text that names a
+    thing in a code span, or a path, says something about it."""
+    sentences = _SENTENCE_END.split(text[-MAX_TEXT_CHARS:])
+    asked = sum(len(sentence) for sentence in sentences if _is_question(sentence))
+    is_short = len(text.strip()) <= min(MAX_REST_SHARE * asked, MAX_QUESTION_CHARS)
+    return is_short and ends_with_question(text) and "`" not in text and not paths_in(text)
+
+
+def is_brief(text: str) -> bool:
+    """Return True if a message has so few words that it only answers, or says to go on."""
+    runs = _RUN.findall(text[:MAX_TEXT_CHARS])
+    words = sum(len(run) // 2 if UNSPACED.match(run) else 1 for run in runs)
+    return words <= MAX_BRIEF_WORDS and not ends_with_question(text)
+
+
+def paths_in(text: str) -> list[str]:
+    """Return the paths that a text names."""
+    return _FILE.findall(text[:MAX_TEXT_CHARS])
+
+
+def folder_of(path: str) -> str:
+    return path.removeprefix("./").rpartition("/")[0]
+
+
+def fit_line(text: str, limit: int) -> str:
+    """Return a text as one line of at most `limit` characters."""
+    text = " ".join(text[: 4 * limit].split())
+    return text if len(text) <= limit else f"{text[: limit - 2].rstrip()} …"
+
+
+def quote(text: str) -> str:
+    return f"“{fit_line(text, MAX_LINE_CHARS)}”"
