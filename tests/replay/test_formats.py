@@ -144,6 +144,8 @@ def test_codex(read: Read) -> None:
         lines(
             [
                 recorded.codex_words(0, "developer", "Rules."),
+                recorded.codex_words(0, "user", "# AGENTS.md instructions for /p\n\nUse tabs."),
+                recorded.codex_words(0, "user", "Read AGENTS.md."),
                 recorded.codex_words(1, "assistant", "One."),
                 recorded.codex_count(10, 1, 10),
                 recorded.codex_count(10, 1, 10),
@@ -158,8 +160,9 @@ def test_codex(read: Read) -> None:
             ]
         )
     )  # fmt: skip
-    assert said(recording) == ["Rules."]
-    assert [s.by_client for s in recording.steps if isinstance(s, RecordedWords)] == [True]
+    words = [step for step in recording.steps if isinstance(step, RecordedWords)]
+    assert [step.text for step in words if not step.by_client] == ["Read AGENTS.md."]
+    assert [step.text[:8] for step in words if step.by_client] == ["Rules.", "# AGENTS"]
     assert [(r.text, r.prompt, len(r.calls)) for r in replies(recording)] == [
         ("One.", 10, 0),
         ("Two.", None, 1),

@@ -13,6 +13,10 @@ from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, a
 
 _KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_CLIENT_TEXTS = (  # begin messages that Codex writes in the user's place
+    "# AGENTS.md instructions for ", "<user_instructions>", "<environment_context>",
+    "<turn_aborted>",
+)  # fmt: skip
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
@@ -60,8 +64,8 @@ class _Rollout:
         if kind == "message" and payload.get("role") == "assistant":
             self._reply(at).add_text(plain_text(payload.get("content")))
         elif kind == "message":
-            by_client = payload.get("role") == "developer"
             words = plain_text(payload.get("content"))
+            by_client = payload.get("role") == "developer" or words.startswith(_CLIENT_TEXTS)
             self.transcript.add_words(words, at, by_client=by_client)
             self._reply_number += 1
         elif kind in _CALLS:
