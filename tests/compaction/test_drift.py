@@ -176,7 +176,7 @@ def test_working_on_something_unrelated(replies: list[list[Block]]) -> None:
 
 def test_unrelated_work_for_a_request_in_another_script() -> None:
     history = session("修复登录超时问题，并添加测试。")
-    document = SummaryDocument(intent="修复登录超时问题")
+    document = SummaryDocument(intent="修复登录超时问题", next_steps=("从配置读取会话的有效期",))
     blog = [*say("现在我来搭建一个博客主题，使用漂亮的字体。"), *write("blog/hugo.toml")]
     assert indicators(told(watch(document, history), blog)) == ["unrelated"]
     fix = [*say("登录的超时时间从配置读取。"), *write("conf/limits.toml")]

@@ -6,12 +6,12 @@ from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
 from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
-from .calls import CHANGING, call_line, call_subject, written_text
+from .calls import CHANGING, call_line, call_subject, path_argument, written_text
 
 UNRELATED_POINTS = 8  # of calls in a row; a change of a file has 2, any other call 1
 MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
-MIN_KNOWN_TERMS = 20  # for one change to be unrelated to all of them
-MIN_TEXT_TERMS = 3  # in the text before a change, for one change to tell
+MIN_KNOWN_TERMS = 20  # for one new file to be unrelated to all of them
+MIN_TEXT_TERMS = 3  # in the text before one new file, for it to tell
 MAX_CLARITY_CHARS = 2_000  # read of the request to see whether calls can share words with it
 MAX_COMMANDS = 100  # read, the newest
 
@@ -65,15 +65,19 @@ class TaskScope:
         return self._unrelated if self._points >= limit and self._is_clear(text) else []
 
     def _weight(self, text: str, call: Block) -> int:
-        """Return what an unrelated call counts. One change tells by itself where a text explains it
-        and neither the text nor what is written has a term of the task. Without a text, calls can
-        only be compared with files that are known."""
+        """Return what an unrelated call counts. One new file tells by itself where a text explains
+        it and neither the text nor the file has a term of the task. Without a text, calls can only
+        be compared with files that are known."""
         said, written = terms(text), terms(written_text(call))
-        is_change = call.get("name") in CHANGING
         tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
-        if is_change and tells and not (said | written) & self._known:
+        if tells and self._is_new_file(call) and not (said | written) & self._known:
             return UNRELATED_POINTS
-        return (2 if is_change else 1) if self._has_files else 0
+        return (2 if call.get("name") in CHANGING else 1) if self._has_files else 0
+
+    def _is_new_file(self, call: Block) -> bool:
+        path = self._ledger.display_path(path_argument(call))
+        known = path in self._ledger.files or path in self._ledger.read
+        return call.get("name") in CHANGING and not known
 
     def _subject(self, call: Block) -> str:
         if call.get("name") in _TASKS:
