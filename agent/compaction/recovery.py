@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..context.tokens import estimate
 from ..errors import SessionError
-from ..session.entries import Entry, Note, Summary, User, reverted_seqs
+from ..session.entries import Entry, Note, Revert, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from .document import SummaryDocument
@@ -118,10 +118,12 @@ def ledger_of(entries: Iterable[Entry]) -> Ledger:
 
 
 def newest_readable_summary(entries: Reversible[Entry]) -> Summary | None:
-    """Return the newest summary that was not taken back and can be read."""
-    reverted = reverted_seqs(entries)
+    """Return the newest summary that was not taken back and can be read. Reads no further back."""
+    reverted = set[int]()
     for entry in reversed(entries):
-        if isinstance(entry, Summary) and entry.seq not in reverted and document_of(entry):
+        if isinstance(entry, Revert) and entry.seq not in reverted:
+            reverted.add(entry.target)
+        elif isinstance(entry, Summary) and entry.seq not in reverted and document_of(entry):
             return entry
     return None
 

@@ -8,11 +8,11 @@ disk.
 
 import json
 import os.path
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from .command_output import CommandOutput, telling_lines
 from .command_work import Work, answers_no, works_of
 from .entries import (
     ATTACHMENT,
@@ -62,23 +62,9 @@ CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
 }  # fmt: skip
 WHILE_RAN = "while {tool} ran"  # what made a change, if it is not certain that the tool did
 PLAN_TOPIC = "plan"  # of the note that a plan was dropped
-MAX_ERROR_LINES = 5  # kept of a failed command's output
-MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
 DENIAL_REASON = " · the user said: "  # between a call that was not authorised and why
 SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
-
-_ERROR_SIGN = re.compile(
-    r"error|\berr!|exception|traceback|\bfail|\bfatal|\bpanic|assert|denied|refused|undefined"
-    r"|not found|no such|timed out",
-    re.IGNORECASE,
-)
-_NO_ERRORS = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b", re.IGNORECASE)
-_SUCCESS_SIGN = re.compile(
-    r"\b(?:done|ok|pass|passed|success|successful|successfully|succeeded|built|compiled|complete"
-    r"|completed|finished)\b|✓|✔|\b(?:0|no) (?:errors?|failures?)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,15 +443,15 @@ class Ledger:
 
     def _add_command(self, entry: ToolResult, command: str, details: Mapping[str, Any]) -> None:
         code, job = details.get("exit_code"), details.get("job")
-        lines = _output_lines(entry)
+        output = CommandOutput(entry)
         if isinstance(job, str) and "running" in details:  # started in the background
-            said = lines if details.get("backgrounded") is True else []
-            self._jobs[job] = _RunningJob(command, entry.seq, said)
+            said = output.lines if details.get("backgrounded") is True else ()
+            self._jobs[job] = _RunningJob(command, entry.seq, [*said])
             self.commands.append(CommandFact(command, None, entry.seq))
         else:
             fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
             unknown = details.get("interrupted") is True
-            self._add_outcome(fact, lines, passed=not entry.is_error, unknown=unknown)
+            self._add_outcome(fact, output, passed=not entry.is_error, unknown=unknown)
 
     def _add_job(self, entry: ToolResult, details: Any, *, is_read: bool) -> None:
         """Add what a result tells of a job; `is_read`: its new output, too."""
@@ -474,7 +460,7 @@ class Ledger:
         if job is None:
             return
         if is_read:
-            job.lines = [*job.lines, *_output_lines(entry)][-MAX_JOB_LINES:]
+            job.lines = [*job.lines, *CommandOutput(entry).lines][-MAX_JOB_LINES:]
         code = details.get("exit_code")
         if not isinstance(code, int) or details.get("running") is True:
             return
@@ -484,12 +470,13 @@ class Ledger:
             job.is_told = True
             fact = CommandFact(job.command, code, entry.seq)
             killed = details.get("interrupted", code < 0 or code > SIGNAL_EXIT_CODE) is True
-            self._add_outcome(fact, job.lines, passed=code == 0, unknown=killed, started=job.ref)
+            output = CommandOutput(job.lines)
+            self._add_outcome(fact, output, passed=code == 0, unknown=killed, started=job.ref)
 
     def _add_outcome(
         self,
         fact: CommandFact,
-        lines: Sequence[str],
+        output: CommandOutput,
         *,
         passed: bool,
         unknown: bool,
@@ -502,12 +489,12 @@ class Ledger:
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
             tests_failed, cleared = self._tests.add(
-                fact.command, "\n".join(lines), fact.ref,
+                fact.command, output, fact.ref,
                 passed=passed, cwd=self.cwd, started=since,
             )  # fmt: skip
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
-            fact = replace(fact, errors=telling_lines(lines))
+            fact = replace(fact, errors=telling_lines(output.lines))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, told after a newer run had passed
                 self.resolved.append((fact, by))
@@ -516,8 +503,9 @@ class Ledger:
                     self._failed_anew.append(before)
                 self._failing[key] = fact
         elif fact.exit_code is not None and not unknown:
-            clean = _says_success(lines)
-            done = [work for work in works if work.decides or (clean and work.is_shown)]
+            shown = [work for work in works if work.is_shown and not work.decides]
+            succeeded = shown if shown and output.says_success() else []
+            done = [work for work in works if work.decides or work in succeeded]
             for work in () if asked else done:
                 self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
             before = self._failing.get(key)
@@ -577,23 +565,3 @@ def _referred(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
-
-
-def telling_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    lines = [line for line in lines if line.strip()]
-    telling = [line for line in lines if _ERROR_SIGN.search(line)] or lines[-1:]
-    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling[-MAX_ERROR_LINES:])
-
-
-def _says_success(lines: Iterable[str]) -> bool:
-    """Return whether an output speaks of success and of no error."""
-    text = "\n".join(lines)
-    return bool(_SUCCESS_SIGN.search(text)) and not _ERROR_SIGN.search(_NO_ERRORS.sub("", text))
-
-
-def _output_lines(entry: ToolResult) -> list[str]:
-    lines = [line.rstrip() for line in content_text(entry.content).split("\n")]
-    if entry.offloaded:
-        lines = [line.removeprefix("> ") for line in lines if line.startswith("> ")]
-    return lines

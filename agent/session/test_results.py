@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from .command_output import CommandOutput
 from .test_commands import TestCommand, find_test_command
 
 MAX_TEST_NAME_CHARS = 300
@@ -153,7 +154,7 @@ class FailingTests:
     )  # start and end of the newest run in which all passed, by command
 
     def add(
-        self, command: str, output: str, ref: int, *, passed: bool, cwd: str, started: int
+        self, command: str, output: CommandOutput, ref: int, *, passed: bool, cwd: str, started: int
     ) -> tuple[bool, list[str]]:
         """Fold in a command that has ended. Return whether tests failed in it, and the commands
         whose last open test it resolves.
@@ -165,7 +166,7 @@ class FailingTests:
         place = launch.runner or command
         if passed and not launch.runner and place not in self._places:
             return False, []
-        run = read_report(output)
+        run = read_report(output.text)
         folder = posixpath.normpath(posixpath.join(cwd, launch.folder))
         now = _EndedCommand(place, command, launch, folder, ref)
         cleared = self._resolve(now, run, passed=passed, started=started)

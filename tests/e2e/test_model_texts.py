@@ -14,8 +14,8 @@ from ctxagent.agent.app import every_tool
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
 from ctxagent.agent.compaction.summary.user_messages import messages_section
-from ctxagent.agent.context import tokens
 from ctxagent.agent.context.window import Window
+from ctxagent.agent.context.word_classes import count_word_classes
 from ctxagent.agent.loop import instructions, prompt
 from ctxagent.agent.loop.subagent_types import built_in_types
 from ctxagent.agent.loop.turn import run_turn
@@ -50,7 +50,7 @@ def test_the_tools() -> None:
 def test_what_every_request_pays_for_is_bounded() -> None:
     """By the estimate without a vocabulary, which is the same everywhere."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
-    assert sum(map(tokens._word_classes, [prompt.system_prompt(), *texts])) <= 2_600
+    assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
 
 
 def test_what_subagents_are_told_beyond_the_system_prompt() -> None:

@@ -13,7 +13,7 @@ from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
 from ...context.view import View, ViewResult
-from ...session.ledger import telling_lines
+from ...session.command_output import telling_lines
 from ...session.searches import FOUND, listing
 from ..policy import Policy
 from .break_even import DueMask

@@ -1,0 +1,87 @@
+"""The output of a command, and what it says of success and errors.
+
+Most outputs are never looked at: an exit code tells enough. A ledger reads each output of a log, so
+an output is split into lines only when it is asked for.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .entries import ToolResult
+from .store import content_text
+
+MAX_ERROR_LINES = 5  # kept of a failed command's output
+MAX_ERROR_LINE_CHARS = 300  # characters kept of each
+
+# In lower case, as the other signs are.
+_ERROR_SIGNS = (
+    "error", "exception", "traceback", "assert", "denied", "refused", "undefined", "not found",
+    "no such", "timed out",
+)  # fmt: skip
+_ERROR_WORD_BEGINNINGS = ("err!", "fail", "fatal", "panic")
+_ERROR_WORD = re.compile(rf"\b(?:{'|'.join(_ERROR_WORD_BEGINNINGS)})")
+_NO_ERRORS = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b")
+_SUCCESS_SIGN = re.compile(
+    r"\b(?:done|ok|pass|passed|success|successful|successfully|succeeded|built|compiled|complete"
+    r"|completed|finished)\b|✓|✔|\b(?:0|no) (?:errors?|failures?)\b"
+)
+
+
+@dataclass(slots=True)
+class CommandOutput:
+    """What a command has said: the result of its call, or lines."""
+
+    said: ToolResult | Sequence[str]
+    _lines: Sequence[str] | None = field(default=None, init=False)
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines. Of an offloaded output those that its preview shows."""
+        if self._lines is None:
+            said = self.said
+            self._lines = _lines_of(said) if isinstance(said, ToolResult) else said
+        return self._lines
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def says_success(self) -> bool:
+        """Return whether the output speaks of success and of no error."""
+        text = self.text.lower()
+        if speaks_of_error(text) and speaks_of_error(_NO_ERRORS.sub("", text)):
+            return False
+        return bool(_SUCCESS_SIGN.search(text))
+
+
+def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines that speak of an error, verbatim; if none does, the last line."""
+    last, telling = "", list[str]()
+    for line in reversed(lines):
+        if len(telling) == MAX_ERROR_LINES:
+            break
+        if line.strip():
+            last = last or line
+            telling += [line] if speaks_of_error(line) else []
+    telling = telling[::-1] or [last]
+    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling if line)
+
+
+def speaks_of_error(text: str) -> bool:
+    """Return whether a text has a sign of an error.
+
+    The search for each sign alone is ten times as fast as a regular expression with all of them.
+    """
+    text = text.lower()
+    if any(sign in text for sign in _ERROR_SIGNS):
+        return True
+    near = any(beginning in text for beginning in _ERROR_WORD_BEGINNINGS)
+    return near and bool(_ERROR_WORD.search(text))
+
+
+def _lines_of(result: ToolResult) -> list[str]:
+    lines = [line.rstrip() for line in content_text(result.content).split("\n")]
+    if result.offloaded:
+        lines = [line.removeprefix("> ") for line in lines if line.startswith("> ")]
+    return lines
