@@ -573,7 +573,9 @@ def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
     assert (words.ref, words.text) == (words.seq - 1, "mind the number")
     listed = desk.run("/pin").split("\n")
     assert [line.split()[0] for line in listed[:2]] == ["#2", f"#{words.ref}"]
-    assert "mind the number" in (desk.agent.context.recall(words.ref or 0) or "")
+    pinned = desk.agent.context.recall(words.ref or 0)
+    assert pinned is not None
+    assert "mind the number" in pinned.whole()
     desk.run("/compact")
     (summary,) = talk.of(Summary)
     assert summary.text.endswith(
