@@ -364,6 +364,7 @@ def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
 
 
 _COMMON = ("kind", "seq", "at", "extra")
+_OWN_FIELDS = {cls: frozenset(f.name for f in fields(cls)) - {*_COMMON} for cls in KINDS.values()}
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
 _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
@@ -458,7 +459,7 @@ def decode(line: Mapping[str, Any]) -> Entry:
     cls = KINDS.get(kind)
     if cls is None:
         return Unknown(seq=seq, at=at, name=kind, extra=rest)
-    known = {f.name for f in fields(cls)} - set(_COMMON)
+    known = _OWN_FIELDS[cls]
     body = {k: v for k, v in rest.items() if k in known}
     if cls is Assistant and not isinstance(body.get("request", {}), dict):
         body["request"] = {}  # it only says how a reply came about, and no reply is lost for it
