@@ -1,6 +1,6 @@
 """Measure undo among many files: the first look, later looks, a snapshot, and a rewind.
 
-python -m ctxagent.benchmarks.undo [FILES]      by default 150,000, in a repository and in a folder
+In a repository and in a plain folder.
 """
 
 import os
@@ -8,21 +8,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import measure
+from measure import Rows, Table
 
 from ctxagent.agent.worktree import SavedFiles, WorkTree
 
-T = TypeVar("T")
-FILES = 150_000
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"count": 150_000},
+    "quick": {"count": 20_000},
+    "tiny": {"count": 300},
+}
 FOLDER_FILES = 50
+T = TypeVar("T")
 
 
-def timed(what: str, work: Callable[[], T]) -> T:
-    started = time.monotonic()
+def timed(row: dict[str, float], what: str, work: Callable[[], T]) -> T:
+    started = time.perf_counter()
     found = work()
-    print(f"  {what:<40} {time.monotonic() - started:6.2f} s", flush=True)
+    row[what] = row.get(what, 0.0) + time.perf_counter() - started
     return found
 
 
@@ -35,7 +42,17 @@ def fill(project: Path, count: int) -> None:
         (folder / f"f{number}.py").write_text(f"# {number}\n" + "x = 1\n" * (number % 300))
 
 
-def measure(root: Path, count: int, *, repository: bool) -> None:
+def main(count: int) -> Iterator[Table]:
+    rows: Rows = {}
+    for kind in ("repository", "folder"):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            rows[kind] = timings(Path(folder), count, repository=kind == "repository")
+    yield Table("undo among many files", rows)
+
+
+def timings(root: Path, count: int, *, repository: bool) -> dict[str, float]:
+    """Return the seconds of each step, by its name."""
+    row: dict[str, float] = {}
     project, state = root / "project", root / "state"
     fill(project, count)
     if repository:
@@ -44,29 +61,22 @@ def measure(root: Path, count: int, *, repository: bool) -> None:
             subprocess.run([*who, *words.split()], cwd=project, check=True)
     index = state / "sessions" / "s" / "worktree.index"
     tree = WorkTree(project, store=state / "worktree.git", index=index, env=dict(os.environ))
-    while timed("look at all files, until it is whole", tree.observe).tree is None:
-        print(f"    {tree.limits}")
-    timed("look again", tree.observe)
-    timed("look where nothing has changed", lambda: tree.observe(anew=False))
+    while timed(row, "first_scan_s", tree.observe).tree is None:
+        pass  # a scan that takes long goes on with the next look
+    timed(row, "later_scan_s", tree.observe)
+    timed(row, "unchanged_s", lambda: tree.observe(anew=False))
     edited = project / "d0" / "e0" / "f0.py"
     saved = SavedFiles(state / "sessions" / "s" / "saved")
-    files = timed("save the file that is edited", lambda: saved.save([str(edited)]))
-    then = timed("snapshot", lambda: tree.snapshot("s/1")).tree
+    files = timed(row, "save_file_s", lambda: saved.save([str(edited)]))
+    then = timed(row, "snapshot_s", lambda: tree.snapshot("s/1")).tree
     assert then
     edited.write_text("changed\n")
-    timed("put the saved file back", lambda: saved.restore(files))
+    timed(row, "put_file_back_s", lambda: saved.restore(files))
     edited.write_text("changed\n")
-    timed("restore the snapshot", lambda: tree.restore(then))
+    timed(row, "restore_snapshot_s", lambda: tree.restore(then))
     assert edited.read_text() == "# 0\n"
-
-
-def main() -> None:
-    count = int(sys.argv[1]) if sys.argv[1:] else FILES
-    for repository in (True, False):
-        print(f"{count:,} files in a {'repository' if repository else 'folder'}")
-        with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), count, repository=repository)
+    return row
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure.run(main, SIZES))

@@ -26,7 +26,7 @@ _WIDE = re.compile(rf"[{_CJK}]|[^\x00-\x7f{_CJK}]{{1,2}}")
 _LOWER, _UPPER, _CAPITALS, _DIGIT, _PUNCTUATION = b"a", b"A", b"U", b"0", b"."
 _END, _NEWLINE, _BLANK, _VISIBLE = b"\0", b"\n", b" ", b"x"
 _MAX_UPPER, _MAX_LOWER_AFTER_UPPER = 4, 9
-_LONGEST = (_LOWER * 10, _DIGIT * 3, _PUNCTUATION * 3)  # that one match takes
+_LONGEST_MATCHES = (_LOWER * 10, _DIGIT * 3, _PUNCTUATION * 3)  # that one match takes
 _WIDE_BLANK = _BLANK * 3
 
 
@@ -74,7 +74,7 @@ def count_word_classes(text: str) -> int:
         count += classes.count(_CAPITALS)
         classes = classes.replace(_CAPITALS + after_upper, _CAPITALS + _END)
     classes = classes.replace(_UPPER + after_upper, _UPPER + _END)
-    for longest in _LONGEST:
+    for longest in _LONGEST_MATCHES:
         if found := classes.count(longest):
             count += found
             classes = classes.replace(longest, _END)

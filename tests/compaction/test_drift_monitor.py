@@ -25,6 +25,8 @@ ASKED = (
 )
 RECORD = """## Session Intent
 Bring the totals in src/billing/totals.py over to decimal amounts and write src/billing/report.py.
+## User Rules
+- "Never touch migrations/."
 ## Key Decisions
 1. Use the decimal module, not floats, because cents must add up.
 2. Chose httpx over requests, because it is asynchronous.

@@ -355,7 +355,8 @@ def test_the_gate_after_a_summary_is_recorded(project: Path) -> None:
     passed = asyncio.run(talk.agent.engine.compact())
     assert passed.probes == {
         "gate": "HOOK-CTX-004", "intent": True, "smaller": True, "within_half": True,
-        "tally": {}, "sections": {"critical": 0, "kept": 0}, "recovery": {"asked": 5, "ok": 5},
+        "tally": {"recall": {"asked": 1, "before": 0, "after": 1}},
+        "sections": {"critical": 0, "kept": 0}, "recovery": {"asked": 5, "ok": 5},
         "trajectory": {"asked": 5, "ok": 5},
     }  # fmt: skip
     talk.agent.engine.uncompact(talk.entries())
@@ -730,11 +731,11 @@ def test_one_summary_stands_in_the_view(project: Path) -> None:
     """Also when the cut falls among the messages that the summary before it had kept."""
 
     def step(request: Request) -> Step:
-        return Step(text=RECORD if asks_for_a_record(request) else "Noted. " + "blah " * 30)
+        return Step(text=RECORD if asks_for_a_record(request) else "Noted. " + "blah " * 120)
 
     talk = Conversation(project, step, policy=replace(DEFAULT, keep_tokens=3_000))
     for number in range(20):
-        talk.say(f"Words number {number}: " + f"text{number} " * 60)
+        talk.say(f"Words number {number}: " + f"text{number} " * 10)
     for _ in range(3):
         said = [item.seq for item in talk.agent.view.items if item.source != "summary"]
         asyncio.run(talk.agent.engine.compact())

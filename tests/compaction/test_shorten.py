@@ -175,14 +175,14 @@ def test_facts_do_not_crowd_out_the_rest_and_the_older_are_counted() -> None:
     known = "setting_3 must be 00 in all of the regions"
     for n in range(30):
         facts = tuple(f"setting_{n * 9 + m} must be {n}0 in all of the regions" for m in range(9))
-        rules = ("Not authorised: git push", f"The person (#{n}): never touch part_{n}.")
+        rules = ("Not authorised: git push", f"Not authorised: touch part_{n}")
         new = SummaryDocument(facts=(*facts, *(rules if n < 4 else ())))
         document = shortened_to(merge(document, new), 900, lambda fact: fact == known)
         assert estimate(render(document)) <= 900
     assert document.decisions == ("JWT, because Redis is missing",)
     assert known in document.facts
     assert "setting_269 must be 290 in all of the regions" in document.facts
-    assert {"Not authorised: git push", "The person (#3): never touch part_3."} <= {*document.facts}
+    assert {"Not authorised: git push", "Not authorised: touch part_3"} <= {*document.facts}
     count, *rest = document.facts
     assert counts_older_facts(count)
     assert sum(map(counts_older_facts, document.facts)) == 1

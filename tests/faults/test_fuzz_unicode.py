@@ -107,7 +107,9 @@ def _check_what_is_found(talk: Conversation, said: str) -> None:
                 search_sessions(state, log.parent.name, query, scope, patience=None).searched
             )
     first = talk.of(ToolResult)[0]
-    assert text_of_ref(state, log.parent.name, first.seq) == first.content
+    recalled = text_of_ref(state, log.parent.name, first.seq)
+    assert recalled is not None
+    assert recalled.whole() == first.content
     text_of_ref(state, log.parent.name, said)
     ledger, totals = Ledger(), Totals()
     for entry in talk.entries():
