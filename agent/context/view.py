@@ -417,13 +417,18 @@ def fold(entries: Iterable[Entry]) -> View:
 
     With a summary goes what was said again because of it: the words right after it that are no
     person's. A reply loses its thinking and its usage if other masks and summaries stood when it
-    was given than stand now. The entries are gone through twice.
+    was given than stand now. The entries are gone through once, and twice more where one is
+    reverted.
     """
-    return start_folding(entries).view
+    folding = Folding()
+    if not all(map(folding.add, entries)):
+        folding = start_folding(entries)
+    return folding.view
 
 
 def start_folding(entries: Iterable[Entry]) -> Folding:
-    """Fold a log as `fold` does, and return the folding, to which entries can be added."""
+    """Fold a log with reverts as `fold` does, and return the folding, to which entries can be
+    added. The entries are gone through twice."""
     acts, reverts = set[int](), list[Revert]()
     for entry in entries:
         if isinstance(entry, Mask | Summary):

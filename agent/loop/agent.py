@@ -22,7 +22,7 @@ from ..compaction.policy import DEFAULT, Policy
 from ..config.settings import ImagesMode
 from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ..context.request import Request, begins_with, build_request
-from ..context.view import View, fold
+from ..context.view import View, start_folding
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import RequestRejected, UsageError
 from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
@@ -156,7 +156,7 @@ class AgentState:
 
     def rebuild_view(self) -> None:
         """Fold the view again from the whole log, as after a revert."""
-        self.view = fold(self.log.entries())
+        self.view = start_folding(self.log.entries()).view
 
     async def begin(self) -> None:
         """Record what a session begins with, once. Raises RecordError."""
