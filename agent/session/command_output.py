@@ -20,6 +20,7 @@ _ERROR_SIGNS = (
     "no such", "timed out",
 )  # fmt: skip
 _ERROR_WORD_BEGINNINGS = ("err!", "fail", "fatal", "panic")
+_SIGNS = (*_ERROR_SIGNS, *_ERROR_WORD_BEGINNINGS)
 _ERROR_WORD = re.compile(rf"\b(?:{'|'.join(_ERROR_WORD_BEGINNINGS)})")
 _NO_ERRORS = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b")
 _SUCCESS_SIGN = re.compile(
@@ -57,27 +58,33 @@ class CommandOutput:
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    last, telling = "", list[str]()
+    last, telling, signs = "", list[str](), _signs_in("\n".join(lines).lower(), _SIGNS)
     for line in reversed(lines):
-        if len(telling) == MAX_ERROR_LINES:
+        if len(telling) == MAX_ERROR_LINES or (last and not signs):
             break
         if line.strip():
             last = last or line
-            telling += [line] if speaks_of_error(line) else []
+            telling += [line] if _has_sign(line.lower(), signs) else []
     telling = telling[::-1] or [last]
     return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling if line)
 
 
 def speaks_of_error(text: str) -> bool:
-    """Return whether a text has a sign of an error.
+    """Return whether a text has a sign of an error."""
+    return _has_sign(text.lower(), _SIGNS)
 
-    The search for each sign alone is ten times as fast as a regular expression with all of them.
-    """
-    text = text.lower()
-    if any(sign in text for sign in _ERROR_SIGNS):
-        return True
-    near = any(beginning in text for beginning in _ERROR_WORD_BEGINNINGS)
-    return near and bool(_ERROR_WORD.search(text))
+
+def _has_sign(text: str, signs: Sequence[str]) -> bool:
+    found = _signs_in(text, signs)
+    return any(sign in _ERROR_SIGNS for sign in found) or (
+        bool(found) and bool(_ERROR_WORD.search(text))
+    )
+
+
+def _signs_in(text: str, signs: Sequence[str]) -> list[str]:
+    """Return which signs are in a text. The search for each of them takes a tenth of the time of
+    one regular expression with all of them."""
+    return [sign for sign in signs if sign in text]
 
 
 def _lines_of(result: ToolResult) -> list[str]:

@@ -21,6 +21,7 @@ PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody c
 SKILL_LIST = "skill list"  # source of what there is of skills
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
+_USAGE_COUNTS = (*_TOKEN_COUNTS, "web_searches")
 
 Block = dict[str, Any]
 Content = str | list[Block]
@@ -63,13 +64,7 @@ class Usage:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Usage":
         """Read a usage. Raises ValueError for counts that are not whole numbers."""
-        counts = {}
-        for key in (*_TOKEN_COUNTS, "web_searches"):
-            value = data.get(key, 0)
-            if not _fits(value, _NUMBER):
-                raise ValueError(f"usage.{key} is not a count")
-            counts[key] = value
-        return cls(**counts)
+        return cls(*_usage_counts(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,6 +361,7 @@ def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
 _COMMON = ("kind", "seq", "at", "extra")
 _OWN_FIELDS = {cls: frozenset(f.name for f in fields(cls)) - {*_COMMON} for cls in KINDS.values()}
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
+_NUMBERS = (int, float)  # types whose values have a range; a bool has none
 _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
@@ -404,9 +400,17 @@ _MAX_NUMBER = 2**53  # numbers from here on are no counts: no float holds them
 
 def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
     """Return whether a value is of one of these types, and a number neither a flag nor negative."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return isinstance(value, shapes) and 0 <= value < _MAX_NUMBER
-    return type(value) in shapes
+    kind = type(value)
+    return kind in shapes and (kind not in _NUMBERS or 0 <= value < _MAX_NUMBER)
+
+
+def _usage_counts(data: Mapping[str, Any]) -> list[int]:
+    """Return the counts of a usage in order. Raises ValueError for one that is no whole number."""
+    counts = [data.get(key, 0) for key in _USAGE_COUNTS]
+    for key, count in zip(_USAGE_COUNTS, counts, strict=True):
+        if not _fits(count, _NUMBER):
+            raise ValueError(f"usage.{key} is not a count")
+    return counts
 
 
 def summarized_text(block: Mapping[str, Any]) -> str:
@@ -474,7 +478,7 @@ def decode(line: Mapping[str, Any]) -> Entry:
         raise ValueError(f"{kind}.covers is not a first and a last")
     _within_session(cls, body)
     if "usage" in body:
-        Usage.from_json(body["usage"])
+        _usage_counts(body["usage"])
     try:
         return cls(seq=seq, at=at, extra={k: v for k, v in rest.items() if k not in known}, **body)
     except TypeError as error:

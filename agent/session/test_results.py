@@ -7,7 +7,7 @@ doubt it stays so.
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .command_output import CommandOutput
@@ -16,10 +16,36 @@ from .test_commands import TestCommand, find_test_command
 MAX_TEST_NAME_CHARS = 300
 MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
 
-_STILL_FAILING = re.compile(
-    r"\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^(?:FAILED|FAIL)\b|^not ok ", re.MULTILINE
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """A pattern, and texts one of which is in all that it matches.
+
+    Looking for the texts first is much faster than the pattern, and most outputs have none.
+    """
+
+    texts: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def may_be_in(self, text: str) -> bool:
+        return any(each in text for each in self.texts)
+
+    def is_in(self, text: str) -> bool:
+        return self.may_be_in(text) and bool(self.pattern.search(text))
+
+
+def _sign(*texts: str, matches: str, flags: int = 0) -> _Sign:
+    return _Sign(texts, re.compile(matches, flags))
+
+
+_STILL_FAILING = _sign(
+    " fail", " error", "FAIL", "not ok ",
+    matches=r"\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^(?:FAILED|FAIL)\b|^not ok ",
+    flags=re.MULTILINE,
+)  # fmt: skip
+_LEFT_OUT = _sign(
+    " deselected", " filtered out", matches=r"\b[1-9]\d* (?:deselected|filtered out)\b"
 )
-_LEFT_OUT = re.compile(r"\b[1-9]\d* (?:deselected|filtered out)\b")
 # The line in which each runner says that tests passed: all of them, said once at the end, or some.
 _SAYS_ALL_PASSED = {
     "pytest": r"(?:=+ )?[1-9]\d* passed"
@@ -45,50 +71,52 @@ _SAYS_SOME_PASSED = {
     "bun": r" *[1-9]\d* pass",
     "tap": r"# pass +[1-9]\d*",
 }
-_SUCCESS = re.compile(
-    "|".join(
+_SUCCESS = _sign(
+    " pass", "OK", "0 failures", "Result: PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
+    matches="|".join(
         rf"^(?P<{name}>{said})$" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
     ),
-    re.MULTILINE,
-)
+    flags=re.MULTILINE,
+)  # fmt: skip
 
 _WORKER = r"(?:\[gw\d+\] \[ *\d+%\] )?"
 
 
-def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(re.compile, texts))
-
-
 # The name of a test is the group of a pattern; where there are two, its method and its place.
-_FAILED_LINES = _patterns(
+_FAILED_LINES = (
     # pytest: the summary, then the lines of -v
-    rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
-    r"(?=\S+?::)(.+) (?:FAILED|ERROR)(?:\s+\[ *\d+%\])?",
+    _sign(
+        "FAILED ", "ERROR ",
+        matches=rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
+    ),
+    _sign(" FAILED", " ERROR", matches=r"(?=\S+?::)(.+) (?:FAILED|ERROR)(?:\s+\[ *\d+%\])?"),
     # unittest
-    r"(?:FAIL|ERROR): (\w+) \(([\w.]+)\)",
+    _sign("FAIL: ", "ERROR: ", matches=r"(?:FAIL|ERROR): (\w+) \(([\w.]+)\)"),
     # go, cargo, TAP, rspec
-    r"\s*--- FAIL: (\S+)(?: \([\d.]+s\))?",
-    r"test (\S+) \.\.\. FAILED",
-    r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)",
-    r"rspec (\./\S+)(?: # .*)?",
+    _sign("--- FAIL: ", matches=r"\s*--- FAIL: (\S+)(?: \([\d.]+s\))?"),
+    _sign(" ... FAILED", matches=r"test (\S+) \.\.\. FAILED"),
+    _sign("not ok ", matches=r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
+    _sign("rspec ./", matches=r"rspec (\./\S+)(?: # .*)?"),
     # vitest and jest: the whole name, with that of the suite
-    r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?",
-)
+    _sign("FAIL", matches=r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?"),
+)  # fmt: skip
 # jest, in whose output alone a dot marks a test: outside `describe` a name has no suite.
-_IS_JEST = re.compile(r"^(?:FAIL +\S|Tests: +\d)", re.MULTILINE)
-_FAILED_JEST_LINES = _patterns(
-    r"\s*● (?!(?:Console|Test suite failed to run|Validation Warning:?|Deprecation Warning:?"
-    r"|Multiple configurations found:?|Cannot log after tests are done\b.*)$)(.+)"
+_IS_JEST = _sign("FAIL", "Tests: ", matches=r"^(?:FAIL +\S|Tests: +\d)", flags=re.MULTILINE)
+_FAILED_JEST_LINES = _sign(
+    "● ",
+    matches=r"\s*● (?!(?:Console|Test suite failed to run|Validation Warning:?"
+    r"|Deprecation Warning:?|Multiple configurations found:?"
+    r"|Cannot log after tests are done\b.*)$)(.+)",
 )
-_DOT_WITH_SUITE = _patterns(r"\s*● (.+ › .+)")
-_FAILED_SHORT_LINES = _patterns(r"\s*[✕×✗] (.+?)(?: \(?[\d.]+ ?m?s\)?)?")
-_PASSED_LINES = _patterns(
-    r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?",
-    rf"{_WORKER}PASSED (\S+?::.+)",
-    r"(\w+) \(([\w.]+)\) \.\.\. ok",
-    r"\s*--- PASS: (\S+)(?: \([\d.]+s\))?",
-    r"test (\S+) \.\.\. ok",
-    r"\s*ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)",
+_DOT_WITH_SUITE = _sign("● ", matches=r"\s*● (.+ › .+)")
+_FAILED_SHORT_LINES = (_sign("✕ ", "× ", "✗ ", matches=r"\s*[✕×✗] (.+?)(?: \(?[\d.]+ ?m?s\)?)?"),)
+_PASSED_LINES = (
+    _sign(" PASSED", matches=r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?"),
+    _sign("PASSED ", matches=rf"{_WORKER}PASSED (\S+?::.+)"),
+    _sign(") ... ok", matches=r"(\w+) \(([\w.]+)\) \.\.\. ok"),
+    _sign("--- PASS: ", matches=r"\s*--- PASS: (\S+)(?: \([\d.]+s\))?"),
+    _sign(" ... ok", matches=r"test (\S+) \.\.\. ok"),
+    _sign("ok ", matches=r"\s*ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
 )
 
 
@@ -106,15 +134,16 @@ class TestReport:
 def read_report(output: str) -> TestReport:
     """Read what an output says about tests."""
     lines = [line.rstrip() for line in output.split("\n")[-MAX_OUTPUT_LINES:]]
-    dots = _FAILED_JEST_LINES if _IS_JEST.search(output) else _DOT_WITH_SUITE
-    failed = _test_names(lines, (*_FAILED_LINES, *dots)) or _test_names(lines, _FAILED_SHORT_LINES)
-    passed = set(_test_names(lines, _PASSED_LINES)) - set(failed)
-    clean = not failed and not _STILL_FAILING.search(output)
-    text = "\n".join(line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines)
-    says = {str(found.lastgroup) for found in _SUCCESS.finditer(text)} if clean else ()
-    return TestReport(
-        failed, frozenset(passed), frozenset(says), clean, bool(_LEFT_OUT.search(text))
-    )
+    lines = [line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines]
+    text = "\n".join(lines)
+    dots = _FAILED_JEST_LINES if _IS_JEST.is_in(output) else _DOT_WITH_SUITE
+    failed = _test_names(text, lines, (*_FAILED_LINES, dots))
+    failed = failed or _test_names(text, lines, _FAILED_SHORT_LINES)
+    passed = set(_test_names(text, lines, _PASSED_LINES)) - set(failed)
+    clean = not failed and not _STILL_FAILING.is_in(output)
+    successes = _SUCCESS.pattern.finditer(text) if clean and _SUCCESS.may_be_in(text) else ()
+    says = frozenset(str(found.lastgroup) for found in successes)
+    return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +296,14 @@ def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool
     return same or (named and ".py::" in name)
 
 
-def _test_names(lines: list[str], patterns: Iterable[re.Pattern[str]]) -> tuple[str, ...]:
-    """Return the names in lines that a pattern matches as a whole, each once."""
+def _test_names(text: str, lines: Sequence[str], signs: Iterable[_Sign]) -> tuple[str, ...]:
+    """Return the names in the lines of a text that a pattern matches as a whole, each once."""
+    there = [sign for sign in signs if sign.may_be_in(text)]
     names = (
         _test_name(*found.groups())[:MAX_TEST_NAME_CHARS]
-        for line in lines
-        if len(line) <= 2 * MAX_TEST_NAME_CHARS
-        for pattern in patterns
-        if (found := pattern.fullmatch(line))
+        for line in (lines if there else ())
+        for sign in there
+        if sign.may_be_in(line) and (found := sign.pattern.fullmatch(line))
     )
     return tuple(dict.fromkeys(names))
 
