@@ -224,7 +224,7 @@ def test_an_agreed_plan_is_edited_and_dropped(place: Place) -> None:
     editor = place.root / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/Dig the hole/Dig two holes/' \"$1\"\n")
     editor.chmod(0o755)
-    with Server([propose(), Say("Agreed."), Say("Seen."), Say("Gone.")]) as server:
+    with Server([propose(), Say("Agreed. Now?"), Say("Seen."), Say("Gone.")]) as server:
         terminal = started(place, server, EDITOR=str(editor))
         terminal.type("/plan\r")
         terminal.see("there is no plan")
@@ -413,7 +413,7 @@ def test_a_subagent_has_no_plan_to_propose(place: Place) -> None:
 def test_a_program_agrees_to_a_plan(place: Place) -> None:
     """It sees the plan, may change it, and says in which mode it is carried out."""
     changed = WHOLE.replace("37 metres", "50 metres")
-    with Server([propose(), write(), Say("Built.")]) as server, talk(
+    with Server([propose(), write(), Say("Built. Fill it?")]) as server, talk(
         place, server.url, "--permission-mode", "plan"
     ) as driver:  # fmt: skip
         driver.say("Build a pool")
@@ -425,7 +425,7 @@ def test_a_program_agrees_to_a_plan(place: Place) -> None:
         assert driver.next("error")["message"] == "the plan has no steps"
         answer = {"allow": True, "plan": changed, "mode": "accept-edits"}
         driver.send({"type": "answer", "id": asked["id"], **answer})
-        assert driver.next("result")["result"] == "Built."
+        assert driver.next("result")["result"] == "Built. Fill it?"
         assert driver.end() == 0
     assert server.rejected == []
     assert changed in told(server.requests[1])
