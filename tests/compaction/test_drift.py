@@ -406,10 +406,15 @@ def test_a_question_of_the_user_is_answered_by_words(asks: str) -> None:
 
 def test_a_question_is_no_drift_after_a_failure_or_without_open_steps() -> None:
     ask = say("What should I do now?")
-    failed = session()
-    failed.call("Bash", {"command": "make"}, "error: no rule", is_error=True,
-                details={"command": "make", "exit_code": 2})  # fmt: skip
-    assert told(watch(DOCUMENT, failed), ask) == []
+    history = session()
+    ledger = folded(history)
+    armed = DriftDetector(DOCUMENT, ledger)
+    known = len(history.entries)
+    history.call("Bash", {"command": "make"}, "error: no rule", is_error=True,
+                 details={"command": "make", "exit_code": 2})  # fmt: skip
+    for entry in history.entries[known:]:
+        ledger.add(entry)
+    assert told(armed, ask) == []
     assert told(watch(DOCUMENT, denied("Bash make deploy")), ask) == []
     assert told(watch(replace(DOCUMENT, blocked=("The password is missing",))), ask) == []
     only_said = replace(DOCUMENT, in_progress=(), next_steps=(f"Go on with: {WORDS}",))

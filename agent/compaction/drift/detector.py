@@ -149,7 +149,9 @@ class DriftDetector:
         early = self._first and len(self._calls) <= MAX_EARLY_CALLS and not acted
         if not early or self._new_requests() or self._earlier.was_answered or not only_asks(text):
             return None
-        if self._failed_since(self._begun()) or self._document.blocked or not self._open_work():
+        if self._failed_since(self._since) or self._denied_since(self._begun()):
+            return None
+        if self._document.blocked or not self._open_work():
             return None
         what = f"it asks, right after a compaction, though the next steps are known: {quote(text)}"
         return _drift("clarification", what, text, self._document.intent)
@@ -181,19 +183,19 @@ class DriftDetector:
 
     def _unstarted(self, text: str) -> list[str]:
         """Return todos, and steps that name a file which the session never changed, which no later
-        call and no word of the reply is about. After real work the steps of the summary may be
-        outdated, and a todo that is in progress may be done: then only pending todos count."""
+        call and no word of the reply is about. After real work, a todo in progress may be done;
+        after a change, the steps of the summary may be outdated."""
         ledger = self._ledger
         begun = min(self._begun(), self._since)
         changed = [fact.path for fact in ledger.files.values() if fact.ref > begun]
         ran = [fact.command for fact in ledger.commands if fact.ref > self._since]
         about = union([text, *map(call_subject, self._calls), *changed, *ran])
         acted = changed or ran or any(c.get("name") not in _READING for c in self._calls)
-        todos = {t["content"]: t["status"] for t in ledger.todos}
-        if acted:
-            work = [item for item, status in todos.items() if status == "pending"]
-        else:
-            work = [item for item in self._open_work() if item in todos or self._names_new(item)]
+        todos = {t["content"]: t["status"] for t in ledger.todos if t["status"] != "completed"}
+        work = [item for item in todos if todos[item] == "pending" or not acted]
+        if not changed:
+            steps = (step for step in self._open_work() if step not in todos)
+            work += filter(self._names_new, steps)
         return [item for item in work if terms(item) and not terms(item) & about]
 
     def _names_new(self, step: str) -> bool:

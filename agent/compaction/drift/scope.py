@@ -10,7 +10,7 @@ from .calls import CHANGING, call_line, call_subject, path_argument, written_tex
 
 UNRELATED_POINTS = 8  # of calls in a row; a change of a file has 2, any other call 1
 MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
-MIN_KNOWN_TERMS = 20  # for one new file to be unrelated to all of them
+MIN_KNOWN_TERMS = 12  # for one new file to be unrelated to all of them
 MIN_TEXT_TERMS = 3  # in the text before one new file, for it to tell
 MAX_CLARITY_CHARS = 2_000  # read of the request to see whether calls can share words with it
 MAX_COMMANDS = 100  # read, the newest
