@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from ctxagent.agent.compaction.recovery import (
     recover_session,
     recovery_text,
 )
+from ctxagent.agent.compaction.summary.writer import document_of
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.errors import CtxagentError, SessionError, UsageError
 from ctxagent.agent.models.scripted import Step
@@ -33,6 +34,7 @@ from ctxagent.agent.session.entries import (
     Summary,
     ToolResult,
     User,
+    reverted_seqs,
 )
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Log, read_log
@@ -444,3 +446,35 @@ def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path:
     assert "Intent: Count to 30,000." in shown
     talk.agent.engine.uncompact(talk.agent.log.entries())
     assert "cannot be read back" not in str(talk.agent.view.items)
+
+
+class _ReadBackwards(list[Entry]):
+    """Entries that tell how many of them were read."""
+
+    read = 0
+
+    def __reversed__(self) -> Iterator[Entry]:
+        for entry in super().__reversed__():
+            self.read += 1
+            yield entry
+
+
+@given(st.lists(st.tuples(st.sampled_from("usr"), st.integers(0, 30)), max_size=30))
+def test_the_newest_summary_is_found_without_reading_further_back(
+    steps: list[tuple[str, int]],
+) -> None:
+    entries = _ReadBackwards()
+    for seq, (kind, number) in enumerate(steps, 1):
+        if kind == "u":
+            entries.append(User(seq=seq, content="go on"))
+        elif kind == "r":
+            entries.append(Revert(seq=seq, target=1 + number % seq))
+        else:
+            document = {"intent": "Port it."} if number % 3 else {"intent": 0}
+            entries.append(
+                Summary(seq=seq, document=document, text="t", covers=[1, seq], keep_from=seq)
+            )
+    gone = reverted_seqs(entries)
+    sound = [e for e in entries if isinstance(e, Summary) and e.seq not in gone and document_of(e)]
+    assert newest_readable_summary(entries) == (sound[-1] if sound else None)
+    assert entries.read == (len(entries) - sound[-1].seq + 1 if sound else len(entries))
