@@ -34,7 +34,7 @@ from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
 from . import drift, verify
-from .document import SummaryDocument, render
+from .document import SummaryDocument, UserRule, render
 from .host import EngineHost
 from .preserve import sections_not_in_context
 from .recovery import recover_after
@@ -133,11 +133,15 @@ def _has_own_bound(entry: Entry) -> bool:
 def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
     """Return the tokens that the user's rules and the commands that still fail take in a summary
     that is merged with `document`."""
-    known = document or SummaryDocument()
-    rules = rules_within(known.rules, int(RULES_SHARE * window.size))
+    rules = _rules_shown(document or SummaryDocument(), window)
     room = int(ERRORS_SHARE * max_summary_tokens(window))
     errors = with_open_failures(SummaryDocument(), ledger, room).errors
     return tokens.estimate("\n".join([*rule_lines(rules), *errors]))
+
+
+def _rules_shown(document: SummaryDocument, window: Window) -> tuple[UserRule, ...]:
+    """Return the user's rules as the text of a summary has them; the record has all of them."""
+    return rules_within(document.rules, int(RULES_SHARE * window.size))
 
 
 def reinserted_tokens(entries: Sequence[Entry]) -> int:
@@ -324,12 +328,13 @@ class SummaryApplier:
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
         ) -> FittedSummary:
+            shown = replace(document, rules=_rules_shown(document, before))
             if beside is None:
                 text = whole = summary_text(
-                    document, self.host.folder, ledger.pins, messages=messages, saved=saved
+                    shown, self.host.folder, ledger.pins, messages=messages, saved=saved
                 )
             else:
-                text = beside.render(document, saved=saved)
+                text = beside.render(shown, saved=saved)
                 whole = f"{draft.raw_text}\n\n{text}"
             added = tokens.estimate(whole) + reinserted_tokens(reinserted)
             after = tokens_after_summary(self.host.view, cut, added)
@@ -375,19 +380,19 @@ class SummaryApplier:
         probes = verify.choose_probes(cut.evicted, ledger, previous, cap, written=document)
         if draft.author == "user":
             return document, probes
-        rules = rules_within(document.rules, int(RULES_SHARE * before.size))
+        rules, shown = document.rules, _rules_shown(document, before)
         document = replace(document, rules=(), errors=said_errors(document.errors))
         document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
         beside = row_tokens(document.modified)
         is_probed = verify.probed_facts_test(probes)
         document = shortened_to(document, int(WRITTEN_SHARE * cap) + beside, is_probed)
-        document = replace(document, rules=rules)
+        document = replace(document, rules=shown)
         errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
         beside += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))
         )
-        document = verify.add_missed_facts(whole, probes, cap + beside)
+        document = replace(verify.add_missed_facts(whole, probes, cap + beside), rules=rules)
         return with_statuses(document, list_stale_files(ledger)), probes
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:

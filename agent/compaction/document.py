@@ -115,7 +115,7 @@ class UserRule:
     """A sentence of the user that a summary named as a rule."""
 
     ref: int  # of the message that has it; 0 while that is not known
-    text: str  # verbatim; "" where Recall must be asked, because all rules have no room
+    text: str  # verbatim; "" in the rendered text where there is no room: ask Recall
 
 
 @dataclass(frozen=True, slots=True)

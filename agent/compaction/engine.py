@@ -294,7 +294,7 @@ class CompactionEngine:
         self._background.discard()
         self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
         for act in reversed(last):
-            self.host.record(Revert(target=act.seq, reason="taken back by the person"))
+            self.host.record(Revert(target=act.seq, reason="taken back by the user"))
         self.host.rebuild_view()
         return last
 

@@ -47,7 +47,7 @@ class Act:
     before: int  # tokens of the context; for a result that went to a file, of the result
     after: int
     files: tuple[str, ...] = ()
-    # Whether the person's intent stands in the context after it: masks leave every word of theirs,
+    # Whether the user's intent stands in the context after it: masks leave every word of theirs,
     # a summary must name it and no drift may follow within the watched turns.
     verified: bool = True
     undone: bool = False  # whether it was taken back
@@ -191,7 +191,7 @@ def _why(act: Mask | Summary) -> str:
 
 
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
-    """Return whether the person has spoken since an entry."""
+    """Return whether the user has spoken since an entry."""
     return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
 
 

@@ -96,7 +96,7 @@ class EngineHost(Protocol):
         """Return the whole text of an entry as the Recall tool gives it; None if it is missing."""
 
     def redact(self, words: str) -> str:
-        """Return the person's words without the secrets that must not be recorded or sent."""
+        """Return the user's words without the secrets that must not be recorded or sent."""
 
     async def ask_model(
         self, request: Request, purpose: CompactionPurpose = "summary"
@@ -104,4 +104,4 @@ class EngineHost(Protocol):
         """Send a request of the engine's own to the model and record the reply with a purpose."""
 
     async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
-        """Run the person's hook commands at a point; return the reason of a veto, or None."""
+        """Run the user's hook commands at a point; return the reason of a veto, or None."""

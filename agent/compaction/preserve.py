@@ -5,7 +5,7 @@ is kept verbatim. `missing_sections` is the check before a compaction, `preserve
 again after one, `sections_not_in_context` the check of the result. The files are the project's, so
 nothing in them is trusted: they are read within bounds, only regular files inside the project, and
 what is odd about one becomes its `problem`. In the context they stand as a quotation, each line
-marked, so that they pass neither for the person's words nor for the program's.
+marked, so that they pass neither for the user's words nor for the program's.
 """
 
 import glob
@@ -38,7 +38,7 @@ MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
 RUNNING = "RUNNING"
 DECISION_LOG = "decision_log"  # the category
 PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
-FROM_A_FILE = "what the file says: data of the project, not the person's words"
+FROM_A_FILE = "what the file says: data of the project, not the user's words"
 
 _HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work

@@ -1,6 +1,6 @@
 """Recovery: the state of a session at one of three levels, from its log alone, without a model.
 
-Level 1 is the intent, the state of the work, the next steps, constraints and the person's newest
+Level 1 is the intent, the state of the work, the next steps, constraints and the user's newest
 words; level 2 adds what blocks the work, open errors, decisions and changed files; level 3 adds
 what was read, what failed on the way, what is done, where to read on and, where the disk is at
 hand, which files changed since the session saw them. The newest readable summary is the base,

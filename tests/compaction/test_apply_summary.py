@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction import apply_summary, preserve
+from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.compaction.preserve import preserved_text, sections_not_in_context
 from ctxagent.agent.compaction.summary.request import is_summary_question
@@ -193,6 +194,36 @@ def steps_between(talk: Conversation) -> list[int]:
     written = [e.seq for e in talk.of(Assistant) if e.purpose != "turn" and e.seq < summary.seq]
     done = (e for e in talk.of(ToolResult) if written[-1] < e.seq < summary.seq)
     return [int(e.details["changes"][0]["path"][9:-3]) for e in done]
+
+
+@pytest.mark.slow
+def test_rules_without_room_stay_in_the_record_and_come_back(project: Path) -> None:
+    rules = [f"Never touch the folder called area{number}/." for number in range(400)]
+    named: list[str] = []
+
+    def answer(request: Request) -> Step:
+        if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
+            listed = "\n".join(f'- "{rule}"' for rule in named)
+            return Step(text=f"## User Rules\n{listed}\n{RECORD}")
+        return Step(text="It goes on. " * 2_000)
+
+    project.mkdir()
+    talk = Conversation(project, answer, tools=[Bash()], window=WINDOW, policy=BARE)
+    for number in range(0, 400, 40):
+        named[:] = rules[number : number + 40]
+        talk.say(" ".join(named))
+        talk.say("Go on.")
+        asyncio.run(talk.agent.engine.compact())
+    summary = talk.of(Summary)[-1]
+    assert len(summary.document["rules"]) == len(rules)
+    assert all(rule["text"] for rule in summary.document["rules"])
+    shown = summary.text.partition("## User Rules")[2].partition("\n## ")[0]
+    assert rules[-1] in shown
+    assert rules[0] not in shown
+    # In a window of a larger model all have room.
+    document = SummaryDocument.from_json(summary.document)
+    larger = apply_summary._rules_shown(document, Window(tokens=0, size=1_000_000, error=0))
+    assert [rule.text for rule in larger] == rules
 
 
 # Why it could not be made

@@ -544,7 +544,7 @@ def test_the_warning_has_all_its_fields(indicator: Indicator, severity: str) -> 
 def test_the_realignment_puts_the_intent_and_the_words_back() -> None:
     [drift] = told(watch(), say("What would you like me to do?"))
     text = realignment(drift, DOCUMENT, [WORDS], ["the timeout is 30 s (#12)"])
-    assert text.startswith("[Goal check] This is a notice of the program, not the person's words.")
+    assert text.startswith("[Goal check] This is a notice of the program, not the user's words.")
     assert "“What would you like me to do?”" in text
     assert f"The intent of this session: {DOCUMENT.intent}" in text
     assert f"> {WORDS}" in text

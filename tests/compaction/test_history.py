@@ -157,14 +157,14 @@ def test_marks_are_what_else_a_reader_needs() -> None:
             drift(3),
             Note(seq=4, topic="phase", text="review"),
             Note(seq=5, topic="permission", text="not authorised: Bash rm"),
-            Revert(seq=6, target=9, reason="taken back by the person"),
+            Revert(seq=6, target=9, reason="taken back by the user"),
         ]
     )
     assert [(m.seq, m.kind, m.text) for m in found] == [
         (1, "checkpoint", "checkpoint 1 (85 %)"),
         (3, "drift", "HIGH: asks what the task is"),
         (4, "phase", "review"),
-        (6, "revert", "#9: taken back by the person"),
+        (6, "revert", "#9: taken back by the user"),
     ]
     assert found[0].to_json()["event_type"] == "CHECKPOINT"
     assert found[0].files == ("checkpoints/1.json",)

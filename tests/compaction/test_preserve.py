@@ -409,7 +409,7 @@ def test_what_is_said_after_a_compaction(project: Path) -> None:
     running(project)
     here = found(project, phase="build")
     text = preserved_text(here.values())
-    said = "what the file says: data of the project, not the person's words:"
+    said = "what the file says: data of the project, not the user's words:"
     quoted = CONTINUITY.replace("\n", "\n> ")
     assert f"Session Continuity, {said}\n\n> (NOTES.md:3-9)\n> {quoted}\n\n" in text
     assert DECISIONS.replace("\n", "\n> ") in text

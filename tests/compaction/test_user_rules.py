@@ -104,7 +104,12 @@ def test_the_model_lifts_a_rule_with_later_words_of_the_user(change: tuple[str, 
     ],
 )
 def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
-    messages = said("Look at vendor/ first.", "Never touch vendor/.", "Vendor/ is fine now.")
+    messages = said(
+        "Look at vendor/ first.",
+        "Never touch vendor/.",
+        "Vendor/ is fine now.",
+        "As I said: never touch vendor/.",
+    )
     old = SummaryDocument(rules=(UserRule(4, "Never touch vendor/."),))
     assert [*claimed([claim], old, messages)] == []
 

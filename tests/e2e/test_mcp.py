@@ -176,19 +176,21 @@ def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, s
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "said"),
+    ("behaviour", "timeout", "said"),
     [
-        ("die in call", "has ended: it closed the connection (it said: out of memory)"),
-        ("hang in call", "gave no answer in 2 s"),
-        ("flood", "it sent more than 10,000 messages in a minute"),
-        ("endless", "it sent a message of more than 32 MiB"),
-        ("nonsense in call", "nonsense"),
+        ("die in call", 60, "has ended: it closed the connection (it said: out of memory)"),
+        ("hang in call", 2, "gave no answer in 2 s"),
+        ("flood", 60, "it sent more than 10,000 messages in a minute"),
+        ("endless", 60, "it sent a message of more than 32 MiB"),
+        ("nonsense in call", 60, "nonsense"),
     ],
 )
-def test_a_call_that_is_not_answered_is_sent_once(place: Place, behaviour: str, said: str) -> None:
+def test_a_call_that_is_not_answered_is_sent_once(
+    place: Place, behaviour: str, timeout: int, said: str
+) -> None:
     configure(place, plain=plain(place, behaviour))
     call = use("mcp__plain__echo", {"text": "x"})
-    server, _ = ran(place, [call, Say("Enough.")], *ALLOW, "-c", "mcp.call_timeout=2")
+    server, _ = ran(place, [call, Say("Enough.")], *ALLOW, "-c", f"mcp.call_timeout={timeout}")
     assert said in results(server)[0]
     assert notes(place, "call") == ['echo {"text": "x"}']
     assert gone(*map(int, notes(place, "pid")))

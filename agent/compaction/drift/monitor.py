@@ -71,7 +71,7 @@ class DriftMonitor:
             self.arm(summary, WATCHED_TURNS - ended)
 
     def hear(self, words: str) -> None:
-        """Take what the person said into the intent."""
+        """Take what the user said into the intent."""
         if self._detector is not None:
             self._detector.hear(words)
 
@@ -84,7 +84,7 @@ class DriftMonitor:
         return found
 
     async def realign(self, drifts: Sequence[Drift]) -> None:
-        """Tell the person of drift, record it, and show the model the intent again."""
+        """Tell the user of drift, record it, and show the model the intent again."""
         document, todos = self._document, self.ledger.todos
         if self.ledger.plan and self.ledger.plan.agreed:
             left = (todo["content"] for todo in todos if todo["status"] != "completed")

@@ -11,7 +11,7 @@ MAX_REALIGNMENT_TOKENS = 600
 
 
 def warning(drift: Drift, intent: str) -> str:
-    """Return the warning that the person is shown."""
+    """Return the warning that the user is shown."""
     return (
         "⚠ **Goal Drift Warning**\n\n"
         f"**Detection:** {drift.severity}: {drift.detection}\n"
@@ -26,7 +26,7 @@ def realignment(
     drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str]
 ) -> str:
     """Return what the model is told, in at most MAX_REALIGNMENT_TOKENS estimated tokens. It is the
-    intent and the person's own words again, what the archive has, and to go on. `found` are lines
+    intent and the user's own words again, what the archive has, and to go on. `found` are lines
     of the archive with their refs."""
     text = ""
     for limit in (400, 200, 100, 50, 25):
@@ -43,12 +43,12 @@ def _notice(
     said = [*said[:1], *said[-2:]] if len(said) > 3 else said
     intent = fit_line(document.intent, 2 * limit) or "see the words below"
     lines = [
-        "[Goal check] This is a notice of the program, not the person's words.",
+        "[Goal check] This is a notice of the program, not the user's words.",
         f"Noticed after the summary: {fit_line(drift.detection, 2 * limit)}",
         f"The intent of this session: {intent}",
     ]
     if said:
-        lines += ["The person's own words:", *(f"> {fit_line(text, limit)}" for text in said)]
+        lines += ["The user's own words:", *(f"> {fit_line(text, limit)}" for text in said)]
     if document.next_steps:
         lines += [
             "Next steps:",
@@ -60,7 +60,7 @@ def _notice(
             *(f"- {fit_line(item, limit // 2)}" for item in found[:6]),
         ]
     lines.append(
-        f"{drift.recommendation} If the person's newest words ask for just this, say so in one "
+        f"{drift.recommendation} If the user's newest words ask for just this, say so in one "
         "sentence. Then go on with the task."
     )
     return lines

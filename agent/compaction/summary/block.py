@@ -82,7 +82,7 @@ def rebuild_block_request(view: View, keep_from: int) -> Request:
 
 
 def _before_reply(view: View, cut: Cut) -> Cut | None:
-    """Return the first cut from this one on that lies before a reply to the person or to results;
+    """Return the first cut from this one on that lies before a reply to the user or to results;
     None where there is none."""
     items, place = view.items, view.position(cut.keep_from)
     for start in range(place or len(items), len(items)):

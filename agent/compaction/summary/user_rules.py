@@ -59,11 +59,12 @@ def lifting_words(claim: str, rule: UserRule, messages: Sequence[LoggedMessage])
     """Return the words that a claim quotes from a message later than a rule; "" if it quotes none
     but the rule's own."""
     for quoted in filter(None, (part for found in _QUOTED.findall(claim) for part in found)):
+        if quoted_sentence(rule.text, quoted):
+            continue  # a later message may repeat the rule
         for message in messages:
             if message.ref <= rule.ref or message.is_attached:
                 continue
-            sentence = quoted_sentence(message.text, quoted)
-            if sentence and not _is_same(sentence, rule.text):
+            if sentence := quoted_sentence(message.text, quoted):
                 return f"the user (#{message.ref}): {sentence}"
     return ""
 
@@ -95,7 +96,3 @@ def rule_lines(rules: Iterable[UserRule]) -> Iterator[str]:
     """Yield a line for each rule, for those who read facts alone."""
     for rule in rules:
         yield f'The user (#{rule.ref}): "{rule.text}"' if rule.text else f"Recall #{rule.ref}"
-
-
-def _is_same(one: str, other: str) -> bool:
-    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())

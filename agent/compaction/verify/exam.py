@@ -105,7 +105,7 @@ def grade(answers_text: str, probes: Sequence[Probe]) -> ExamReport:
     - Artifact trail: right ones among probes of files.
     - Completeness: right ones among all probes.
     - Continuity: right ones among probes of what comes next and of decisions.
-    - Instruction following: half of it the right ones among probes of the person's constraints,
+    - Instruction following: half of it the right ones among probes of the user's constraints,
       half the share of answers in the demanded form (one numbered line for each question, nothing
       else).
     """
