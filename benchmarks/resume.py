@@ -4,8 +4,10 @@ The log is a real history with masks and summaries, written over and over. The r
 "hi" in it, headless, to the strict server of the tests. Measured are: the first time, when nothing
 is kept beside the log; the next time; after a kill, which leaves the log longer than what is kept
 says and a torn line at its end; and the opening of the session alone, in a process of its own.
+Of a session of 200 MB the first commands are measured too, each with nothing kept beside the log.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,9 +27,9 @@ from ctxagent.tests.support.server.loopback import Say, Server
 from ctxagent.tests.support.sessions.longlog import history, lengthen
 
 SIZES: dict[str, dict[str, Any]] = {
-    "full": {"short": 10, "long": 1 << 10},
-    "quick": {"short": 2, "long": 20},
-    "tiny": {"short": 1, "long": None},
+    "full": {"short": 10, "middle": 200, "long": 1 << 10},
+    "quick": {"short": 2, "middle": 10, "long": 20},
+    "tiny": {"short": 1, "middle": 1, "long": None},
 }
 AGAIN = ("the next time", "again, all of it indexed", "after a kill")
 OPEN = """
@@ -74,8 +76,26 @@ class Session:
         return found
 
     def says(self) -> dict[str, float]:
-        command = [measure.COMMAND, "--resume", self.log.parent.name, "-p", "hi"]
-        return measure.whole(command, env=self.env, cwd=self.cwd)
+        return self.measured("--resume", self.log.parent.name, "-p", "hi")
+
+    def first_commands(self) -> dict[str, dict[str, float]]:
+        """Each of them with nothing kept beside the log."""
+        session = self.log.parent.name
+        commands = (
+            ("recover", "1"),
+            ("recover", "request"),
+            ("doctor", session),
+            ("--resume", session, "-p", "hi"),
+        )
+        rows = {}
+        for command in commands:
+            for folder in (self.log.parent, self.index.folder):
+                drop_all_but(self.log, folder)
+            rows[" ".join(command).replace(session, "SESSION")] = self.measured(*command)
+        return rows
+
+    def measured(self, *command: str) -> dict[str, float]:
+        return measure.whole([measure.COMMAND, *command], env=self.env, cwd=self.cwd)
 
     def opened(self) -> dict[str, float]:
         done = subprocess.run(
@@ -93,10 +113,20 @@ class Session:
         self.count += 1
 
 
-def main(short: int, long: int | None) -> Iterator[measure.Table]:
+def drop_all_but(kept: Path, folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not kept.is_relative_to(path):
+            shutil.rmtree(path)
+        elif path.is_file() and path != kept:
+            path.unlink()
+
+
+def main(short: int, middle: int, long: int | None) -> Iterator[measure.Table]:
     """Sizes in MB. Without a long session there is only the first time of the short one."""
     taken = []
     with tempfile.TemporaryDirectory() as folder, Server(lambda body: Say("Hello.")) as server:
+        session = Session(Path(folder) / "first", server.url, middle << 20)
+        yield measure.Table(f"first commands, {middle:,} MB", session.first_commands())
         for size in filter(None, (short, long)):
             session = Session(Path(folder) / f"{size}", server.url, size << 20)
             taken.append(session.rows(again=long is not None))

@@ -322,7 +322,7 @@ def _path(path: str) -> str:
 
 
 def _rule_text(rule: UserRule) -> str:
-    return f'#{rule.ref}: "{_escape(rule.text)}"' if rule.text else f"#{rule.ref}"
+    return _escape(f'#{rule.ref}: "{rule.text}"') if rule.text else f"#{rule.ref}"
 
 
 def _rule(item: str) -> UserRule | None:

@@ -140,6 +140,7 @@ def test_empty_sections_say_so() -> None:
 @pytest.mark.slow
 @given(DOCUMENTS)
 @example(FULL)
+@example(SummaryDocument(rules=(UserRule(1, "0\n```\n```"),)))
 @example(
     SummaryDocument(intent="## Next Steps\n1. none\n**Done:** x", decisions=("None.", " \n ", "-"))
 )

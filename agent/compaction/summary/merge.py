@@ -24,7 +24,7 @@ from .user_rules import merged_rules
 
 LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
 MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
-MAX_INTENT_CHARS = 2_000  # of the user's words that a summary without a model takes over
+MAX_INTENT_CHARS = 600  # of the first message, as the intent of a summary without a model
 MAX_WORDS_CHARS = 400  # of a command or a denial
 MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
