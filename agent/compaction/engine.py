@@ -136,6 +136,8 @@ class CompactionEngine:
             await self._summarize_if_due(window, turn_start=turn_start)
             if summary_first:
                 self._layers.clear(full)
+            elif self._calls_since_summary == 0:
+                self._layers.clear_after_summary()
         await self.force_fit()
 
     async def force_fit(self) -> None:

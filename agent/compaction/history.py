@@ -25,7 +25,7 @@ from ..session.entries import (
     User,
     reverted_seqs,
 )
-from ..session.layer_words import done_by
+from ..session.layer_words import WITH_SUMMARY, done_by
 from .drift import WATCHED_TURNS
 from .recovery import RECOVERY_TOPIC
 
@@ -121,11 +121,14 @@ def intent_preserved(act: Act) -> str:
 
 
 def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
-    """Return the newest act that was not taken back: a summary, or the masks of one pass, oldest
-    first. A pass records its masks one right after the other, for one reason."""
+    """Return the newest act that was not taken back: a summary with the masks that came with it, or
+    the masks of one pass, oldest first. A pass records its masks one right after the other, for one
+    reason."""
     reverted, found = reverted_seqs(entries), list[Mask | Summary]()
     for entry in reversed(entries):
         act = entry if isinstance(entry, Mask | Summary) and entry.seq not in reverted else None
+        if act is None and found and _came_with_summary(found[0]):
+            continue
         if found and not (act and _together(act, found[0])):
             break
         if act:
@@ -134,9 +137,16 @@ def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
 
 
 def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
-    """Return whether an act and the one that stands after it are masks of one pass."""
+    """Return whether two acts in a row are masks of one pass, or a summary and a mask that came
+    with it."""
+    if isinstance(one, Summary):
+        return _came_with_summary(other)
     masks = isinstance(one, Mask) and isinstance(other, Mask) and one.seq + 1 == other.seq
     return masks and readable_trigger(one.trigger) == readable_trigger(other.trigger)
+
+
+def _came_with_summary(act: Mask | Summary) -> bool:
+    return isinstance(act, Mask) and readable_trigger(act.trigger) == WITH_SUMMARY
 
 
 def readable_trigger(trigger: str) -> str:

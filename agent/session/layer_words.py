@@ -3,6 +3,7 @@ layer by its own name."""
 
 from ...tools.system.plural import count_of
 
+WITH_SUMMARY = "with the summary"  # the trigger of masks that an automatic summary brings along
 LAYER_NAMES = {
     "demote": "moved to files",
     "microcompact": "cleared",

@@ -30,6 +30,7 @@ from ctxagent.agent.session.entries import (
     ToolResult,
     User,
 )
+from ctxagent.agent.session.layer_words import WITH_SUMMARY
 
 AT = "2026-11-21T10:20:30.456Z"
 
@@ -285,6 +286,17 @@ def test_the_masks_of_one_pass_are_the_last_acts_together(
     """One pass over results and inputs is undone as the one thing that a person saw."""
     begun = [User(seq=3, at=AT, content="go"), mask(4, "microcompact", 90, 60)] if log else []
     assert [act.seq for act in last_acts([*begun, *log])] == last
+
+
+def test_what_came_with_a_summary_goes_with_it() -> None:
+    said = [User(seq=6, at=AT, content="rules", source="environment")]
+    behind = replace(mask(7, "microcompact", 50, 40), trigger=WITH_SUMMARY)
+    log: list[Entry] = [mask(4, "microcompact", 90, 60), summary(5), *said, behind]
+    assert [act.seq for act in last_acts(log)] == [5, 7]
+    later = mask(8, "microcompact", 40, 30)
+    assert [act.seq for act in last_acts([*log, later])] == [8]
+    undone = [Revert(seq=8, target=7), Revert(seq=9, target=5)]
+    assert [act.seq for act in last_acts([*log, *undone])] == [4]
 
 
 def test_why_an_entry_is_gone() -> None:

@@ -10,6 +10,7 @@ from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCos
 from ctxagent.agent.replay.player import Terms
 from ctxagent.agent.replay.player import play as replay
 from ctxagent.agent.session.entries import Mask, Summary
+from ctxagent.agent.session.layer_words import WITH_SUMMARY
 from ctxagent.agent.ui.compaction_plan import next_lines
 
 from ..support.sessions.workday import workday
@@ -73,6 +74,17 @@ def test_one_that_clearing_has_overtaken_is_let_go() -> None:
     written = [call.number for call in run.priced if call.purpose == "summary"]
     cleared = [a.number for a in run.acts if a.layer == "microcompact" and a.trigger == "it pays"]
     assert written[0] < cleared[0] < written[1]
+
+
+@pytest.mark.slow
+def test_what_pays_goes_with_the_summary() -> None:
+    """What stands after a summary is written anew anyway, so that an edit there costs nothing."""
+    terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
+    acts = replay(workday(), terms).acts
+    (place,) = (n for n, act in enumerate(acts) if act.trigger == WITH_SUMMARY)
+    assert acts[place - 1].layer == "summary"
+    assert acts[place - 1].number == acts[place].number
+    assert acts[place].after < acts[place].before == acts[place - 1].after
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from ...context.view import View, ViewResult
 from ...context.window import Window
 from ...events import Compacted
 from ...session.entries import Mask
-from ...session.layer_words import done_by
+from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
@@ -162,6 +162,16 @@ class LayerRunner:
         if edit and edit.pays:
             self._mask(edit.due, "the cache has ended" if prices.is_cold else "it pays")
             self.due = [each for each in due if each not in edit.due]
+
+    def clear_after_summary(self) -> None:
+        """Mask what pays right after a summary, when the next call writes all that stands after it
+        to the cache anyway."""
+        if self.policy.clear_when != "pays":
+            return
+        due, prices = self._find_due(), replace(self.prices(), is_cold=True)
+        edit = self.break_even.best_edit(due, self.host.view, prices)
+        if edit and edit.pays:
+            self._mask(edit.due, WITH_SUMMARY)
 
     def prices(self) -> PromptPrices:
         """Return the prices of the next prompt."""
