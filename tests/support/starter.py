@@ -130,10 +130,12 @@ def _channel() -> socket.socket:
         start_new_session=True,
     )
     theirs.close()
+    owner = os.getpid()
 
     def end() -> None:
-        ours.close()
-        process.wait()
+        """End it without waiting; a forked child leaves its parent's alone."""
+        if os.getpid() == owner:
+            process.kill()
 
     atexit.register(end)
     return ours
