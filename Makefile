@@ -14,7 +14,7 @@ test: $(STAMP)
 	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
 
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
-ALL_ROOMS := tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/terminal
+ALL_ROOMS := tests $(foreach room,e2e faults terminal security/attacks,--ignore=tests/$(room))
 quick: $(STAMP)
 	$(BIN)/pytest -m 'not slow' $(if $(ROOM),tests/$(ROOM),-n 2 --dist worksteal $(ALL_ROOMS))
 

@@ -114,6 +114,7 @@ def test_a_long_text_that_was_sent_twice_is_given_once() -> None:
     assert text.count("Go on.") == 2
 
 
+@pytest.mark.slow
 def test_thousands_of_messages_are_told_by_refs() -> None:
     messages = said(*(f"This is message number {n}, and it is short." for n in range(5_000)))
     text = messages_section(messages, MIN_BUDGET_TOKENS)

@@ -1,5 +1,6 @@
 """One pass over a log folds the same view as the two passes that a revert needs."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def _entry(kind: str, seq: int, number: int) -> list[Entry]:
     return [reply, answer] if kind == "call" else [reply]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(_STEPS)
 def test_a_fold_is_the_same_in_one_pass_and_in_two(steps: list[tuple[str, int]]) -> None:

@@ -22,6 +22,7 @@ _RUNS = st.tuples(st.sampled_from("aZ0. \t\n\r\0_é中ü한😀\ud800"), st.inte
 _TEXTS = st.lists(_RUNS).map(lambda runs: "".join(sign * count for sign, count in runs))
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.one_of(_TEXTS, st.text()))
 def test_the_count_is_that_of_the_definition(text: str) -> None:

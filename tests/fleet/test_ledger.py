@@ -63,6 +63,7 @@ def test_how_an_attempt_ended_is_told_until_the_task_goes_on(folder: FleetFolder
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_torn_line_is_cut_off_and_lines_that_are_none_are_passed_over(
     folder: FleetFolder,
 ) -> None:

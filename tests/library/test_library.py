@@ -79,6 +79,7 @@ def run_program(place: Place, text: str, server: Server) -> "subprocess.Complete
     )
 
 
+@pytest.mark.slow
 def test_the_program_of_the_guide(place: Place) -> None:
     program = examples()[0]
     assert len(program.splitlines()) <= 30
@@ -108,6 +109,7 @@ def test_the_program_of_the_guide(place: Place) -> None:
     assert server.rejected == []
 
 
+@pytest.mark.slow
 def test_the_model_of_the_guide(place: Place) -> None:
     names: dict[str, Any] = {}
     exec(compile(examples()[1], "guide", "exec"), names)
@@ -166,6 +168,7 @@ class Found:
     line: int
 
 
+@pytest.mark.slow
 def test_tools_of_every_kind(place: Place) -> None:
     def find(words: Annotated[str, Field(description="What to look for.")], span: Span) -> Any:
         """Finds words."""
@@ -282,6 +285,7 @@ def test_plan_mode_calls_no_tool_of_the_program(place: Place) -> None:
 # Approval
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_coroutine", [False, True])
 def test_approve_decides(place: Place, is_coroutine: bool) -> None:
     asked = []
@@ -318,6 +322,7 @@ def test_without_approve_nobody_is_asked(place: Place) -> None:
     assert [each["tool"] for each in result.denials] == ["Bash"]
 
 
+@pytest.mark.slow
 def test_questions_of_the_agents_own_are_answered(place: Place) -> None:
     choices = [{"label": "red"}, {"label": "blue"}]
     questions = [{"question": "Which colour?", "choices": choices}]
@@ -462,6 +467,7 @@ def test_a_run_goes_on_where_nobody_reads(place: Place) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.slow
 def test_sessions_go_on(place: Place) -> None:
     async def ran(server: Server, words: str, **more: Any) -> tuple[str, Any]:
         async with agent_of(place, server, **more) as agent:
@@ -478,6 +484,7 @@ def test_sessions_go_on(place: Place) -> None:
     assert server.rejected == []
 
 
+@pytest.mark.slow
 def test_a_task_of_a_session_with_an_id_is_done_once(place: Place) -> None:
     async def ran(server: Server, words: str) -> Any:
         async with agent_of(place, server, session_id="job-1") as agent:
@@ -495,6 +502,7 @@ def test_a_task_of_a_session_with_an_id_is_done_once(place: Place) -> None:
     assert (len(server.requests), server.rejected) == (3, [])
 
 
+@pytest.mark.slow
 def test_a_schema_and_words_of_others(place: Place) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     (place.project / "secret.txt").write_text("walrus")

@@ -103,6 +103,7 @@ def test_a_file_that_was_attached_counts_as_read(project: Path) -> None:
     assert list(talk.agent.ledger.read) == []
 
 
+@pytest.mark.slow
 def test_requests_stay_prefixes_also_over_a_resume(project: Path) -> None:
     (project / "a.png").write_bytes(png(8, 8))
     steps = [Step(text=f"step {n}") for n in range(2)]
@@ -137,6 +138,7 @@ def test_a_large_file_comes_as_a_reference(project: Path) -> None:
     assert notices(talk, "info") == ["attached big.log, by reference: it is large"]
 
 
+@pytest.mark.slow
 def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None:
     (project / "whole.png").write_bytes(png(8, 8))
     (project / "cut.png").write_bytes(png(8, 8)[:40])
@@ -152,6 +154,7 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
     assert [text.split(":")[0] for text in notices(talk, "warning")] == ["@cut.png"]
 
 
+@pytest.mark.slow
 def test_refused_and_too_many_images_go(project: Path) -> None:
     """What bounds the images of results bounds those that were attached."""
     said = "messages.0.content.13.image.source.base64.data: Could not process image"

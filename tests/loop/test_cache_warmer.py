@@ -191,6 +191,7 @@ def test_it_ends_with_the_time_that_was_given(
         assert len(pause.warmings) == 2, "at 270 and 540 of 600 seconds"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "most"), [("claude-sonnet-5", 11), (MODEL, 23)])
 def test_it_ends_before_it_costs_as_much_as_a_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, most: int

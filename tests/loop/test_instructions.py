@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ class Told:
         return known
 
 
+@pytest.mark.slow
 @given(st.lists(steps, min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
 def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(

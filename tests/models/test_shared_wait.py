@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from ctxagent.agent.events import Retrying
 from ctxagent.agent.models.shared_wait import MAX_SHARED_WAIT_S, OTHERS_WAIT, SharedWait
 
@@ -11,6 +13,7 @@ from ..support.server.loopback import Fail, Say, Server
 from .test_anthropic import connect, play
 
 
+@pytest.mark.slow
 def test_what_one_was_asked_to_wait_another_waits_too(tmp_path: Path) -> None:
     file = tmp_path / "wait"
     with Server([Fail(429, headers={"retry-after": "0.2"}), Say("One."), Say("Two.")]) as server:

@@ -255,6 +255,7 @@ def test_a_repository_inside_is_looked_at(project: Path) -> None:
     assert judged(project, "find . -maxdepth 1 -exec git -C {} diff \\;") == "ask"
 
 
+@pytest.mark.slow
 def test_by_the_real_command(tmp_path: Path) -> None:
     """Headless, where nobody can be asked: lookers run, and a twin is denied."""
     place = Place(tmp_path)

@@ -178,6 +178,7 @@ def test_how_often_a_pause_is_paid_for(back: float, seconds: float, count: int) 
     assert run.priced[-1].cold == (count in (2, 11))
 
 
+@pytest.mark.slow
 def test_what_is_no_pause_or_not_worth_it_costs_nothing() -> None:
     assert play(paused(1_000.0, mid_turn=True), kept(1_800.0)).sums.warmings == 0
     assert play(paused(1_000.0, prompt=2_000), kept(1_800.0)).sums.warmings == 0
@@ -450,6 +451,7 @@ def test_the_presets_of_the_documents_keep_to_their_levels() -> None:
         assert {act.trigger for act in run.acts if act.layer == "microcompact"} == {"level"}
 
 
+@pytest.mark.slow
 def test_thinking_that_edits_drop_is_priced_apart() -> None:
     """Of 20 replies the first 15 tell their output: 500 tokens beyond what they say."""
     said = 40

@@ -624,6 +624,7 @@ def test_the_command_where_commands_could_change_it(tmp_path: Path) -> None:
     assert "Start in the folder of a project, or name it: --cwd DIR." in done.stderr
 
 
+@pytest.mark.slow
 def test_a_bubblewrap_of_the_project_is_never_used(tmp_path: Path) -> None:
     """What a command may have put there is not run, and the advice is to install another."""
     place = Place(tmp_path)

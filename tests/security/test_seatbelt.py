@@ -77,6 +77,7 @@ REGIONS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(REGIONS, st.lists(PATHS, min_size=1, max_size=12))
 def test_the_profile_allows_what_the_boundary_does(
     regions: dict[str, Region], paths: list[str]
@@ -96,6 +97,7 @@ def test_the_profile_allows_what_the_boundary_does(
                 above = str(Path(above).parent)
 
 
+@pytest.mark.slow
 @given(REGIONS, PATHS)
 def test_what_must_not_appear_is_not_made(regions: dict[str, Region], path: str) -> None:
     rules = parse(seatbelt.profile({**regions, path: Region("write")}, [path], network=True))

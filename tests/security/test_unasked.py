@@ -163,6 +163,7 @@ def test_without_a_sandbox_everything_is_asked_about(place: Field) -> None:  # n
     assert "nothing confines it: bwrap is not installed." in questions[0].reason
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_jobs_are_confined_too(place: Field) -> None:  # noqa: F811
     outside = place.root / "outside" / "made"
@@ -173,6 +174,7 @@ def test_jobs_are_confined_too(place: Field) -> None:  # noqa: F811
     assert not os.path.lexists(outside)
 
 
+@pytest.mark.slow
 @needs_bwrap
 def test_headless(tmp_path: Path) -> None:
     """What is confined runs without anybody there; what leaves the sandbox is named, with the rule

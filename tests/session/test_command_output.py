@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ _PARTS = st.sampled_from(_WORDS.split())
 _LINES = st.lists(st.lists(_PARTS, max_size=4).map(" ".join), max_size=9)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(_LINES)
 def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
@@ -40,6 +42,7 @@ def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(_LINES)
 def test_success_is_a_sign_of_it_and_none_of_an_error(lines: list[str]) -> None:

@@ -168,6 +168,7 @@ def test_any_text_is_like_itself(one: str, prompt: str, other: str, more: str) -
     assert likeness(GivenTask(one, prompt), GivenTask(other, more)) >= 0
 
 
+@pytest.mark.slow
 def test_a_long_text_is_compared_by_its_beginning() -> None:
     long = "".join(f"word{n} " for n in range(200_000))
     assert likeness(GivenTask("Sum the words", long), GivenTask("Sum all of the words", long)) > 0

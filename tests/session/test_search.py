@@ -518,6 +518,7 @@ def large_result(archive: Archive, log: Log, text: str) -> int:
     return archive.result(log, "the beginning", offloaded=name)
 
 
+@pytest.mark.slow
 def test_a_text_too_large_for_the_index_is_read_when_somebody_searches(archive: Archive) -> None:
     log = archive.log()
     rows = "".join(f"row {n} of the é dump\n" for n in range(300_000))

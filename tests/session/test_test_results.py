@@ -22,6 +22,7 @@ SIGNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", SIGNS)
 def test_what_a_pattern_matches_has_a_text_of_its_sign(pattern: str) -> None:
     sign = SIGNS[pattern]

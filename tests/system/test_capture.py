@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def test_a_line_without_an_end_goes_to_the_file_too(tmp_path: Path) -> None:
     assert capture.lines == 1
 
 
+@pytest.mark.slow
 def test_of_a_line_that_is_redrawn_the_last_state_is_kept(tmp_path: Path) -> None:
     drawn = b"".join(b"\r%6d of 100000" % n for n in range(100_000))
     assert heard(drawn, tmp_path / "out", chunk=1_001).text("") == " 99999 of 100000"
@@ -97,6 +99,7 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(PARTS, max_size=30).map("".join), st.integers(1, 7))
 def test_cleaned_as_it_comes_it_is_as_if_cleaned_at_the_end(text: str, chunk: int) -> None:
     assert heard(text.encode(), chunk=chunk).text("") == clean(text)

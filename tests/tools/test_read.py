@@ -313,6 +313,7 @@ def test_a_cut_off_image_is_refused(tmp_path: Path, format: str, kept: float) ->
     assert "broken or cut-off" in refusal(tmp_path, "picture")
 
 
+@pytest.mark.slow
 def test_no_broken_image_reaches_a_request(tmp_path: Path) -> None:
     """Each of 240 is shown as one that can be decoded, or it is a sentence."""
     chance = random.Random(1)
@@ -352,6 +353,7 @@ def shown(output: Output) -> tuple[str, Image]:
     return text["text"], found
 
 
+@pytest.mark.slow
 def test_images_beyond_the_limits_are_made_smaller(tmp_path: Path) -> None:
     (tmp_path / "wide.png").write_bytes(png(8001, 900))
     (tmp_path / "heavy.png").write_bytes(png(10, 10) + bytes(4_000_000))
@@ -366,6 +368,7 @@ def test_images_beyond_the_limits_are_made_smaller(tmp_path: Path) -> None:
     assert "shown at" not in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_photographs_of_each_kind_are_made_smaller(tmp_path: Path, format: str) -> None:
     mode = "P" if format == "GIF" else "RGB"

@@ -444,6 +444,7 @@ def test_the_last_answer_looks_as_it_did_when_it_came() -> None:
     assert not re.search(r"[`*#|]", recap.text)
 
 
+@pytest.mark.slow
 def test_a_very_long_last_answer_is_read_to_a_bound_and_unfolds_whole() -> None:
     answer = "\n\n".join(f"Paragraph **{n}**." for n in range(1_500))
     watch = Watch()

@@ -149,6 +149,7 @@ def test_one_look_after_another(project: Path, seed: int) -> None:
     assert (last.tree, last.stats) == (tree.observe().tree, tree.observe().stats)
 
 
+@pytest.mark.slow
 def test_what_was_found_by_a_few_files_comes_back(project: Path) -> None:
     tree = watched(project)
     (project / "a.txt").write_text("first\n")
@@ -198,6 +199,7 @@ def gits_that_run(project: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_one_git_compares_and_is_started_again_when_it_is_gone(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
