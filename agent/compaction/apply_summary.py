@@ -19,7 +19,7 @@ from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.view import View, ViewResult
-from ..context.window import Window
+from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
 from ..session.archive import (
@@ -75,6 +75,7 @@ _AUTHORS = {  # of a draft, as people are told
     "user": "summary edited by you",
 }
 SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
+MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' room, tried where a request would not fit
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
 
 _TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
@@ -119,6 +120,11 @@ def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
             ]
         room -= size
     return list(entries)
+
+
+def _has_room(after: int, view: View, window: Window) -> bool:
+    """Return whether a request of `after` tokens, all of them estimated, has room for a reply."""
+    return replace(window, tokens=after, error=round(after * view.error)).room >= MIN_OUTPUT_TOKENS
 
 
 def _staying(view: View, cut: Cut) -> set[int]:
@@ -323,7 +329,8 @@ class SummaryApplier:
         beside = self._text_beside(draft, ledger, before)
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
         gone = messages_gone(ledger.messages, view, evicted)
-        messages = messages_section(gone, budget_tokens(before, view.ratio))
+        room = budget_tokens(before, view.ratio)
+        messages = messages_section(gone, room)
 
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
@@ -355,6 +362,11 @@ class SummaryApplier:
             if is_small(fitted):
                 break
             fitted = within(cap // divisor)
+        for divisor in MESSAGE_DIVISORS:
+            if _has_room(fitted.tokens_after, view, before):
+                break
+            messages = messages_section(gone, room // divisor)
+            fitted = rendered(fitted.document, fitted.probes, before.tokens)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
 
     def _text_beside(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .entries import ATTACHMENT, Assistant, End, Entry, User, attachment_call
+from .entries import ATTACHMENT, Assistant, End, Entry, ToolResult, User, attachment_call
 from .store import content_text
 
 MessageState = Literal["answered", "interrupted", "open"]
@@ -14,7 +14,7 @@ ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message of the user, or something that they attached to one."""
+    """A message of the user, something that they attached to one, or why they declined a call."""
 
     ref: int
     text: str  # as the model got it: of a very long message the reference to its file
@@ -37,6 +37,9 @@ class UserMessages:
         if isinstance(entry, User):
             if entry.source in ("person", ATTACHMENT):
                 self._add_message(entry)
+        elif isinstance(entry, ToolResult):
+            if entry.details.get("declined") and isinstance(entry.details.get("reason"), str):
+                self.messages.append(LoggedMessage(entry.seq, entry.details["reason"]))
         elif isinstance(entry, Assistant):
             if entry.purpose == "turn" and entry.stop_reason == "end_turn":
                 self._end_turn("answered")
