@@ -8,6 +8,7 @@ from .store import content_text
 
 MessageState = Literal["answered", "interrupted", "open"]
 
+PREVIEW_MARK = "> "  # before each line of text that a reference to a file shows
 FILE_TOOLS = ("Read", "Glob")  # an attachment that is like a call of these is on disk
 ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
 
@@ -22,6 +23,14 @@ class LoggedMessage:
     is_file: bool = False  # attached from disk, so that it can be read again
     is_in_file: bool = False  # the session's folder has a file with the whole text
     state: MessageState = "open"  # how its turn ended; "open" while that runs
+
+    @property
+    def opening(self) -> str:
+        """The text; of one in a file the part that the reference shows."""
+        if not self.is_in_file:
+            return self.text
+        lines = (line for line in self.text.split("\n") if line.startswith(PREVIEW_MARK))
+        return "\n".join(line.removeprefix(PREVIEW_MARK) for line in lines)
 
 
 @dataclass(slots=True)
@@ -38,8 +47,9 @@ class UserMessages:
             if entry.source in ("person", ATTACHMENT):
                 self._add_message(entry)
         elif isinstance(entry, ToolResult):
-            if entry.details.get("declined") and isinstance(entry.details.get("reason"), str):
-                self.messages.append(LoggedMessage(entry.seq, entry.details["reason"]))
+            details = entry.details if isinstance(entry.details, dict) else {}
+            if details.get("declined") and isinstance(details.get("reason"), str):
+                self.messages.append(LoggedMessage(entry.seq, details["reason"]))
         elif isinstance(entry, Assistant):
             if entry.purpose == "turn" and entry.stop_reason == "end_turn":
                 self._end_turn("answered")

@@ -461,6 +461,8 @@ def test_a_summary_that_is_shown_and_taken_is_the_one_applied(tmp_path: Path) ->
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     desk.screen.answers = ["y"]
     desk.run("/compact --show")
+    (applied,) = talk.seen(Compacted)
+    assert "summary written by the model" in applied.detail
     (summary,) = talk.of(Summary)
     assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
     assert len(talk.model.requests) == 4  # type: ignore[attr-defined]
