@@ -59,7 +59,7 @@ class Request:
     system: list[Block]
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]  # alternating, from a user message on
-    max_tokens: int  # 0 asks for no answer: the server only reads the prompt, into its cache
+    max_tokens: int
     effort: str | None = None  # None leaves it to the model
     thinking: bool = True  # asks for adaptive thinking
     # How the request was made from a view: `upto` is the view's newest entry, `stable_before` that

@@ -1,4 +1,4 @@
-"""Ask a server of the Messages API what it takes, with eleven small requests.
+"""Ask a server of the Messages API what it takes, with ten small requests.
 
 Each asks for one thing and does without all else that servers are known to lack. What is found is
 kept, so that no session asks for it in vain.
@@ -18,7 +18,7 @@ from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
 from ..models.catalog import known_model
 from ..models.request_body import body
-from ..models.server_gaps import EMPTY_REPLIES, GAPS, IMAGES
+from ..models.server_gaps import GAPS, IMAGES
 from ..session.entries import Block
 from .finding import Finding
 
@@ -113,7 +113,6 @@ def _probes() -> list[_Probe]:
         _Probe("thinking", [say], "thinking"),
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
-        _Probe(EMPTY_REPLIES, [say], EMPTY_REPLIES),
         _Probe("summaries of its own", [say], COMPACTION),
         _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
@@ -134,7 +133,7 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         [],
         [*probe.tools],
         [*probe.before, message, *probe.behind],
-        0 if probe.gap == EMPTY_REPLIES else MAX_REPLY_TOKENS,
+        MAX_REPLY_TOKENS,
         effort="low" if probe.gap == "effort" else None,
         compaction="Say in a word what was asked." if compacts else None,
         thinking=probe.gap == "thinking",

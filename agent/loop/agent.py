@@ -21,7 +21,7 @@ from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
 from ..config.settings import ImagesMode
 from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
-from ..context.request import Request, begins_with, build_request
+from ..context.request import Request
 from ..context.view import View, start_folding
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import RequestRejected, UsageError
@@ -34,7 +34,7 @@ from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch
 from ..session.checkpoints import Checkpoints
-from ..session.entries import WARMING, Assistant, Entry, Mask, Note, Revert, Summary, Usage
+from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.searches import SEARCH_TOOL, WIRE_NAME
@@ -60,15 +60,6 @@ if TYPE_CHECKING:
 
 MAX_WHY_CHARS = 200  # of a refusal, where it is told what was learned from it
 DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRead:
-    """A prompt that the server has read."""
-
-    request: Request
-    at: float  # when the request was sent, in Unix time
-    usage: Usage  # as the server told it with the answer
 
 
 @dataclass
@@ -115,7 +106,6 @@ class AgentState:
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
-    prompt_read: PromptRead | None = None  # the newest, by a server that answered
     token_correction: float = 1.0  # the server's token count over our estimate
     engine: CompactionEngine = field(init=False)
     skills: SessionSkills = field(init=False)
@@ -227,9 +217,8 @@ class AgentState:
     async def ask_model(self, request: Request, emit: Emit, purpose: str) -> Reply:
         """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
         by a cancellation. Raises ModelError and RecordError."""
-        asked_at = time.time()
         if purpose == "turn":
-            self.last_calls[self.model.id] = asked_at
+            self.last_calls[self.model.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
         gaps = self.model.gaps
         while True:
@@ -255,8 +244,6 @@ class AgentState:
                 gaps.prove()
                 if request.compaction is not None:
                     self._learn_compaction(reply)
-                if purpose == "turn":
-                    self.prompt_read = PromptRead(request, asked_at, reply.usage)
                 return reply
 
     def _gaps_for(self, request: Request) -> tuple[str, ...]:
@@ -284,37 +271,6 @@ class AgentState:
         if row is None or not row.compaction or COMPACTION in gaps.names:
             return False
         return gaps.takes_compaction_block or not stands
-
-    async def read_prompt_again(self, now: float) -> Reply | None:
-        """Have the server read the newest prompt once more, so that its cache keeps it; return the
-        empty reply, recorded with what it has cost. None where there is no such prompt, or the next
-        one will not begin with it. Raises ModelError and RecordError."""
-        read, model = self.prompt_read, self.model
-        if read is None or not self._goes_on_from(read.request):
-            return None
-        reply = await stream_reply(
-            model,
-            replace(read.request, max_tokens=0),
-            lambda event: None,
-            self._record_reply,
-            WARMING,
-            ratio=self.view.ratio,
-        )
-        self.last_calls[model.id] = now
-        self.prompt_read = replace(read, at=now)
-        return reply
-
-    def _goes_on_from(self, earlier: Request) -> bool:
-        """Tell whether the next request will begin with an earlier one, to the same model."""
-        later = build_request(
-            self.view,
-            model=self.model.id,
-            max_tokens=earlier.max_tokens,
-            effort=self.effort,
-            stable_before=earlier.origin["stable_before"],
-        )
-        same = (later.model, later.effort) == (earlier.model, earlier.effort)
-        return same and begins_with(later, earlier)
 
     def _tell_of(self, gap: str, refusal: RequestRejected) -> None:
         """Tell what the server does not take, as a warning where that keeps something from it."""

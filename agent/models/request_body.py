@@ -47,6 +47,7 @@ def body_with(
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """Return a body as the bytes that the SDK sends. Raises ValueError for what is not JSON."""
+    # Older logs have requests that ask for no answer (purpose WARMING): they went without `stream`.
     sent = {**body, "stream": True} if body["max_tokens"] else body
     whole = dict(sorted(sent.items()))
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

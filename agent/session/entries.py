@@ -16,7 +16,9 @@ SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command tha
 ATTACHMENT = "attachment"  # source of what the person brings in beside their words
 SKILL = "skill"  # source of the text of a skill that was loaded
 LOADED_TOOLS = "loaded tools"  # source of definitions of tools that were loaded late
-WARMING = "warm"  # purpose of a request without an answer, which keeps the prompt in the cache
+# Purpose of a request that asked for no answer and kept the prompt in the cache. Only older logs
+# have such entries: none is written any more.
+WARMING = "warm"
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
@@ -135,7 +137,7 @@ class Assistant(Entry):
     usage: dict[str, int]
     stop_reason: str | None
     model: str
-    purpose: str = "turn"  # turn, summary, verify, attempt or warm; only turns stand in the view
+    purpose: str = "turn"  # turn, summary, verify, attempt or WARMING; only turns stand in the view
     message_id: str | None = None
     cost_usd: float | None = None  # None where the model's price is not known
     # Raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an
