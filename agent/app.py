@@ -153,7 +153,6 @@ def open_agent(
         _confine(agent, launch)
         agent.subagent_types = types
         agent.mcp, agent.answers = _heard(launch.mcp, emit), launch.answers
-        agent.loads_late = launch.settings.mcp.load == "late"
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run

@@ -50,7 +50,6 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
-ToolLoading = Literal["search", "late"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
@@ -401,12 +400,6 @@ class McpSettings:
         (),
         SERVER_NAMES,
         "MCP servers whose tools are in the list of tools from the start, not looked for.",
-    )
-    load: ToolLoading = _setting(
-        "search",
-        one_of(ToolLoading),
-        'How tools of MCP servers are reached: "search" by the tool Mcp, "late" also by their own '
-        "names once described.",
     )
     needed: tuple[str, ...] = _setting(
         (), SERVER_NAMES, "MCP servers that -p waits for before its first request."

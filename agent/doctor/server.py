@@ -1,4 +1,4 @@
-"""Ask a server of the Messages API what it takes, with ten small requests.
+"""Ask a server of the Messages API what it takes, with nine small requests.
 
 Each asks for one thing and does without all else that servers are known to lack. What is found is
 kept, so that no session asks for it in vain.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..context.compaction_block import COMPACTION, compaction_in
-from ..context.request import ADDITION, Request
+from ..context.request import Request
 from ..errors import ModelError, RequestRejected
 from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
@@ -38,10 +38,6 @@ _TOOL = {
 }
 _CALL = {"type": "tool_use", "id": "call_1", "name": "ping", "input": {"word": "walrus"}}
 _RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "walrus"}
-_LATE = {
-    "type": ADDITION,
-    "tool": {"type": "tool_definition", "definition": {**_TOOL, "name": "pong"}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,6 @@ class _Probe:
     gap: str = ""  # that is known from a refusal
     tools: Sequence[dict[str, Any]] = ()
     before: Sequence[dict[str, Any]] = ()  # messages
-    behind: Sequence[dict[str, Any]] = ()
 
 
 async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
@@ -105,7 +100,6 @@ def _probes() -> list[_Probe]:
     image = {"type": "base64", "media_type": "image/png", "data": _png()}
     call = [{"role": "assistant", "content": [_CALL]}]
     asked = [{"role": "user", "content": [_text("Call ping.")]}]
-    late = [{"role": "system", "content": [_LATE]}]
     return [
         _Probe("answers", [say]),
         _Probe("blocks of text", [say], "blocks"),
@@ -116,7 +110,6 @@ def _probes() -> list[_Probe]:
         _Probe("summaries of its own", [say], COMPACTION),
         _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
-        _Probe("tools loaded late", [say], behind=late),
     ]
 
 
@@ -132,7 +125,7 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         model.id,
         [],
         [*probe.tools],
-        [*probe.before, message, *probe.behind],
+        [*probe.before, message],
         MAX_REPLY_TOKENS,
         effort="low" if probe.gap == "effort" else None,
         compaction="Say in a word what was asked." if compacts else None,

@@ -44,7 +44,7 @@ SOURCE_TITLES = {
     "attachment": "What you attached",
     "skill": "Skill",
     "plan": "Plan",
-    "loaded tools": "Tools that were loaded",
+    "loaded tools": "Tools that were loaded",  # only in older logs
     "skill list": "List of skills",
 }
 ASIDE_TITLES = {

@@ -44,7 +44,6 @@ from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
-from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
 from .plans import SessionPlan
@@ -101,7 +100,6 @@ class AgentState:
     unrecorded_answers: list[str] = field(default_factory=list)
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
     images_setting: ImagesMode = "auto"  # whether the model takes images
-    loads_late: bool = False  # whether tools of MCP servers are loaded where they are described
     mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
@@ -113,9 +111,7 @@ class AgentState:
 
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
-        self.late_tools = LateTools(self)
         self.web_searches = WebSearches(self)
-        self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
         self.plan = SessionPlan(self)
@@ -320,8 +316,7 @@ class AgentState:
     def _callable_tools(self) -> dict[str, Tool[Any]]:
         """Return the tools by the names that the model knows."""
         called = {SEARCH_TOOL: WIRE_NAME}
-        own = {called.get(tool.name, tool.name): tool for tool in self.tools}
-        return own | self.late_tools.tools()
+        return {called.get(tool.name, tool.name): tool for tool in self.tools}
 
     async def snapshot(self) -> None:
         """Record what the files are like before a turn changes them, once a turn."""

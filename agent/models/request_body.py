@@ -10,7 +10,7 @@ from ..context.request import Request, adds_tools
 from .catalog import known_model
 from .server_gaps import fitted
 
-# Of requests that add tools in a system message with the definition in it.
+# Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 
 

@@ -139,7 +139,6 @@ class Server:
     ) -> None:
         self.lenient = lenient
         self.bound = bound
-        self.adds_tools = True  # whether it takes system messages that add tools
         self.searches = True  # whether it takes the tool that searches the web
         self.compacts = False  # whether it takes `compaction`, and the blocks that it gives for it
         self.compactions = Compactions()
@@ -207,9 +206,6 @@ class Server:
             try:
                 validate(body, allow_paused=self._paused)
                 if any(message["role"] == "system" for message in body["messages"]):
-                    if not self.adds_tools:
-                        refused = "messages.2.role: Input should be 'user' or 'assistant'"
-                        return Fail(400, refused), "", {}
                     check_betas(headers)
                 if refused := self._refused_search(body):
                     return Fail(400, refused), "", {}
