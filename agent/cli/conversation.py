@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ... import __version__
 from ...tools.system.hardening import close_memory
 from ..config.load import LoadedSettings, explain_settings
 from ..events import Ask, Emit, Notice
@@ -17,6 +16,7 @@ from ..library.mcp_servers import RunServers
 from ..permissions.rule_files import RuleFiles
 from ..session.store import all_logs
 from ..ui.conversation.services import ConversationServices, Opener
+from ..version import __version__
 from .doctor import check_all, row_of
 from .options import choice_of, launch_of, project_of
 
