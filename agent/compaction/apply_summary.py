@@ -29,7 +29,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Entry, Summary, User
+from ..session.entries import PLAN, SKILL, SKILL_LIST, Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -102,7 +102,7 @@ def not_worth_it(before: Window, after: int) -> str:
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills, tools
+    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills
     and the plan have bounds of their own, and are left as they are; the plan comes on top."""
     sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_bound(entry))
     room = int(REINSERTED_SHARE * window.size)
@@ -133,7 +133,7 @@ def _staying(view: View, cut: Cut) -> set[int]:
 
 
 def _has_own_bound(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, LOADED_TOOLS)
+    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST)
 
 
 def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
