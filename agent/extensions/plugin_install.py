@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import re
-import resource
 import shutil
 import stat
 import subprocess
@@ -365,7 +364,7 @@ def _blob(reader: "subprocess.Popen[bytes]", id: bytes) -> bytes:
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     """Run git, which ends with this process, and return what it says. Raises CtxagentError."""
     held, end = os.pipe()
-    leashed = [sys.executable, "-I", "-S", leash.__file__, str(held), *command]
+    leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held},{MAX_PACK_BYTES}", *command]
     try:
         child = subprocess.Popen(
             leashed,
@@ -375,7 +374,6 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
             stderr=subprocess.PIPE,
             pass_fds=(held,),
             start_new_session=True,
-            preexec_fn=_bound_files,
         )
     finally:
         os.close(held)
@@ -389,10 +387,6 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     if child.returncode:
         raise CtxagentError(f"git could not fetch it: {_reason(err)}")
     return out
-
-
-def _bound_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_PACK_BYTES, MAX_PACK_BYTES))
 
 
 def _reason(said: bytes) -> str:

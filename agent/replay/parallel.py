@@ -1,11 +1,14 @@
 """Replays of many recordings under many terms, in as many processes as there are cores.
 
 A worker process gets one play after another through a pipe of its own, so that it can be killed at
-any time; everything that the workers write is in one folder, which is deleted in the end.
+any time; everything that the workers write is in one folder, which is deleted in the end. Workers
+are forks of this process, which have the recordings already. A process with threads does not fork:
+the child could wait for ever for a lock that a thread held. There the plays follow each other.
 """
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
@@ -36,6 +39,14 @@ def compare(
     return Comparison(tuple(each.label for each in terms), rows)
 
 
+def _count_threads() -> int:
+    """Count the threads of this process, on Linux also those that Python did not start."""
+    try:
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208
+    except OSError:
+        return threading.active_count()
+
+
 class _Plays:
     """The plays of a comparison, numbered by recording, then by terms."""
 
@@ -57,7 +68,8 @@ class _Plays:
         """Play all; return the runs in the order of their numbers."""
         workers = min(os.cpu_count() or 1, len(self._pairs))
         asks_model = any(terms.writer for _, terms in self._pairs)
-        if workers < 2 or len(self._pairs) <= MAX_PLAYS_IN_ONE_PROCESS or asks_model:
+        few = workers < 2 or len(self._pairs) <= MAX_PLAYS_IN_ONE_PROCESS
+        if few or asks_model or _count_threads() > 1:
             for number in range(len(self._pairs)):
                 self._finish(number, self._play(number))
         else:

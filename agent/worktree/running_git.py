@@ -27,7 +27,7 @@ class RunningGit:
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self._end = f"end {secrets.token_hex(8)}\n".encode()
-        weakref.finalize(self, _end, self._process)
+        weakref.finalize(self, _end, self._process, os.getpid())
 
     def ask(self, line: str, seconds: float) -> bytes:
         """Return the answer to a question. Raises OSError where there is none within `seconds`; it
@@ -49,6 +49,15 @@ class RunningGit:
         return bytes(answer[: -len(self._end)])
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
+    """Kill git without waiting for it: this runs wherever garbage is collected, in any thread.
+
+    `subprocess` reaps the process when it starts another. A forked child leaves its parent's git
+    alone.
+    """
+    if os.getpid() != owner:
+        return
     process.kill()
-    process.communicate()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

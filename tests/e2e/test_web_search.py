@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.compaction.summary.request import COMPRESSED_MARK, is_summary_question
 
 from ..support.command import COMMAND, Place, comes
 from ..support.server.loopback import SEARCH_BLOCKS, Body, Fail, Say, Server
@@ -502,7 +502,7 @@ def test_exports_and_the_conversation_show_what_was_found(place: Place) -> None:
 
 
 class Summarized:
-    """Searches in each reply, until there was a summary."""
+    """Searches in each reply, until a summary stands in the context."""
 
     def __init__(self) -> None:
         self.searches, self.asked = 0, list[str]()
@@ -511,7 +511,7 @@ class Summarized:
         if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             self.asked.append(texts(body))
             return Say(SUMMARY)
-        if self.asked:
+        if COMPRESSED_MARK in texts(body):
             return Say("All done.", thinking="Done.")
         self.searches += 1
         name = f"n{self.searches}"

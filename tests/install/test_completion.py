@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from ctxagent.tests.support.command import COMMAND, PATIENCE, Place
+from ctxagent.tests.support.terminal.screen import Child
 
 pytestmark = pytest.mark.slow
 SHARE = Path(__file__).parents[2] / "share"
@@ -57,11 +57,13 @@ def test_fish(environ: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def zsh(environ: dict[str, str]) -> Iterator[pexpect.spawn]:
+def zsh(environ: dict[str, str]) -> Iterator[Child]:
     """A zsh that finds the file as one of its functions."""
     if not shutil.which("zsh"):
         pytest.skip("zsh is not installed")
-    shell = pexpect.spawn("zsh", ["-f", "-i"], env=environ, encoding="utf-8", timeout=PATIENCE)
+    shell = Child(
+        "zsh", ["-f", "-i"], env=environ, encoding="utf-8", dimensions=(24, 80), timeout=PATIENCE
+    )
     shell.sendline(
         f'fpath=("{ZSH.parent}" $fpath); autoload -Uz compinit; compinit -D; print go""on'
     )
@@ -70,7 +72,7 @@ def zsh(environ: dict[str, str]) -> Iterator[pexpect.spawn]:
     shell.close(force=True)
 
 
-def test_zsh(zsh: pexpect.spawn) -> None:
+def test_zsh(zsh: Child) -> None:
     zsh.send("ctxagent sess\t")
     zsh.expect("sessions ")  # by the file itself
     zsh.send("exp\t")

@@ -18,7 +18,6 @@ FILES = sorted(
     [*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
 )
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
-TREES = {name: ast.parse(path.read_text()) for name, path in zip(NAMES, FILES, strict=True)}
 
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
@@ -58,17 +57,26 @@ VAGUE_CONSTANTS = re.compile(
 )
 
 
+Trees = dict[str, ast.Module]
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """The syntax trees by the names of their files; they take much memory, but not for long."""
+    return {name: ast.parse(path.read_text()) for name, path in zip(NAMES, FILES, strict=True)}
+
+
 def module(path: Path) -> str:
     """Return the dotted name of a module of the project, without `ctxagent`."""
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     return name.removesuffix(".__init__")
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported(path: Path, tree: ast.Module) -> Iterator[str]:
     """Yield each module that this one imports; the project's own without `ctxagent`."""
     here = module(path).split(".")
     package = here if path.name == "__init__.py" else here[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -85,26 +93,34 @@ def within(name: str, parts: tuple[str, ...]) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_are_relative_and_libraries_have_their_users(path: Path) -> None:
-    name = module(path)
-    for other in imported(path):
-        top = other.split(".")[0]
-        assert top != "ctxagent", f"{name}: relative imports only"
-        if top in LIBRARY_USERS:
-            assert within(name, LIBRARY_USERS[top]), f"{name} imports {other}"
+@pytest.mark.slow
+def test_imports_are_relative_and_libraries_have_their_users(trees: Trees) -> None:
+    absolute, unexpected = [], []
+    for path, tree in zip(FILES, trees.values(), strict=True):
+        name = module(path)
+        for other in imported(path, tree):
+            top = other.split(".")[0]
+            if top == "ctxagent":
+                absolute.append(f"{name} imports {other}")
+            elif top in LIBRARY_USERS and not within(name, LIBRARY_USERS[top]):
+                unexpected.append(f"{name} imports {other}")
+    assert absolute == [], "relative imports only"
+    assert unexpected == [], "LIBRARY_USERS names others"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_sizes(path: Path) -> None:
-    source = path.read_text()
-    lines = source.count("\n")
-    assert lines <= MAX_MODULE_LINES, f"{path.name} has {lines} lines"
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= MAX_FUNCTION_LINES, f"{path.name}: {node.name} has {lines} lines"
+def test_sizes(trees: Trees) -> None:
+    large = []
+    for name, path in zip(NAMES, FILES, strict=True):
+        lines = path.read_text().count("\n")
+        if lines > MAX_MODULE_LINES:
+            large.append(f"{name} has {lines} lines")
+        for node in ast.walk(trees[name]):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    large.append(f"{name}: {node.name} has {lines} lines")
+    assert large == []
 
 
 def test_few_modules_stand_beside_the_rooms() -> None:
@@ -113,10 +129,10 @@ def test_few_modules_stand_beside_the_rooms() -> None:
 
 
 @pytest.mark.slow
-def test_at_most_three_broad_excepts() -> None:
+def test_at_most_three_broad_excepts(trees: Trees) -> None:
     broad = [
         f"{name}:{node.lineno}"
-        for name, tree in TREES.items()
+        for name, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler)
         and (
@@ -127,8 +143,9 @@ def test_at_most_three_broad_excepts() -> None:
     assert len(broad) <= MAX_BROAD_EXCEPTS, broad
 
 
-def test_every_module_says_what_it_is_for() -> None:
-    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+@pytest.mark.slow
+def test_every_module_says_what_it_is_for(trees: Trees) -> None:
+    assert [name for name, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[str, bool]]:
@@ -142,18 +159,20 @@ def defined(tree: ast.Module) -> Iterator[tuple[str, bool]]:
                     yield target.id, not target.id.strip("_").isupper() and target.id[:1].isupper()
 
 
-def test_one_public_type_has_one_name() -> None:
+@pytest.mark.slow
+def test_one_public_type_has_one_name(trees: Trees) -> None:
     types = Counter(
-        name for tree in TREES.values() for name, is_type in defined(tree)
+        name for tree in trees.values() for name, is_type in defined(tree)
         if is_type and not name.startswith("_") and len(name) > 1
     )  # fmt: skip
     assert {name for name, times in types.items() if times > 1} == set()
 
 
-def test_constants_are_named_for_their_quantity() -> None:
+@pytest.mark.slow
+def test_constants_are_named_for_their_quantity(trees: Trees) -> None:
     vague = [
         f"{file}: {name}"
-        for file, tree in TREES.items()
+        for file, tree in trees.items()
         for name, _ in defined(tree)
         if VAGUE_CONSTANTS.fullmatch(name)
     ]

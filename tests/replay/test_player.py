@@ -1,6 +1,9 @@
 """Playing recordings: what is asked of whom, what it costs, and what was missed."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +31,8 @@ from ..support.sessions.history import words
 from ..support.sessions.recording import Strict
 
 MODEL = "claude-sonnet-5"
+CORES = os.cpu_count() or 1
+WORKERS = min(CORES, 8) if CORES > 1 else 0  # for 8 plays
 ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
 
 
@@ -179,7 +184,24 @@ def test_a_play_comes_to_the_same_each_time() -> None:
 
 
 @pytest.mark.slow
-def test_recordings_side_by_side_come_back_in_their_order() -> None:
+@pytest.mark.parametrize("threads", [0, 1])
+def test_recordings_side_by_side_come_back_in_their_order(threads: int) -> None:
+    """In workers, or one after another in a process with threads, which must not fork."""
+    code = (
+        "import multiprocessing, threading\n"
+        f"from {__name__} import compare_side_by_side\n"
+        "wait = threading.Event()\n"
+        f"for _ in range({threads}): threading.Thread(target=wait.wait).start()\n"
+        "compare_side_by_side()\n"
+        "wait.set()\n"
+        "print(next(multiprocessing.process._process_counter) - 1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == (0 if threads else WORKERS)
+
+
+def compare_side_by_side() -> None:
     played = [replace(working(n + 2, 200), name=f"r{n}") for n in range(4)]
     columns = [terms(ALONE, label="alone"), terms(label="default")]
     told: list[tuple[int, int, float]] = []

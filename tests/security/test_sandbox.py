@@ -1,8 +1,6 @@
 """Commands under bubblewrap: what they can do, and every way out that is known."""
 
 import asyncio
-import ctypes  # noqa: F401 - a plain user cannot load it from where it may be
-import json
 import os
 import secrets
 import shutil
@@ -32,6 +30,7 @@ from ctxagent.tools.job import JobParams, JobTool, end_all
 from ctxagent.tools.system.hardening import close_memory
 
 from ..support.command import COMMAND, Place, comes, running
+from ..support.other_user import as_other_user
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation, answering
 
@@ -132,29 +131,24 @@ def place() -> Iterator[Field]:
         yield Field(root)
 
 
-def as_user(who: str, root: Path, work: Callable[[], Any]) -> Any:
+def as_user(who: str, root: Path, work: Callable[..., Any], *given: Any) -> Any:
     """What `work` gives, done by this user in a process of its own; the files are theirs."""
     if who == "us":
-        return work()
+        return work(*given)
     for path in (root, *root.rglob("*")):
         os.lchown(path, PLAIN, PLAIN)
-    reader, writer = os.pipe()
-    if not (child := os.fork()):
-        try:
-            os.setgroups([])
-            os.setgid(PLAIN)
-            os.setuid(PLAIN)
-            bubblewrap._try.cache_clear()
-            told = json.dumps(work())
-        except BaseException as error:  # all of it is for the parent to see
-            told = json.dumps(f"{type(error).__name__}: {error}")
-        os.write(writer, told.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        told = file.read()
-    os.waitpid(child, 0)
-    return json.loads(told)
+    return as_other_user(PLAIN, _with_new_bubblewrap, work, *given)
+
+
+def _with_new_bubblewrap(work: Callable[..., Any], *given: Any) -> Any:
+    """Have it tried whether bubblewrap works for this user, too."""
+    bubblewrap._try.cache_clear()
+    return work(*given)
+
+
+def texts_of(place: Field, *commands: str) -> list[str]:
+    """What the commands say."""
+    return [output.text for output in place.run(*commands)]
 
 
 OUT = "ESCAPED"
@@ -202,6 +196,23 @@ ATTEMPTS = {
 }
 
 
+def attempts(place: Field, mark: str, pid: int) -> dict[str, str]:
+    """What each attempt says."""
+
+    async def scene() -> dict[str, str]:
+        context = place.context()
+        context.env = {**context.env, "R": str(place.root), "SSH_AUTH_SOCK": "/tmp/s"}
+        texts = {}
+        for name, attempt in ATTEMPTS.items():
+            filled = attempt.replace("{mark}", mark).replace("{pid}", str(pid))
+            command = f"( {filled.replace('{secret}', SECRET)} ) && echo {OUT}"
+            output = await BashTool().run(BashParams(command=command), context)
+            texts[name] = output.text
+        return texts
+
+    return asyncio.run(scene())
+
+
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
@@ -218,23 +229,8 @@ def test_no_way_out(place: Field, who: str) -> None:
         )
         stack.callback(other.kill)
 
-        def attempts() -> dict[str, str]:
-            async def scene() -> dict[str, str]:
-                context = place.context()
-                context.env = {**context.env, "R": str(place.root), "SSH_AUTH_SOCK": "/tmp/s"}
-                texts = {}
-                for name, attempt in ATTEMPTS.items():
-                    filled = attempt.replace("{mark}", mark).replace("{pid}", str(other.pid))
-                    command = f"( {filled.replace('{secret}', SECRET)} ) && echo {OUT}"
-                    output = await BashTool().run(BashParams(command=command), context)
-                    texts[name] = output.text
-                return texts
-
-            return asyncio.run(scene())
-
-        texts = as_user(who, place.root, attempts)
+        texts = as_user(who, place.root, attempts, place, mark, other.pid)
         assert other.poll() is None
-    assert isinstance(texts, dict), texts
     assert {name: text for name, text in texts.items() if OUT in text or SECRET in text} == {}
     assert not (place.root / "outside" / "new").exists()
     assert (place.cwd / ".git/config").read_text() == before
@@ -255,19 +251,15 @@ def test_each_attempt_would_succeed_outside(place: Field) -> None:
 @pytest.mark.parametrize("who", WHO)
 def test_what_work_needs(place: Field, who: str) -> None:
     """Files of the project, commits, exit codes and signals, its own session."""
-
-    def work() -> list[str]:
-        commands = (
-            "echo a > file && git add file && git commit -qm one && git log --format=%s",
-            f"cat {place.root}/state/projects/p/sessions/own/log.jsonl",
-            "echo out; echo err >&2; exit 3",
-            "kill -KILL $$",
-            "(kill -TERM $BASHPID); echo $?; cat; tty",
-            "pwd; set -- /proc/[0-9]*; echo $#",
-        )
-        return [output.text for output in place.run(*commands)]
-
-    texts = as_user(who, place.root, work)
+    commands = (
+        "echo a > file && git add file && git commit -qm one && git log --format=%s",
+        f"cat {place.root}/state/projects/p/sessions/own/log.jsonl",
+        "echo out; echo err >&2; exit 3",
+        "kill -KILL $$",
+        "(kill -TERM $BASHPID); echo $?; cat; tty",
+        "pwd; set -- /proc/[0-9]*; echo $#",
+    )
+    texts = as_user(who, place.root, texts_of, place, *commands)
     assert texts == [
         "one",
         SECRET,
@@ -650,25 +642,24 @@ def test_the_status_says_that_there_is_none() -> None:
     assert "no sandbox" in "".join(text for _, text in status.fit_line(now, 16))
 
 
+def peek_and_stop(place: Field, mark: str) -> list[str]:
+    """Close the memory of this process; what a command says that looks into it, and one that is
+    ended."""
+    close_memory()
+    peek = f"cat /proc/{os.getpid()}/environ; ls /proc/{os.getpid()}/fd"
+    context = Context(place.cwd, env=place.environ)
+    plain = asyncio.run(BashTool().run(BashParams(command=peek), context)).text
+    slow = BashParams(command=f"sleep {mark} & sleep {mark}", timeout=1)
+    return [plain, asyncio.run(BashTool().run(slow, context)).text]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
 def test_the_agents_memory_is_closed(place: Field) -> None:
     """A process of the same user reads neither environment nor memory of one that has closed it,
     which can still start and end commands."""
-
     mark = f"61.{secrets.randbelow(10**9)}"
-
-    def work() -> list[str]:
-        close_memory()
-        peek = f"cat /proc/{os.getpid()}/environ; ls /proc/{os.getpid()}/fd"
-        context = Context(place.cwd, env=place.environ)
-        plain = asyncio.run(BashTool().run(BashParams(command=peek), context)).text
-        slow = BashParams(command=f"sleep {mark} & sleep {mark}", timeout=1)
-        return [plain, asyncio.run(BashTool().run(slow, context)).text]
-
-    told = as_user("a plain user", place.root, work)
-    assert isinstance(told, list), told
-    peeked, ended = told
+    peeked, ended = as_user("a plain user", place.root, peek_and_stop, place, mark)
     assert peeked.count("Permission denied") == 2
     assert "the process tree was killed" in ended
     assert gone(mark)

@@ -117,6 +117,31 @@ def in_terminal(
     return PtyProcess(pid, ours)
 
 
+def program_in_terminal(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], size: tuple[int, int]
+) -> PtyProcess:
+    """Start any program in a new terminal, without a fork of this process, which has threads.
+
+    A session's first process gets the first terminal that it opens as its own.
+    """
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, size)
+    shell = ("/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", str(cwd))
+    pid = os.posix_spawn(
+        shell[0],
+        [*shell, *command],
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.ttyname(theirs), os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ],
+        setsid=True,
+    )
+    os.close(theirs)
+    return PtyProcess(pid, ours)
+
+
 @cache
 def _channel() -> socket.socket:
     """Start the process that forks, once, and return the socket to it."""
@@ -130,10 +155,12 @@ def _channel() -> socket.socket:
         start_new_session=True,
     )
     theirs.close()
+    owner = os.getpid()
 
     def end() -> None:
-        ours.close()
-        process.wait()
+        """End it without waiting; a forked child leaves its parent's alone."""
+        if os.getpid() == owner:
+            process.kill()
 
     atexit.register(end)
     return ours

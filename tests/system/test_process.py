@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 import time
 import tracemalloc
 from contextlib import suppress
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.tools.system import process_table
+from ctxagent.tools.system import leash, process_table
 from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, Live, clean
 from ctxagent.tools.system.environment import child_environment, is_secret
 from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
@@ -545,6 +546,18 @@ def test_git_runs_nothing_that_a_folder_configures(tmp_path: Path) -> None:
     (trap / ".git").symlink_to(".")
     subprocess.run(["git", "status"], cwd=trap, env=child, capture_output=True)
     assert not (trap / "PWNED").exists()
+
+
+@pytest.mark.parametrize(("bound", "size"), [("", 5_000), (",1000", 1_000)])
+def test_a_leash_bounds_the_files_of_its_command(tmp_path: Path, bound: str, size: int) -> None:
+    held, end = os.pipe()
+    leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held}{bound}"]
+    command = [*leashed, "sh", "-c", "head -c 5000 /dev/zero > written"]
+    done = subprocess.run(command, cwd=tmp_path, pass_fds=[held], start_new_session=True)
+    os.close(held)
+    os.close(end)
+    assert (tmp_path / "written").stat().st_size == size
+    assert bool(done.returncode) == bool(bound)
 
 
 @pytest.mark.parametrize("count", ["1", "", "x"])

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import resource
-import signal
 import stat
 import subprocess
 import sys
@@ -223,11 +221,13 @@ def test_read_only_files_and_folders(context: Context, tmp_path: Path) -> None:
 
 
 WRITE_TOO_MUCH = """
-import asyncio, sys
+import asyncio, resource, signal, sys
 from pathlib import Path
 from ctxagent.tools.base import Context, ToolError
 from ctxagent.tools.write import WriteTool, WriteParams
 
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 context = Context(cwd=Path(sys.argv[1]))
 context.seen.note(context.cwd / "a", b"old")
 try:
@@ -241,13 +241,8 @@ except ToolError as error:
 def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     """A limit on the size of files, which only a process of its own can bear, stands for it."""
     (tmp_path / "a").write_text("old")
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-
     command = [sys.executable, "-B", "-c", WRITE_TOO_MUCH, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Could not write a: File too large. Nothing was changed")
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]

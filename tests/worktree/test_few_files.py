@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,9 @@ import pytest
 
 from ctxagent.agent.worktree import WorkTree, garbage, object_store, staging, tree_edit
 from ctxagent.agent.worktree import watch as watching
+from ctxagent.agent.worktree.running_git import RunningGit, _end
 
+from ..support.command import alive, gone
 from .test_snapshots import changed, contents, git, repository, tree_of
 from .test_watch import looks_made, watched
 
@@ -187,7 +190,12 @@ def test_a_tree_that_is_found_again_after_its_objects_were_cleared_is_whole(proj
 
 
 def gits_that_run(project: Path) -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if p.cwd() == str(project)]
+    found = []
+    for process in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # dead, though nobody has collected it
+            if process.cwd() == str(project):
+                found.append(process)
+    return found
 
 
 def test_one_git_compares_and_is_started_again_when_it_is_gone(
@@ -210,7 +218,21 @@ def test_one_git_compares_and_is_started_again_when_it_is_gone(
     assert len(set(pids)) == 3, "one was killed, and another asked often enough"
     del tree
     gc.collect()
-    assert not any(map(psutil.pid_exists, pids)), "it ends with the tree"
+    assert gone(*pids), "it ends with the tree"
+
+
+def test_a_git_is_let_go_without_waiting_for_it(tmp_path: Path) -> None:
+    """Also where another process still has its output open, as a fork of this one would."""
+    git = RunningGit(["sh", "-c", "sleep 300 & echo $!; wait"], str(tmp_path), os.environ)
+    assert git._process.stdout is not None
+    sleeper, pid = int(git._process.stdout.readline()), git._process.pid
+    _end(git._process, owner=os.getppid())
+    assert alive(pid), "a forked child leaves it alone"
+    del git
+    gc.collect()
+    assert gone(pid)
+    assert alive(sleeper)
+    os.kill(sleeper, signal.SIGKILL)
 
 
 def test_the_trees_in_use_are_recorded_whatever_becomes_of_the_record(

@@ -1,9 +1,10 @@
 """Run a command that ends with the process which started it, however that one ends.
 
-A script of its own, started as `python leash.py FD COMMAND…` in a session of its own. FD is the
-read end of a pipe whose other end the starter alone holds: the kernel closes it when the starter
-is gone, also by SIGKILL. Then, or when the command has ended, what is left of the process group is
-asked to end and, after a moment, killed. Stdin, stdout and stderr are the command's.
+A script of its own, started as `python leash.py FD[,BYTES] COMMAND…` in a session of its own. FD is
+the read end of a pipe whose other end the starter alone holds: the kernel closes it when the
+starter is gone, also by SIGKILL. Then, or when the command has ended, what is left of the process
+group is asked to end and, after a moment, killed. Stdin, stdout and stderr are the command's. With
+BYTES no file that the command writes becomes larger.
 """
 
 import os
@@ -50,5 +51,15 @@ def main(held: int, command: list[str]) -> int:
     return 1
 
 
+def _bound_files(max_bytes: int) -> None:
+    """Let neither this process nor its children write a larger file."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    held, _, max_bytes = sys.argv[1].partition(",")
+    if max_bytes:
+        _bound_files(int(max_bytes))
+    sys.exit(main(int(held), sys.argv[2:]))

@@ -2,14 +2,12 @@
 in it: nothing of what a rule denies is read, and nothing is written there."""
 
 import asyncio
-import ctypes
 import os
-import signal
+import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,27 @@ from ctxagent.tools.read import ReadTool
 from ctxagent.tools.system import safe_open
 from ctxagent.tools.write import WriteTool
 
+from ...support.command import comes
+from ...support.other_user import as_other_user
+
 TRIES = 2_000
 SEARCHES = int(os.environ.get("SEARCHES", "120"))  # `make soak` makes as many as tries
 NOBODY = 65_534
-MAX_PIPE_BYTES = 50_000
 SECRET = "a key that is nobody's business"
+EXCHANGED = ("project/src", "project/link")
+# Becomes a user and exchanges two paths for as long as its starter runs.
+EXCHANGE = """
+import ctypes, os, sys
 RENAMEAT2, AT_FDCWD, RENAME_EXCHANGE = 316, -100, 2
+exchange, starter, user = ctypes.CDLL(None).syscall, int(sys.argv[1]), int(sys.argv[2])
+one, other = map(os.fsencode, sys.argv[3:])
+if user != os.getuid():
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+while os.getppid() == starter:
+    exchange(RENAMEAT2, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
+"""
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or os.uname().machine != "x86_64",
     reason="exchanges by a system call of Linux on x86_64",
@@ -44,13 +57,12 @@ class Stage:
 
     def __init__(self, root: Path) -> None:
         self.project, self.secrets = root / "project", root / "secrets"
-        self.folder, link = self.project / "src", self.project / "link"
+        self.folder, link = (root / name for name in EXCHANGED)
         self.folder.mkdir(parents=True)
         self.secrets.mkdir()
         for name in ("key", "only-there"):
             (self.secrets / name).write_text(f"{SECRET}\n")
         (self.folder / "key").write_text("of the project\n")
-        link.symlink_to(self.secrets)
         self.before = self.listing()
         self.context = Context(
             cwd=self.project,
@@ -60,11 +72,7 @@ class Stage:
         self.approval = Approval(
             cwd=self.project, mode="accept-edits", deny=[f"Read({self.secrets}/**)"]
         )
-        self._swapper = _start_exchanging(bytes(self.folder), bytes(link))
-
-    def end(self) -> None:
-        os.kill(self._swapper, signal.SIGKILL)
-        os.waitpid(self._swapper, 0)
+        link.symlink_to(self.secrets)
 
     def listing(self) -> dict[str, str]:
         """What is among the secrets."""
@@ -83,21 +91,23 @@ class Stage:
             return str(error)
 
 
-def _start_exchanging(one: bytes, other: bytes) -> int:
-    """Start a process that exchanges two paths for as long as this one is there; return its id."""
-    exchange, parent = ctypes.CDLL(None).syscall, os.getpid()
-    if child := os.fork():
-        return child
-    while os.getppid() == parent:
-        exchange(RENAMEAT2, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
-    os._exit(0)
+@contextmanager
+def exchanging(root: Path, user: int) -> Iterator[None]:
+    """Have the folder and the link of a stage exchanged again and again by a user."""
+    command = [sys.executable, "-I", "-S", "-c", EXCHANGE, str(os.getpid()), str(user)]
+    with subprocess.Popen([*command, *(str(root / name) for name in EXCHANGED)]) as swapper:
+        try:
+            yield
+        finally:
+            swapper.kill()
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.end()
+    with exchanging(tmp_path, os.getuid()):
+        made = Stage(tmp_path)
+        assert comes((made.folder / "only-there").exists)
+        yield made
 
 
 def said(stage: Stage, tool: Tool[Any], tries: int, **given: Any) -> list[str]:
@@ -176,32 +186,15 @@ def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_ope
 def test_all_of_it_as_an_ordinary_user() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, NOBODY, NOBODY)
-        reading, writing = os.pipe()
-        if not (child := os.fork()):
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            os.write(writing, _failures(Path(folder)).encode()[:MAX_PIPE_BYTES])
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading) as told:
-            failed = told.read()
-        os.waitpid(child, 0)
-    assert failed == "none"
+        with exchanging(Path(folder), NOBODY):
+            as_other_user(NOBODY, _all_tests, Path(folder))
 
 
-def _failures(folder: Path) -> str:
-    """Run the tests above, and return what failed; "none" for nothing."""
-    try:
-        stage = Stage(folder)
-        try:
-            for test in (test_read, test_write, test_edit, test_without_the_guard_it_is_read):
-                test(stage)
-            for path in (".", "src"):
-                test_grep(stage, "ripgrep", path)
-                test_glob(stage, path)
-        finally:
-            stage.end()
-    except BaseException:
-        return traceback.format_exc()
-    return "none"
+def _all_tests(root: Path) -> None:
+    stage = Stage(root)
+    assert comes((stage.folder / "only-there").exists)
+    for test in (test_read, test_write, test_edit, test_without_the_guard_it_is_read):
+        test(stage)
+    for path in (".", "src"):
+        test_grep(stage, "ripgrep", path)
+        test_glob(stage, path)

@@ -18,7 +18,7 @@ from ctxagent.agent.session.entries import ToolResult
 from ...support.command import Place
 from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation
-from ..test_sandbox import SECRET, WHO, Field, as_user, needs_bwrap, place  # noqa: F401
+from ..test_sandbox import SECRET, WHO, Field, as_user, needs_bwrap, place, texts_of  # noqa: F401
 
 CREDENTIALS = words("""
 .authinfo .authinfo.gpg .cache/huggingface/token .gradle/gradle.properties .m2/settings.xml
@@ -32,9 +32,7 @@ CREDENTIALS = words("""
 
 def run(who: str, place: Field, *commands: str) -> list[str]:  # noqa: F811
     """What the commands say."""
-    work = lambda: [output.text for output in place.run(*commands)]  # noqa: E731
-    texts = as_user(who, place.root, work)
-    assert isinstance(texts, list)
+    texts: list[str] = as_user(who, place.root, texts_of, place, *commands)
     return texts
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -70,8 +71,7 @@ def run(place: Field, *commands: str, confined: bool = True) -> list[str]:  # no
 
 
 def told_by(who: str, place: Field, *commands: str, confined: bool = True) -> list[str]:  # noqa: F811
-    told = as_user(who, place.root, lambda: run(place, *commands, confined=confined))
-    assert isinstance(told, list), told
+    told: list[str] = as_user(who, place.root, partial(run, confined=confined), place, *commands)
     return told
 
 

@@ -62,21 +62,39 @@ def web() -> Iterator[int]:
             thread.join()
 
 
+def not_named(host: str) -> str:
+    return "not named"
+
+
 def run(
     who: str,
     place: Field,  # noqa: F811
     *commands: str,
     names: tuple[str, ...],
-    decide: Callable[[str], str] = lambda host: "not named",
+    decide: Callable[[str], str] = not_named,
 ) -> list[str]:
     """What the commands say, those that run where the network is there by these names."""
+    if who != "us" and not Path(PLAIN_PYTHON).exists():
+        pytest.skip("there is no Python that a plain user can run")
+    place.network = False
+    python = sys.executable if who == "us" else PLAIN_PYTHON
+    texts: list[str] = as_user(who, place.root, run_by, python, place, names, decide, *commands)
+    return texts
+
+
+def run_by(
+    python: str,
+    place: Field,  # noqa: F811
+    names: tuple[str, ...],
+    decide: Callable[[str], str],
+    *commands: str,
+) -> list[str]:
+    """What the commands say, with this interpreter for the proxy."""
 
     async def decided(host: str) -> str:
         return decide(host)
 
     async def scene() -> list[str]:
-        if who != "us":
-            sys.executable = PLAIN_PYTHON
         context = place.context(names=names, decide=decided)
         tool = BashTool()
         try:
@@ -84,12 +102,9 @@ def run(
         finally:
             await end_all(context.jobs)
 
-    if who != "us" and not Path(PLAIN_PYTHON).exists():
-        pytest.skip("there is no Python that a plain user can run")
-    place.network = False
-    texts = as_user(who, place.root, lambda: asyncio.run(scene()))
-    assert isinstance(texts, list), texts
-    return texts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", python)
+        return asyncio.run(scene())
 
 
 @pytest.mark.slow

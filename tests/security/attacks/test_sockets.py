@@ -17,7 +17,7 @@ from ctxagent.agent.security.bubblewrap import find_bubblewrap
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
-from ..test_sandbox import OUT, WHO, Field, as_user, needs_bwrap, place  # noqa: F401
+from ..test_sandbox import OUT, WHO, Field, as_user, needs_bwrap, place, texts_of  # noqa: F401
 
 _KNOWN = seccomp._MACHINES.get(os.uname().machine)
 needs_filter = pytest.mark.skipif(not _KNOWN, reason="there is no filter for this machine")
@@ -85,9 +85,9 @@ def outside(place: Field, command: str) -> str:  # noqa: F811
 @pytest.mark.parametrize("name", SYSCALLS)
 def test_calls_that_lead_out(place: Field, who: str, name: str) -> None:  # noqa: F811
     command = attempt(SYSCALLS[name])
-    told = as_user(who, place.root, lambda: place.run(command)[0].text)
-    assert OUT not in told
-    told = as_user(who, place.root, lambda: outside(place, command))
+    told = as_user(who, place.root, texts_of, place, command)
+    assert OUT not in told[0]
+    told = as_user(who, place.root, outside, place, command)
     if OUT not in told:
         pytest.skip(f"not even outside: {name}: {told}")
 
@@ -123,10 +123,9 @@ def test_foreign_sockets(place: Field, who: str) -> None:  # noqa: F811
         ]
         reach = [f"{command} && echo {OUT}" for command in reach]
         place.network = False
-        told = as_user(who, place.root, lambda: [output.text for output in place.run(*reach)])
-        assert isinstance(told, list), told
+        told = as_user(who, place.root, texts_of, place, *reach)
         assert [text for text in told if OUT in text] == []
-        told = as_user(who, place.root, lambda: [outside(place, command) for command in reach])
+        told = [as_user(who, place.root, outside, place, command) for command in reach]
         assert told == [OUT] * len(reach)
 
 
@@ -137,24 +136,26 @@ def test_an_abstract_socket_with_the_network_on(place: Field, who: str) -> None:
     name = f"box-{secrets.token_hex(4)}"
     reach = CONNECT.replace("shift", f"qq(\\0{name})") + f" && echo {OUT}"
     with listening(f"\0{name}", place.root):
-        assert OUT not in as_user(who, place.root, lambda: place.run(reach)[0].text)
-        assert as_user(who, place.root, lambda: outside(place, reach)) == OUT
+        assert OUT not in as_user(who, place.root, texts_of, place, reach)[0]
+        assert as_user(who, place.root, outside, place, reach) == OUT
+
+
+def codes_of_namespaces() -> list[int]:
+    """The exit codes of making a user namespace as bubblewrap is started, and without what makes
+    that impossible; none where it cannot make it so."""
+    command = find_bubblewrap("/", network=True).command
+    other = [word for word in command if word != "--disable-userns"]
+    if len(other) == len(command):
+        return []
+    attempt = ["--", "unshare", "--user", "true"]
+    return [subprocess.run([*words, *attempt]).returncode for words in (command, other)]
 
 
 @needs_bwrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
 def test_user_namespaces_without_the_filter(place: Field) -> None:  # noqa: F811
     """For a plain user bubblewrap itself makes them impossible, where it can (from 0.8 on)."""
-
-    def work() -> list[int]:
-        command = find_bubblewrap("/", network=True).command
-        other = [word for word in command if word != "--disable-userns"]
-        if len(other) == len(command):
-            return []
-        attempt = ["--", "unshare", "--user", "true"]
-        return [subprocess.run([*words, *attempt]).returncode for words in (command, other)]
-
-    codes = as_user("a plain user", place.root, work)
+    codes = as_user("a plain user", place.root, codes_of_namespaces)
     if not codes:
         pytest.skip("this bubblewrap cannot")
     assert codes[0] != 0

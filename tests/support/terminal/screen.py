@@ -22,14 +22,14 @@ KEYS = {
 }  # fmt: skip
 
 
-class _Child(pexpect.spawn):
+class Child(pexpect.spawn):
     """A program in a terminal."""
 
     def _spawnpty(self, args: list[str], **options: Any) -> ptyprocess.PtyProcess:
-        if args[0] == COMMAND and starter.can_start(options["env"]):
-            cwd, size = Path(options["cwd"]), options["dimensions"]
-            return starter.in_terminal(args, cwd, options["env"], size)
-        return super()._spawnpty(args, **options)
+        cwd, env, size = Path(options["cwd"] or "."), options["env"], options["dimensions"]
+        if args[0] == COMMAND and starter.can_start(env):
+            return starter.in_terminal(args, cwd, env, size)
+        return starter.program_in_terminal(args, cwd, env, size)
 
 
 class Terminal:
@@ -46,7 +46,7 @@ class Terminal:
         self.raw = b""
         self._fed = 0  # bytes of it that the screen has seen
         self.left: list[Any] = []  # the modes of the terminal when the program had ended
-        self.child = _Child(
+        self.child = Child(
             command, list(arguments), cwd=str(cwd), env={"TERM": "xterm-256color", **env},
             dimensions=(rows, columns), timeout=SECONDS,
         )  # fmt: skip
