@@ -280,6 +280,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert "- two" in shown
     assert "files that would be written: a.txt · would be removed: b.txt" in shown
     assert "\nwritten: a.txt · removed: b.txt\n" in shown
+    assert f"the files as they were before: /resume {left}, then /rewind " in shown
     assert "conversation: 1 turn would be left out" in shown
     assert f"/resume {left}" in shown
     assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]

@@ -122,7 +122,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
 
     async def go_back() -> None:
         if confirmed != "conversation":
-            await _restore_files(repl, plan)
+            await _restore_files(repl, plan, leaves_session=confirmed == "both")
         if confirmed != "files":
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
@@ -283,8 +283,9 @@ async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, A
     task.result()
 
 
-async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
-    """Keep the files as they are, tell the model which ones change, restore them, and record it."""
+async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_session: bool) -> None:
+    """Keep the files as they are, tell the model which ones change, restore them, and record it.
+    With `leaves_session` the conversation then goes on in a copy, which has no point for it."""
     from ...session.checkpoints import BEFORE_REWIND_TRIGGER
     from ...session.entries import User
 
@@ -304,7 +305,8 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
     _forget_files(agent, changes)
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
-    way_back = f"the files as they were before: /rewind {kept.number} files"
+    resume = f"/resume {repl.session}, then " if leaves_session else ""
+    way_back = f"the files as they were before: {resume}/rewind {kept.number} files"
     try:
         changes = await asyncio.to_thread(agent.checkpoints.restore, way)
     except CtxagentError as error:
