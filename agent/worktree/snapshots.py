@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +24,9 @@ from ..errors import RecordError
 from . import diff, file_modes, garbage, restore
 from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange
+from .left_out import LeftOut, load_left_out
 from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
+from .restore import LeftAlone
 from .saved_files import SavedFile
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
 from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp
@@ -180,11 +183,27 @@ class WorkTree:
             return False
         return True
 
-    def kept_now(self, paths: Iterable[str]) -> set[str]:
-        """Return which of these absolute paths the newest tree has a file at."""
+    def surely_absent(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return at which of these absolute paths there certainly was no file when a snapshot was
+        taken: the snapshot has none, and its record of what was left out has none."""
+        asked, top = set(paths), len(self.root) + 1
+        with suppress(RecordError):
+            record = self._ask_store(lambda store: load_left_out(store, tree))
+            inside = {path for path in asked if path.startswith(f"{self.root}/")}
+            if record is not None:
+                absent = {path for path in inside if not record.may_have_had(path[top:])}
+                return absent - self.held(tree, absent)
+        return set()
+
+    def left_alone(self, tree: str, now: str) -> LeftAlone:
+        """Return the files of `now`, the snapshot of this moment, that `tree` lacks and `restore`
+        does not remove. Raises RecordError."""
         with self._lock:
-            tree = self.observe(anew=False).tree
-        return self.held(tree, paths) if tree else set()
+            self._open()
+            staging = self._staging
+            if staging is None:
+                raise self._cannot_keep()
+            return self._ask_store(lambda _: restore.left_alone(staging, now, tree))
 
     def except_for(self, stay: Collection[str], tree: str, now: str) -> str:
         """Return a tree like a snapshot, in which the files `stay` are as in the snapshot `now`.
@@ -210,8 +229,9 @@ class WorkTree:
         """Make the files, but for `stay`, as they are in `tree`, byte for byte, with their modes;
         return what changed.
 
-        Files that are kept and are not in `tree` go, and folders that this leaves empty; ignored
-        files, large ones and other repositories inside stay. Raises RecordError, before anything is
+        Files that certainly did not exist then go, and folders that this leaves empty. Ignored
+        files, large ones and other repositories inside stay, and so does a file that was left out
+        of `tree` or may have been. Raises RecordError, before anything is
         touched, for what `check_restorable` finds; or when a file could not be written.
         """
         with self._lock:
@@ -245,7 +265,8 @@ class WorkTree:
         now = self.snapshot().tree
         if now is None or self._staging is None:
             raise self._cannot_keep()
-        if stay:
+        left = self.left_alone(tree, now).all
+        if stay := left | frozenset(stay):
             kept = self.except_for(stay, tree, now)
             target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, kept))
         return self._staging, target, wanted
@@ -284,10 +305,14 @@ class WorkTree:
         store, error = staging.store, GitFailed("objects that it needs are missing")
         for _ in range(2):
             try:
-                self._copy_borrowed(staging)
-                if self.is_whole(staging.tree):
-                    found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
-                    return file_modes.store_with_modes(store, staging.tree, found)
+                with ThreadPoolExecutor(1) as pool:
+                    listing = pool.submit(_list_left_out, staging)
+                    self._copy_borrowed(staging)
+                    if self.is_whole(staging.tree):
+                        found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
+                        return file_modes.store_with_modes(
+                            store, staging.tree, found, listing.result()
+                        )
             except GitFailed as failed:
                 error = failed
             staging.forget()
@@ -427,6 +452,14 @@ class WorkTree:
             return ask(self._staging.store)
         except GitFailed as error:
             raise RecordError(f"the snapshots of the files failed: {error}") from error
+
+
+def _list_left_out(staging: StagingArea) -> LeftOut | None:
+    """Return what is not in the tree; None, and then no file of it counts as new, without git's
+    answer."""
+    with suppress(GitFailed):
+        return staging.left_out()
+    return None
 
 
 def _sweep(store: ObjectStore) -> None:
