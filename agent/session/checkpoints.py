@@ -10,7 +10,7 @@ turn. Nothing here looks at the log: it is fed entry by entry.
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Reversible, Sequence
+from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,6 +227,12 @@ class Checkpoints:
         if self.saved:
             self.saved.check(saved)
 
+    def without(self, way: WayBack, paths: Collection[str]) -> WayBack:
+        """Return a way on which the files at these paths stay, unless the snapshot of the point has
+        them. Blocks."""
+        alone = {file.path for file in self._saved_alone(way)}
+        return replace(way, stay=way.stay | (alone & set(paths)))
+
     def cover(self, way: WayBack, before: Checkpoint) -> Checkpoint:
         """Add the ignored files that a rewind would overwrite to `before`, the checkpoint of now.
         What is returned is to be recorded in its place if it differs. Blocks. Raises RecordError
@@ -262,8 +268,8 @@ class Checkpoints:
 
     def _saved_alone(self, way: WayBack) -> "list[SavedFile]":
         """Return the saved files that the snapshot of the point does not have, as they were. Where
-        there certainly was no file, none is put back, though one was saved later. Only a file that
-        a log says was created is trusted less than the record of what was left out."""
+        there certainly was no file, none is put back, though one was saved later. That a file was
+        created is not believed of a file that may have been left out, unless a look found none."""
         files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
         tree = way.point.snapshot
         if tree is not None and self.worktree is not None and files:
@@ -272,7 +278,8 @@ class Checkpoints:
             files = {
                 path: replace(file, blob="", mode=0) if path in absent else file
                 for path, file in files.items()
-                if path not in held and (path in absent or not file.inferred)
+                if path not in held
+                and (path in absent or not file.inferred or not self.worktree.is_inside(path))
             }
         return list(files.values()) if self.saved else []
 

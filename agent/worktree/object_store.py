@@ -185,10 +185,13 @@ class ObjectStore:
         given: bytes = b"",
         index: str = "",
         seconds: float | None = GIT_TIMEOUT_S,
+        literal: bool = True,
     ) -> bytes:
         """Run a command of git and return its output. `given` is its input; `index` stands in for
-        the session's; after `seconds` it is killed, None for never."""
+        the session's; after `seconds` it is killed, None for never. Some commands refuse to take
+        paths as `literal`."""
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
+        env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
         try:
             return _run(self._git, [self._program, *arguments], env, given, seconds)[0]
         except GitFailed:

@@ -29,7 +29,7 @@ from .object_store import GitFailed, ObjectStore, Repository, find_repository, p
 from .restore import LeftAlone
 from .saved_files import SavedFile
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
-from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp
+from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp, is_in_repository
 from .watch import FolderWatch
 
 T = TypeVar("T")
@@ -132,17 +132,28 @@ class WorkTree:
         return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
 
     def unkept_files(self, look: TreeState) -> UnkeptFiles:
-        """Return the named files of a look that its tree does not hold. Without a tree, named paths
-        without a file are among them."""
+        """Return the named files of a look that its tree does not hold. Named paths without a file
+        are among them where a file would be left out of a tree, or there is no tree."""
         paths, left_out = list[str](), list[SavedFile]()
+        absent = {p for p, files in look.named.items() if not (files or os.path.isdir(p))}  # noqa: PTH112
+        if look.tree:
+            absent = self._never_kept(absent)
         for named, files in look.named.items():
-            absent = not (look.tree or files or os.path.isdir(named))  # noqa: PTH112
-            paths += [named] if absent else files
+            paths += [named] if named in absent else files
             if len(files) >= MAX_NAMED_FILES:
                 why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
                 left_out.append(SavedFile(named, why=why))
         held = self.held(look.tree, paths) if look.tree else set()
         return UnkeptFiles([path for path in paths if path not in held], left_out)
+
+    def _never_kept(self, paths: Collection[str]) -> set[str]:
+        """Return which absolute paths below the root are ignored or in another repository."""
+        top = len(self.root) + 1
+        names = {path[top:] for path in paths if path.startswith(f"{self.root}/")}
+        found = {name for name in names if is_in_repository(self.root, name)}
+        if self._staging is not None:
+            found |= self._staging.ignored_names(names - found)
+        return {f"{self.root}/{name}" for name in found}
 
     def held(self, tree: str, paths: Iterable[str]) -> set[str]:
         """Return which of these absolute paths a tree or snapshot has a file at; none of them when
@@ -183,13 +194,17 @@ class WorkTree:
             return False
         return True
 
+    def is_inside(self, path: str) -> bool:
+        """Return whether an absolute path is below the root."""
+        return path.startswith(f"{self.root}/")
+
     def surely_absent(self, tree: str, paths: Iterable[str]) -> set[str]:
-        """Return at which of these absolute paths there certainly was no file when a snapshot was
-        taken: the snapshot has none, and its record of what was left out has none."""
+        """Return at which of these absolute paths below the root there certainly was no file when a
+        snapshot was taken: neither the snapshot nor its record of what was left out has one."""
         asked, top = set(paths), len(self.root) + 1
         with suppress(RecordError):
             record = self._ask_store(lambda store: load_left_out(store, tree))
-            inside = {path for path in asked if path.startswith(f"{self.root}/")}
+            inside = {path for path in asked if self.is_inside(path)}
             if record is not None:
                 absent = {path for path in inside if not record.may_have_had(path[top:])}
                 return absent - self.held(tree, absent)

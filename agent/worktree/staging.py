@@ -170,12 +170,14 @@ class StagingArea:
 
     def ignored_names(self, names: Collection[str]) -> set[str]:
         """Return which of these names an ignore file names, whether there is a file or not."""
-        found = list[str]()
-        with suppress(GitFailed):  # git says so where there are none
+        if not names:
+            return set()
+        found: list[bytes] = []
+        with suppress(GitFailed):  # it fails where it finds none
             asked = ("check-ignore", "-z", "--no-index", "--stdin")
-            said = self.store.run(*asked, given=_nul(names)) if names else b""
-            found = [os.fsdecode(name) for name in said.split(b"\0") if name]
-        return set(found)
+            given = _nul(f"./{name}" for name in names)
+            found = self.store.run(*asked, given=given, literal=False).split(b"\0")
+        return {os.fsdecode(name).removeprefix("./") for name in found if name}
 
     def ignored_folders(self) -> list[str]:
         """Return the folders that an ignore file names and nothing in the tree is in."""
@@ -353,6 +355,13 @@ def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
         above = is_real(root, folder.rpartition("/")[0], known)
         known[folder] = above and not os.path.islink(f"{root}/{folder}")  # noqa: PTH114
     return known[folder]
+
+
+def is_in_repository(root: str, name: str) -> bool:
+    """Return whether a path below the root is in git's own folder or in another repository."""
+    if ".git" in name.split("/"):
+        return True
+    return any(os.path.lexists(f"{root}/{folder}/.git") for folder in folders_above(name))
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:

@@ -154,3 +154,16 @@ def test_of_very_many_names_the_folders_are_recorded(monkeypatch: pytest.MonkeyP
     names = ("top.o", "other.o", "a", "a/new", "ab/x.o", "c/.git/config", ".GIT")
     found = [name for name in names if record.may_have_had(name)]
     assert found == ["top.o", "a/new", "c/.git/config", ".GIT"]
+
+
+@pytest.mark.slow
+def test_a_named_path_without_a_file_is_saved_where_no_snapshot_would_keep_it(
+    tmp_path: Path,
+) -> None:
+    project = with_unseen_files(tmp_path / "p")
+    tree = tree_of(project)
+    names = ("new.py", "new.log", ":[x].log", "build/new", "inner/new", ".git/new", "src")
+    look = tree.observe([*(str(project / name) for name in names), str(tmp_path / "out")])
+    assert {os.path.relpath(path, project) for path in tree.unkept_files(look).paths} == {
+        "new.log", ":[x].log", "build/new", "inner/new", ".git/new",
+    }  # fmt: skip

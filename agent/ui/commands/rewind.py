@@ -41,6 +41,7 @@ UNTOUCHED = (
 )
 STAYING = "changed by another session since, and left as they are"
 UNKNOWN = "left as they are, because they may have existed then and their content was not saved"
+NOT_SAVED = "left as they are, because they could not be saved before they change"
 NOTHING_KNOWN = "no file can go back; these may have existed then, and their content was not saved"
 UNCERTAIN = (
     "would go back too, though this session is not known to have changed them (you, another "
@@ -303,10 +304,13 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
     held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
     if held != kept:
         agent.record(held)
+    if agent.change_tracker:
+        unsaved = await agent.change_tracker.save_before_rewind(way.saved)
+        whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
+        if left := sorted(way.stay - whole.stay):
+            repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
     difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)
     changes: Sequence[TreeChange] = difference.changes
-    if agent.change_tracker:
-        await agent.change_tracker.save_before_rewind(way.saved)
     _forget_files(agent, changes)
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
