@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from ctxagent.agent.loop.subagent_types import (
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.store import Project
 
-from ..support.command import COMMAND, Place
+from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from .test_subagents import Talk, task
 
@@ -59,40 +60,47 @@ def put(path: Path, kind: str) -> None:
         path.symlink_to(kind)
 
 
+WHY_LEFT_OUT = {
+    "/dev/stdin": "out of the project",
+    "/dev/zero": "out of the project",
+    "a pipe": "not a regular file",
+    "a folder": "not a regular file",
+    "a loop": "symbolic links",
+    "without end": f"larger than {MAX_TRUSTED_BYTES:,} bytes",
+}
+
+
+@pytest.fixture
+def endless() -> Iterator[int]:
+    """An input that never comes to its end."""
+    reader, writer = os.pipe()
+    yield reader
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("/dev/stdin", "out of the project"),
-        ("/dev/zero", "out of the project"),
-        ("a pipe", "not a regular file"),
-        ("a folder", "not a regular file"),
-        ("a loop", "symbolic links"),
-        ("without end", f"larger than {MAX_TRUSTED_BYTES:,} bytes"),
-    ],
-)
-def test_a_file_of_the_project_cannot_keep_the_program_from_starting(
-    tmp_path: Path, kind: str, why: str
+def test_no_file_of_the_project_keeps_the_program_from_starting(
+    tmp_path: Path, endless: int
 ) -> None:
     place = Place(tmp_path)
-    put(place.project / ".ctxagent" / "agents" / "x.md", kind)
-    reader, writer = os.pipe()  # an input that never comes to its end
-    try:
-        with Server([Say("Hello.")]) as server:
-            done = subprocess.run(
-                [COMMAND, "-p", "go"], cwd=place.project, env=place.server(server.url),
-                stdin=reader, capture_output=True, text=True, timeout=BOUND,
-            )  # fmt: skip
-        trusting = subprocess.run(
-            [COMMAND, "config", "--trust"], cwd=place.project, env=place.environ(),
-            stdin=reader, capture_output=True, text=True, timeout=BOUND,
-        )  # fmt: skip
-    finally:
-        os.close(reader)
-        os.close(writer)
+    for number, kind in enumerate(WHY_LEFT_OUT):
+        put(place.project / ".ctxagent" / "agents" / f"x{number}.md", kind)
+    with Server([Say("Hello.")]) as server:
+        done = place.run("-p", "go", env=place.server(server.url), stdin=endless)
     assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
-    assert "x.md: this subagent is left out: " in done.stderr
-    assert why in done.stderr
+    for number, why in enumerate(WHY_LEFT_OUT.values()):
+        (line,) = (line for line in done.stderr.splitlines() if f"x{number}.md: " in line)
+        assert "this subagent is left out: " in line
+        assert why in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WHY_LEFT_OUT)
+def test_such_a_file_is_not_trusted(tmp_path: Path, kind: str, endless: int) -> None:
+    place = Place(tmp_path)
+    put(place.project / ".ctxagent" / "agents" / "x.md", kind)
+    trusting = place.run("config", "--trust", stdin=endless)
     assert trusting.returncode == 2
     assert "trusted as it is now" not in trusting.stderr
     assert "Traceback" not in trusting.stderr

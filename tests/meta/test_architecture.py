@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,13 +59,42 @@ VAGUE_CONSTANTS = re.compile(
 )
 
 
-Trees = dict[str, ast.Module]
+@dataclass(frozen=True)
+class Facts:
+    """What the rules ask of a module. Its syntax tree takes much more memory."""
+
+    lines: int
+    imports: list[str]  # modules; the project's own without `ctxagent`
+    functions: list[tuple[str, int]]  # each with its lines
+    broad_excepts: list[int]  # by their line
+    has_docstring: bool
+    defined: list[tuple[str, bool]]  # at its top, each with whether it is a type
 
 
-@pytest.fixture(scope="module")
-def trees() -> Trees:
-    """The syntax trees by the names of their files; they take much memory, but not for long."""
-    return {name: ast.parse(path.read_text()) for name, path in zip(NAMES, FILES, strict=True)}
+@cache
+def facts() -> dict[str, Facts]:
+    """Read all modules, once."""
+    return {name: facts_of(path) for name, path in zip(NAMES, FILES, strict=True)}
+
+
+def facts_of(path: Path) -> Facts:
+    source = path.read_text()
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    return Facts(
+        lines=source.count("\n"),
+        imports=list(imported(path, nodes)),
+        functions=[
+            (node.name, (node.end_lineno or 0) - node.lineno + 1)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ],
+        broad_excepts=[
+            node.lineno for node in nodes if isinstance(node, ast.ExceptHandler) and is_broad(node)
+        ],
+        has_docstring=bool(ast.get_docstring(tree)),
+        defined=list(defined(tree)),
+    )
 
 
 def module(path: Path) -> str:
@@ -72,11 +103,11 @@ def module(path: Path) -> str:
     return name.removesuffix(".__init__")
 
 
-def imported(path: Path, tree: ast.Module) -> Iterator[str]:
+def imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield each module that this one imports; the project's own without `ctxagent`."""
     here = module(path).split(".")
     package = here if path.name == "__init__.py" else here[:-1]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -88,64 +119,10 @@ def imported(path: Path, tree: ast.Module) -> Iterator[str]:
                 yield ".".join(full if known else stem)
 
 
-def within(name: str, parts: tuple[str, ...]) -> bool:
-    """Tell whether a module is one of these or lies in one of these rooms."""
-    return any(name == part or name.startswith(f"{part}.") for part in parts)
-
-
-@pytest.mark.slow
-def test_imports_are_relative_and_libraries_have_their_users(trees: Trees) -> None:
-    absolute, unexpected = [], []
-    for path, tree in zip(FILES, trees.values(), strict=True):
-        name = module(path)
-        for other in imported(path, tree):
-            top = other.split(".")[0]
-            if top == "ctxagent":
-                absolute.append(f"{name} imports {other}")
-            elif top in LIBRARY_USERS and not within(name, LIBRARY_USERS[top]):
-                unexpected.append(f"{name} imports {other}")
-    assert absolute == [], "relative imports only"
-    assert unexpected == [], "LIBRARY_USERS names others"
-
-
-@pytest.mark.slow
-def test_sizes(trees: Trees) -> None:
-    large = []
-    for name, path in zip(NAMES, FILES, strict=True):
-        lines = path.read_text().count("\n")
-        if lines > MAX_MODULE_LINES:
-            large.append(f"{name} has {lines} lines")
-        for node in ast.walk(trees[name]):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                if lines > MAX_FUNCTION_LINES:
-                    large.append(f"{name}: {node.name} has {lines} lines")
-    assert large == []
-
-
-def test_few_modules_stand_beside_the_rooms() -> None:
-    own = [path.name for path in (ROOT / "agent").glob("*.py") if path.name != "__init__.py"]
-    assert len(own) <= MAX_MODULES_BESIDE_ROOMS, own
-
-
-@pytest.mark.slow
-def test_at_most_three_broad_excepts(trees: Trees) -> None:
-    broad = [
-        f"{name}:{node.lineno}"
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ExceptHandler)
-        and (
-            node.type is None
-            or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
-        )
-    ]
-    assert len(broad) <= MAX_BROAD_EXCEPTS, broad
-
-
-@pytest.mark.slow
-def test_every_module_says_what_it_is_for(trees: Trees) -> None:
-    assert [name for name, tree in trees.items() if not ast.get_docstring(tree)] == []
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type
+    names = ("Exception", "BaseException")
+    return caught is None or (isinstance(caught, ast.Name) and caught.id in names)
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[str, bool]]:
@@ -159,21 +136,73 @@ def defined(tree: ast.Module) -> Iterator[tuple[str, bool]]:
                     yield target.id, not target.id.strip("_").isupper() and target.id[:1].isupper()
 
 
+def within(name: str, parts: tuple[str, ...]) -> bool:
+    """Tell whether a module is one of these or lies in one of these rooms."""
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
 @pytest.mark.slow
-def test_one_public_type_has_one_name(trees: Trees) -> None:
+def test_imports_are_relative_and_libraries_have_their_users() -> None:
+    absolute, unexpected = [], []
+    for path, found in zip(FILES, facts().values(), strict=True):
+        name = module(path)
+        for other in found.imports:
+            top = other.split(".")[0]
+            if top == "ctxagent":
+                absolute.append(f"{name} imports {other}")
+            elif top in LIBRARY_USERS and not within(name, LIBRARY_USERS[top]):
+                unexpected.append(f"{name} imports {other}")
+    assert absolute == [], "relative imports only"
+    assert unexpected == [], "LIBRARY_USERS names others"
+
+
+@pytest.mark.slow
+def test_sizes() -> None:
+    large = [
+        f"{name} has {found.lines} lines"
+        for name, found in facts().items()
+        if found.lines > MAX_MODULE_LINES
+    ]
+    large += [
+        f"{name}: {function} has {lines} lines"
+        for name, found in facts().items()
+        for function, lines in found.functions
+        if lines > MAX_FUNCTION_LINES
+    ]
+    assert large == []
+
+
+def test_few_modules_stand_beside_the_rooms() -> None:
+    own = [path.name for path in (ROOT / "agent").glob("*.py") if path.name != "__init__.py"]
+    assert len(own) <= MAX_MODULES_BESIDE_ROOMS, own
+
+
+@pytest.mark.slow
+def test_at_most_three_broad_excepts() -> None:
+    broad = [f"{name}:{at}" for name, found in facts().items() for at in found.broad_excepts]
+    assert len(broad) <= MAX_BROAD_EXCEPTS, broad
+
+
+@pytest.mark.slow
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name for name, found in facts().items() if not found.has_docstring] == []
+
+
+@pytest.mark.slow
+def test_one_public_type_has_one_name() -> None:
     types = Counter(
-        name for tree in trees.values() for name, is_type in defined(tree)
+        name for found in facts().values() for name, is_type in found.defined
         if is_type and not name.startswith("_") and len(name) > 1
     )  # fmt: skip
     assert {name for name, times in types.items() if times > 1} == set()
 
 
 @pytest.mark.slow
-def test_constants_are_named_for_their_quantity(trees: Trees) -> None:
+def test_constants_are_named_for_their_quantity() -> None:
     vague = [
         f"{file}: {name}"
-        for file, tree in trees.items()
-        for name, _ in defined(tree)
+        for file, found in facts().items()
+        for name, _ in found.defined
         if VAGUE_CONSTANTS.fullmatch(name)
     ]
     assert vague == []

@@ -49,12 +49,14 @@ class Place:
         return self.environ({"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test-key-1"})
 
     def run(
-        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | None = None
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | int | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run the command to its end. Without `stdin` there is none to read from."""
+        """Run the command to its end. `stdin` is a text or a descriptor; without it there is none
+        to read from."""
         env = self.environ() if env is None else env
         if starter.can_start(env):
             return starter.run([COMMAND, *arguments], self.project, env, PATIENCE, stdin)
+        source = subprocess.DEVNULL if stdin is None else stdin
         return subprocess.run(
             [COMMAND, *arguments],
             cwd=self.project,
@@ -62,7 +64,7 @@ class Place:
             text=True,
             capture_output=True,
             timeout=PATIENCE,
-            **({"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}),
+            **({"input": stdin} if isinstance(stdin, str) else {"stdin": source}),
         )
 
     def logs(self) -> list[Path]:

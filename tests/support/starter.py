@@ -78,11 +78,20 @@ def start(
 
 
 def run(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], patience: float, stdin: str | None
+    command: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    patience: float,
+    stdin: str | int | None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Do what `subprocess.run` does, with the output captured; None is nothing to read from."""
+    """Do what `subprocess.run` does, with the output captured; `stdin` is a text, a descriptor, or
+    None for nothing to read from."""
     out, err = os.pipe(), os.pipe()
-    source, sink = (os.open(os.devnull, os.O_RDONLY), None) if stdin is None else os.pipe()
+    if isinstance(stdin, str):
+        source, sink = os.pipe()
+    else:
+        source = os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin)
+        sink = None
     pid = start(command, cwd, env, [source, out[1], err[1]])
     for each in (source, out[1], err[1]):
         os.close(each)
@@ -92,7 +101,7 @@ def run(
         with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(2) as beside:  # noqa: PTH123
             told = beside.submit(errors.read)
             if sink is not None:
-                beside.submit(_write, sink, stdin or "")
+                beside.submit(_write, sink, str(stdin))
             said = output.read()
             _, status = os.waitpid(pid, 0)
     finally:

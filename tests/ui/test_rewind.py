@@ -480,18 +480,18 @@ def test_without_a_scan_the_files_that_calls_name_go_back(
 
 
 @pytest.mark.slow
-def test_among_150_000_files_an_edit_goes_back(
+def test_among_files_of_many_batches_an_edit_goes_back(
     desk: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until all files are scanned, what a command changed unseen stays, and that is said."""
     monkeypatch.setattr(staging, "FIRST_STAGING_S", 0.0)
+    monkeypatch.setattr(staging, "BATCH_FILES", 100)
     change = bash("for f in d7/f1 d8/f2; do echo new > $f; done")
     talk = desk(write("a.txt", "one\n"), OK, change, OK)
-    for n in range(150_000):
-        path = f"{talk.cwd}/d{n // 1_000}"
-        if n % 1_000 == 0:
-            Path(path).mkdir()
-        os.close(os.open(f"{path}/f{n % 1_000}", os.O_WRONLY | os.O_CREAT))
+    for n in range(1_500):
+        path = talk.cwd / f"d{n // 10}" / f"f{n % 10}"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     talk.say("write a")
     talk.say("change two")
     shown = " ".join(talk.run("/rewind 1 files", "y").split())
