@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .agent.models.base import Reply as Reply
     from .agent.session.entries import Usage as Usage
 
-__version__ = "0.1.0"
+    __version__: str
 
 _PLACES = {
     "Agent": "agent.library.agent",
@@ -32,6 +32,7 @@ _PLACES = {
     "Result": "agent.library.result",
     "AgentRun": "agent.library.agent",
     "Usage": "agent.session.entries",
+    "__version__": "agent.version",
 }
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..tools import job
 from ..tools.ask_user import AskUserTool
 from ..tools.base import Confinement, Context, Tool
@@ -73,6 +72,7 @@ from .session.search import SearchIndex
 from .session.search.recall import enable_recall
 from .session.store import AGENTS, Project, locate_log
 from .session.subagent_logs import missing_entries
+from .version import __version__
 from .worktree import RECORD_FOLDER, SAVED_FOLDER, SavedFiles, TouchRecord, WorkTree
 from .worktree.git import current_branch
 
@@ -153,7 +153,6 @@ def open_agent(
         _confine(agent, launch)
         agent.subagent_types = types
         agent.mcp, agent.answers = _heard(launch.mcp, emit), launch.answers
-        agent.loads_late = launch.settings.mcp.load == "late"
         agent.context.spawn = SubagentRunner(
             agent, lambda spec: _open_subagent(launch, agent, spec)
         ).run

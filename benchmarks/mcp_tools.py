@@ -1,6 +1,5 @@
 """Five MCP servers with 120 tools, and 50 calls of ten of them: what their tools cost by way of the
-one fixed tool, loaded late, and in the list of tools from the start; and the same work without any
-server.
+one fixed tool, and in the list of tools from the start; and the same work without any server.
 
 The real command, headless, over HTTP to the strict server of the tests, which binds thoughts: it
 would refuse a request whose beginning has changed. Costs are what a caching server would charge.
@@ -30,7 +29,6 @@ SIZES: dict[str, dict[str, Any]] = {
 MODEL = "claude-sonnet-5-5"
 DOLLARS_PER_TOKEN = 3e-6  # of plain input
 NONE, FIXED, START = "no servers", "the one tool", "in the list from the start"
-LATE = "loaded late"
 CALLS_OF_A_TOOL = 5
 ANSWER = "a line of the record that was asked for, with what stands in it\n" * 20
 
@@ -56,8 +54,6 @@ class Player:
             if way != START and name not in found:
                 found.add(name)
                 yield "Mcp", {"query": f"{server} record kind{kind}"}
-                if way == LATE:
-                    yield "Mcp", {"tool": name}
             if way == FIXED:
                 yield "Mcp", {"tool": name, "arguments": given}
             else:
@@ -81,8 +77,7 @@ def run(calls: int, way: str) -> dict[str, float]:
         env = environ(folder, server.url)
         if way != NONE:
             configure(Path(env["HOME"]), Path(folder) / "notes")
-        start, late = f"mcp.load_at_start={json.dumps(SERVERS)}", "mcp.load=late"
-        load = {START: ("-c", start), LATE: ("-c", late)}.get(way, ())
+        load = ("-c", f"mcp.load_at_start={json.dumps(SERVERS)}") if way == START else ()
         command = [
             measure.COMMAND, "-p", "Read them all.", "--permission-mode", "bypass",
             "--model", MODEL, *load,
@@ -112,7 +107,7 @@ def configure(home: Path, notes: Path) -> None:
     path.write_text(json.dumps({"mcpServers": dict.fromkeys(SERVERS, server)}))
 
 
-def main(calls: int, ways: Sequence[str] = (NONE, FIXED, LATE, START)) -> Iterator[measure.Table]:
+def main(calls: int, ways: Sequence[str] = (NONE, FIXED, START)) -> Iterator[measure.Table]:
     rows = {way: run(calls, way) for way in ways}
     for row in rows.values():
         row["more_first"] = row["first_tokens"] - rows[NONE]["first_tokens"]

@@ -220,8 +220,6 @@ class Context:
     ask_person: Callable[[Sequence[Any]], Awaitable[Sequence[str]]] = _no_answers
     # Puts a plan, in Markdown, to the person and returns what they say to it.
     propose_plan: Callable[[str], Awaitable[Output]] = _nobody_agrees
-    # Loads a tool by its definition, as the Messages API has it; returns False where it cannot.
-    load_tool: Callable[[Mapping[str, Any]], bool] = lambda definition: False
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # running subagents by id, each with a way to interrupt it alone

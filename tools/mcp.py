@@ -57,8 +57,6 @@ class Servers(Protocol):
 
     async def describe(self, name: str) -> str: ...
 
-    async def definition(self, name: str) -> Mapping[str, Any]: ...
-
     async def check(self, name: str) -> None: ...
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> McpAnswer: ...
@@ -119,9 +117,6 @@ class _Look(Tool[McpParams]):
         if params.arguments is not None:
             raise ToolError("arguments need a tool: give its name in `tool`.")
         if params.tool is not None:
-            definition = await self._servers.definition(params.tool)
-            if context.load_tool(definition):
-                return Output(f"{params.tool} is loaded: call it by its name.")
             return Output(await self._servers.describe(params.tool))
         if params.query is not None and params.query.strip():
             return Output(await self._servers.search(params.query))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ... import __version__
 from ..errors import UsageError
 from ..library.launching import check_key
+from ..version import __version__
 from .options import ends_process, launch_of, load, project_of, say_notices
 
 if TYPE_CHECKING:

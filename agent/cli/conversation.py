@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ... import __version__
 from ...tools.system.hardening import close_memory
-from ..config.keys import seconds_of
 from ..config.load import LoadedSettings, explain_settings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
@@ -18,6 +16,7 @@ from ..library.mcp_servers import RunServers
 from ..permissions.rule_files import RuleFiles
 from ..session.store import all_logs
 from ..ui.conversation.services import ConversationServices, Opener
+from ..version import __version__
 from .doctor import check_all, row_of
 from .options import choice_of, launch_of, project_of
 
@@ -59,7 +58,6 @@ def conversation_place(
 
         return skills_of(launch)
 
-    keep_warm = launch.settings.cache.keep_warm
     services = ConversationServices(
         open=_opener(options, launch, rules, servers),
         cwd=project.cwd,
@@ -79,7 +77,6 @@ def conversation_place(
         rules=rules,
         wait=options["wait"],
         choice=choice_of(options),
-        keep_warm=seconds_of(keep_warm) if keep_warm else None,
         status_command=launch.settings.statusline.command,
     )
     return ConversationPlace(launch, services, servers)

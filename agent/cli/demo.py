@@ -13,7 +13,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
 from ...tools.system.plural import count_of
 from ..compaction.history import acts, savings
 from ..compaction.summary.request import is_summary_question
@@ -27,6 +26,7 @@ from ..session.entries import Assistant, Entry, Usage
 from ..session.layer_words import LAYER_NAMES
 from ..session.log import LOG_NAME, read_log
 from ..session.totals import Totals
+from ..version import __version__
 
 BANNER = """\
 This is a demo. The model is scripted: its replies were written in advance.

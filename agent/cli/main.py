@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ... import __version__
 from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
+from ..version import __version__
 from .acp import acp
 from .compact import compact
 from .doctor import doctor

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..config.keys import seconds_of
 from ..errors import UsageError
 from ..library.launching import check_key
 from .options import launch_of, load
@@ -14,9 +13,7 @@ if TYPE_CHECKING:
     from ..replay.player import Terms
 
 BASELINE = "summaries alone"  # the column others are compared with
-COMPARABLE_SECTIONS = (
-    "compact", "microcompact", "demote", "truncate", "checkpoint", "preserve", "cache",
-)  # fmt: skip
+COMPARABLE_SECTIONS = ("compact", "microcompact", "demote", "truncate", "checkpoint", "preserve")
 BASELINE_FLAGS = ("microcompact.when=off", "demote.above=off", "truncate.at=off")
 
 
@@ -65,8 +62,7 @@ class Columns:
             )
         if not label:  # a preset's own name if the settings are just that
             preset = settings.compact.preset
-            as_it_is = policy_of(settings) == PRESETS[preset] and settings.cache.keep_warm is None
-            label = preset if as_it_is else "yours"
+            label = preset if policy_of(settings) == PRESETS[preset] else "yours"
         return self._terms(label, settings)
 
     def _terms(self, label: str, settings: "Settings") -> "Terms":
@@ -93,7 +89,6 @@ class Columns:
         return Terms(
             label=label,
             policy=policy_of(settings),
-            keep_warm=seconds_of(keep_warm) if (keep_warm := settings.cache.keep_warm) else None,
             model=id,
             window=base.model.context_window or row.limits.window,
             system=system_prompt(),

@@ -19,7 +19,7 @@ from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.view import View, ViewResult
-from ..context.window import Window
+from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
 from ..session.archive import (
@@ -29,7 +29,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Entry, Summary, User
+from ..session.entries import PLAN, SKILL, SKILL_LIST, Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -75,6 +75,7 @@ _AUTHORS = {  # of a draft, as people are told
     "user": "summary edited by you",
 }
 SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
+MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' room, tried where a request would not fit
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
 
 _TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
@@ -101,7 +102,7 @@ def not_worth_it(before: Window, after: int) -> str:
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills, tools
+    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills
     and the plan have bounds of their own, and are left as they are; the plan comes on top."""
     sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_bound(entry))
     room = int(REINSERTED_SHARE * window.size)
@@ -121,13 +122,18 @@ def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
     return list(entries)
 
 
+def _has_room(after: int, view: View, window: Window) -> bool:
+    """Return whether a request of `after` tokens, all of them estimated, has room for a reply."""
+    return replace(window, tokens=after, error=round(after * view.error)).room >= MIN_OUTPUT_TOKENS
+
+
 def _staying(view: View, cut: Cut) -> set[int]:
     """Return the seqs of the items that stay behind a summary."""
     return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
 
 
 def _has_own_bound(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, LOADED_TOOLS)
+    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST)
 
 
 def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
@@ -323,7 +329,8 @@ class SummaryApplier:
         beside = self._text_beside(draft, ledger, before)
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
         gone = messages_gone(ledger.messages, view, evicted)
-        messages = messages_section(gone, budget_tokens(before, view.ratio))
+        room = budget_tokens(before, view.ratio)
+        messages = messages_section(gone, room)
 
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
@@ -355,6 +362,11 @@ class SummaryApplier:
             if is_small(fitted):
                 break
             fitted = within(cap // divisor)
+        for divisor in MESSAGE_DIVISORS:
+            if _has_room(fitted.tokens_after, view, before):
+                break
+            messages = messages_section(gone, room // divisor)
+            fitted = rendered(fitted.document, fitted.probes, before.tokens)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
 
     def _text_beside(

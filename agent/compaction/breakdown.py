@@ -144,7 +144,7 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
         if item.source == "shell":
             yield "commands", "", item.size, saved
         elif item.source == LOADED_TOOLS:
-            yield "tools", _server_of(item), item.size, 0
+            yield "tools", "", item.size, 0
         elif result is None:
             yield from _of_item(view, item)
         elif result.masked:
@@ -154,13 +154,6 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
             yield "images", "", item.size, 0
         else:
             yield "results", result.call.source, item.size, saved
-
-
-def _server_of(item: Item) -> str:
-    """Return the MCP server whose tools were loaded, the first where there are several."""
-    tool = item.blocks[0].get("tool") if item.blocks else None
-    definition = tool.get("definition", {}) if isinstance(tool, dict) else {}
-    return Call("", 0, str(definition.get("name")), {}).source
 
 
 def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:

@@ -91,6 +91,7 @@ _PLAIN_PATH = re.compile(r"[\w./@+~-]+")
 _QUOTED_PATH = re.compile(r"`([^`]*)`.*")
 _PATH = re.compile(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
 _RULE_ITEM = re.compile(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
+_ANY_REF = re.compile(r"#(\d{1,9})\b")
 _QUOTE_PAIRS = ('""', "“”", "„“", "«»", "「」", "``", "''")
 _OLD_RULE = re.compile(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
 _VERB = re.compile(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
@@ -326,10 +327,13 @@ def _rule_text(rule: UserRule) -> str:
 
 
 def _rule(item: str) -> UserRule | None:
-    """Return the rule that an item names, without quotation marks around it."""
+    """Return the rule that an item names, without quotation marks around it. Of an item in another
+    form all is the text, with the first ref in it."""
     found = _RULE_ITEM.fullmatch(item)
     assert found is not None  # it matches any text
     ref, text = int(found[1] or 0), found[2]
+    if not ref and (named := _ANY_REF.search(text)):
+        ref = int(named[1])
     if len(text) > 1 and text[0] + text[-1] in _QUOTE_PAIRS:
         text = text[1:-1]
     return UserRule(ref, text) if ref or text else None

@@ -28,7 +28,6 @@ from .apply_summary import (
     not_worth_it,
     reinserted_tokens,
 )
-from .document import SummaryDocument, render
 from .history import last_acts
 from .host import EngineHost
 from .layers import microcompact
@@ -189,19 +188,19 @@ class CompactionEngine:
         instructions: str = "",
         *,
         trigger: str = "manual",
-        document: SummaryDocument | None = None,
+        draft: SummaryDraft | None = None,
         must_halve: bool = False,
         max_words: int | None = None,
         newest_only: bool = False,
     ) -> Summary:
-        """Summarise now, with `document` as the summary if it is given, in at most `max_words`
+        """Summarise now, with a `draft` that was shown if it is given, in at most `max_words`
         beside lists of files; one that nobody asked for `must_halve` the context. With
         `newest_only` just the newest exchange stays. Raises CompactionFailed with the reason; then
         nothing has changed."""
         self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
-        is_custom = bool(instructions) or document is not None or newest_only
+        is_custom = bool(instructions) or draft is not None or newest_only
         prepared = None if is_custom else self._background.usable_summary()
         cut = prepared.cut if prepared else self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
@@ -217,12 +216,10 @@ class CompactionEngine:
             raise CompactionFailed(f"a before_compact hook said no: {veto}")
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
-        if document is not None:
-            draft = SummaryDraft(document, 0.0, "user", render(document))
-        elif prepared:
+        if draft is None and prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
                 draft = replace(await asyncio.shield(prepared.task), in_background=True)
-        else:
+        elif draft is None:
             self._background.discard()
             # Only what we write ourselves can be kept to a number of words.
             draft = await self._writer().write(
@@ -241,13 +238,14 @@ class CompactionEngine:
 
     async def draft_summary(
         self, instructions: str = "", *, newest_only: bool = False
-    ) -> tuple[SummaryDocument, str]:
-        """Write the summary that `compact` would apply. Raises CompactionFailed."""
+    ) -> tuple[SummaryDraft, str]:
+        """Write the summary that `compact` would apply, and return it with its text. Raises
+        CompactionFailed."""
         self._background.discard()
         cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
         draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
-        return fitted.document, fitted.text
+        return replace(draft, document=fitted.document), fitted.text
 
     async def examine(self, summary: Summary) -> ExamReport:
         """Ask the model the probes of the newest summary, with that summary as all it knows, and

@@ -18,9 +18,6 @@ MAX_WHOLE_NUMBER = 1_000_000_000
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
 class ValueType(NamedTuple):
     """The values that a setting may have."""
 
@@ -40,11 +37,6 @@ def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -
         return kind(value)
 
     return ValueType(wanted, read)
-
-
-def seconds_of(duration: str) -> int:
-    """Return the seconds of a duration such as "30m"."""
-    return int(duration[:-1]) * _UNITS[duration[-1]]
 
 
 def whole_number(unit: str, least: int) -> ValueType:
@@ -164,7 +156,6 @@ def _threshold_literal(text: str) -> str | int | float:
         return float(text)
 
 
-DURATION = text_matching('a time such as "90s", "30m" or "1h"', r"[1-9][0-9]{0,5}[smh]")
 SWITCH = ValueType("true or false", _read_switch, _switch_literal)
 
 
@@ -195,10 +186,6 @@ def loosens_never(new: Any, current: Any) -> bool:
 
 def loosens_if_different(new: Any, current: Any) -> bool:
     return bool(new != current)
-
-
-def loosens_unless_off(new: Any, current: Any) -> bool:
-    return new is not None and bool(new != current)
 
 
 def loosens_if_shorter(new: Any, current: Any) -> bool:

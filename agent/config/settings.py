@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from .keys import (
-    DURATION,
     SWITCH,
     THRESHOLD,
     SettingKey,
@@ -28,7 +27,6 @@ from .keys import (
     loosens_if_shorter,
     loosens_if_turned,
     loosens_never,
-    loosens_unless_off,
     one_of,
     or_none,
     or_preset,
@@ -52,7 +50,6 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
-ToolLoading = Literal["search", "late"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 Theme = Literal["auto", "dark", "light", "ansi"]
@@ -161,18 +158,6 @@ class ModelSettings:
         or_none("off", FILE),
         "A file that several agents share: what the server asks one to wait (429, 529), all wait.",
         loosens=loosens_if_different,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSettings:
-    """[cache]"""
-
-    keep_warm: str | None = _setting(
-        None,
-        or_none("off", DURATION),
-        "How long a pause of yours may be for the prompt to stay in the server's cache.",
-        loosens=loosens_unless_off,
     )
 
 
@@ -416,12 +401,6 @@ class McpSettings:
         SERVER_NAMES,
         "MCP servers whose tools are in the list of tools from the start, not looked for.",
     )
-    load: ToolLoading = _setting(
-        "search",
-        one_of(ToolLoading),
-        'How tools of MCP servers are reached: "search" by the tool Mcp, "late" also by their own '
-        "names once described.",
-    )
     needed: tuple[str, ...] = _setting(
         (), SERVER_NAMES, "MCP servers that -p waits for before its first request."
     )
@@ -522,7 +501,6 @@ class Settings:
     """Every setting, checked."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
-    cache: CacheSettings = field(default_factory=CacheSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
     demote: DemoteSettings = field(default_factory=DemoteSettings)
     microcompact: MicrocompactSettings = field(default_factory=MicrocompactSettings)

@@ -28,7 +28,9 @@ LOST_SEARCH = "[A search of the web was cut short.]"
 LOST_BEGINNING = "[The beginning of this conversation is missing.]"
 GO_ON_PROMPT = "Go on."
 EMPTY_RESULT = "(no output)"
-ADDITION = "tool_addition"  # type of a block by which a tool is there from its place on
+# Type of a block that adds a tool from its place on. Only older logs have such blocks: no entry of
+# this kind is written any more. Their requests must be rebuilt to the byte.
+ADDITION = "tool_addition"
 PAUSED_STOP_REASON = "pause_turn"
 
 MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
@@ -59,7 +61,7 @@ class Request:
     system: list[Block]
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]  # alternating, from a user message on
-    max_tokens: int  # 0 asks for no answer: the server only reads the prompt, into its cache
+    max_tokens: int
     effort: str | None = None  # None leaves it to the model
     thinking: bool = True  # asks for adaptive thinking
     # How the request was made from a view: `upto` is the view's newest entry, `stable_before` that

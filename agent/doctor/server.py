@@ -1,4 +1,4 @@
-"""Ask a server of the Messages API what it takes, with eleven small requests.
+"""Ask a server of the Messages API what it takes, with nine small requests.
 
 Each asks for one thing and does without all else that servers are known to lack. What is found is
 kept, so that no session asks for it in vain.
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..context.compaction_block import COMPACTION, compaction_in
-from ..context.request import ADDITION, Request
+from ..context.request import Request
 from ..errors import ModelError, RequestRejected
 from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
 from ..models.catalog import known_model
 from ..models.request_body import body
-from ..models.server_gaps import EMPTY_REPLIES, GAPS, IMAGES
+from ..models.server_gaps import GAPS, IMAGES
 from ..session.entries import Block
 from .finding import Finding
 
@@ -38,10 +38,6 @@ _TOOL = {
 }
 _CALL = {"type": "tool_use", "id": "call_1", "name": "ping", "input": {"word": "walrus"}}
 _RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "walrus"}
-_LATE = {
-    "type": ADDITION,
-    "tool": {"type": "tool_definition", "definition": {**_TOOL, "name": "pong"}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,6 @@ class _Probe:
     gap: str = ""  # that is known from a refusal
     tools: Sequence[dict[str, Any]] = ()
     before: Sequence[dict[str, Any]] = ()  # messages
-    behind: Sequence[dict[str, Any]] = ()
 
 
 async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
@@ -105,7 +100,6 @@ def _probes() -> list[_Probe]:
     image = {"type": "base64", "media_type": "image/png", "data": _png()}
     call = [{"role": "assistant", "content": [_CALL]}]
     asked = [{"role": "user", "content": [_text("Call ping.")]}]
-    late = [{"role": "system", "content": [_LATE]}]
     return [
         _Probe("answers", [say]),
         _Probe("blocks of text", [say], "blocks"),
@@ -113,11 +107,9 @@ def _probes() -> list[_Probe]:
         _Probe("thinking", [say], "thinking"),
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
-        _Probe(EMPTY_REPLIES, [say], EMPTY_REPLIES),
         _Probe("summaries of its own", [say], COMPACTION),
         _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
-        _Probe("tools loaded late", [say], behind=late),
     ]
 
 
@@ -133,8 +125,8 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         model.id,
         [],
         [*probe.tools],
-        [*probe.before, message, *probe.behind],
-        0 if probe.gap == EMPTY_REPLIES else MAX_REPLY_TOKENS,
+        [*probe.before, message],
+        MAX_REPLY_TOKENS,
         effort="low" if probe.gap == "effort" else None,
         compaction="Say in a word what was asked." if compacts else None,
         thinking=probe.gap == "thinking",

@@ -44,14 +44,14 @@ SOURCE_TITLES = {
     "attachment": "What you attached",
     "skill": "Skill",
     "plan": "Plan",
-    "loaded tools": "Tools that were loaded",
+    "loaded tools": "Tools that were loaded",  # only in older logs
     "skill list": "List of skills",
 }
 ASIDE_TITLES = {
     "summary": "Call for a summary",
     "verify": "Call that checks a summary",
     "attempt": "Call that broke off",
-    "warm": "Request that kept the cache warm",
+    "warm": "Request that kept the cache warm",  # only in older logs
 }
 EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
 

@@ -54,10 +54,10 @@ def _values(head: str) -> dict[str, Any]:
     import yaml  # 20 ms, and only where a file has front matter
 
     try:
-        values = yaml.safe_load(head)
+        values = _parse_yaml(head)
     except yaml.YAMLError as error:
         try:
-            values = yaml.safe_load(_PLAIN_VALUE.sub(_quoted, head))
+            values = _parse_yaml(_PLAIN_VALUE.sub(_quoted, head))
         except yaml.YAMLError:
             raise ValueError(f"its front matter is not YAML: {_first_line(error)}") from None
     if values is None:
@@ -65,6 +65,23 @@ def _values(head: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("its front matter is not a list of keys and values")
     return {str(key): value for key, value in values.items()}
+
+
+def _parse_yaml(text: str) -> Any:
+    """Parse YAML. Raises YAMLError, and ValueError for a key that is given twice: `yaml.safe_load`
+    would ignore the first value."""
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if isinstance(node, yaml.MappingNode):
+            keys = [str(key.value) for key, _ in node.value]
+            if twice := [key for key in keys if keys.count(key) > 1]:
+                raise ValueError(f"{twice[0]} is given twice")
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 def _quoted(found: re.Match[str]) -> str:

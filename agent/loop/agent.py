@@ -21,7 +21,7 @@ from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
 from ..config.settings import ImagesMode
 from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
-from ..context.request import Request, begins_with, build_request
+from ..context.request import Request
 from ..context.view import View, start_folding
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import RequestRejected, UsageError
@@ -34,7 +34,7 @@ from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch
 from ..session.checkpoints import Checkpoints
-from ..session.entries import WARMING, Assistant, Entry, Mask, Note, Revert, Summary, Usage
+from ..session.entries import Assistant, Entry, Mask, Note, Revert, Summary
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.searches import SEARCH_TOOL, WIRE_NAME
@@ -44,7 +44,6 @@ from .budget import BudgetMeter
 from .crash_recovery import KILLED_TOPIC, left_behind
 from .file_changes import ChangeTracker
 from .hooks import SessionHooks
-from .late_tools import LateTools
 from .model_call import stream_reply
 from .person_questions import ask_person
 from .plans import SessionPlan
@@ -60,15 +59,6 @@ if TYPE_CHECKING:
 
 MAX_WHY_CHARS = 200  # of a refusal, where it is told what was learned from it
 DEFAULT_REPLY_TOKENS = 32_000  # asked for where no setting says otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRead:
-    """A prompt that the server has read."""
-
-    request: Request
-    at: float  # when the request was sent, in Unix time
-    usage: Usage  # as the server told it with the answer
 
 
 @dataclass
@@ -110,12 +100,10 @@ class AgentState:
     unrecorded_answers: list[str] = field(default_factory=list)
     turn_rules: list[str] = field(default_factory=list)  # rules that allow until the turn ends
     images_setting: ImagesMode = "auto"  # whether the model takes images
-    loads_late: bool = False  # whether tools of MCP servers are loaded where they are described
     mcp: "McpServers | None" = None  # of a conversation that is no subagent
     subagent_types: Sequence[AgentType] = ()  # that this conversation can start
     # When this process last asked each model with this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
-    prompt_read: PromptRead | None = None  # the newest, by a server that answered
     token_correction: float = 1.0  # the server's token count over our estimate
     engine: CompactionEngine = field(init=False)
     skills: SessionSkills = field(init=False)
@@ -123,9 +111,7 @@ class AgentState:
 
     def __post_init__(self) -> None:
         self.skills = SessionSkills(self, SkillSource())
-        self.late_tools = LateTools(self)
         self.web_searches = WebSearches(self)
-        self.context.load_tool = self.late_tools.load
         self.context.reaches_private = self._names_host
         self.context.ask_person = partial(ask_person, self)
         self.plan = SessionPlan(self)
@@ -227,9 +213,8 @@ class AgentState:
     async def ask_model(self, request: Request, emit: Emit, purpose: str) -> Reply:
         """Ask the model, pass its deltas to `emit` and record its reply, also one that is cut short
         by a cancellation. Raises ModelError and RecordError."""
-        asked_at = time.time()
         if purpose == "turn":
-            self.last_calls[self.model.id] = asked_at
+            self.last_calls[self.model.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
         gaps = self.model.gaps
         while True:
@@ -255,8 +240,6 @@ class AgentState:
                 gaps.prove()
                 if request.compaction is not None:
                     self._learn_compaction(reply)
-                if purpose == "turn":
-                    self.prompt_read = PromptRead(request, asked_at, reply.usage)
                 return reply
 
     def _gaps_for(self, request: Request) -> tuple[str, ...]:
@@ -284,37 +267,6 @@ class AgentState:
         if row is None or not row.compaction or COMPACTION in gaps.names:
             return False
         return gaps.takes_compaction_block or not stands
-
-    async def read_prompt_again(self, now: float) -> Reply | None:
-        """Have the server read the newest prompt once more, so that its cache keeps it; return the
-        empty reply, recorded with what it has cost. None where there is no such prompt, or the next
-        one will not begin with it. Raises ModelError and RecordError."""
-        read, model = self.prompt_read, self.model
-        if read is None or not self._goes_on_from(read.request):
-            return None
-        reply = await stream_reply(
-            model,
-            replace(read.request, max_tokens=0),
-            lambda event: None,
-            self._record_reply,
-            WARMING,
-            ratio=self.view.ratio,
-        )
-        self.last_calls[model.id] = now
-        self.prompt_read = replace(read, at=now)
-        return reply
-
-    def _goes_on_from(self, earlier: Request) -> bool:
-        """Tell whether the next request will begin with an earlier one, to the same model."""
-        later = build_request(
-            self.view,
-            model=self.model.id,
-            max_tokens=earlier.max_tokens,
-            effort=self.effort,
-            stable_before=earlier.origin["stable_before"],
-        )
-        same = (later.model, later.effort) == (earlier.model, earlier.effort)
-        return same and begins_with(later, earlier)
 
     def _tell_of(self, gap: str, refusal: RequestRejected) -> None:
         """Tell what the server does not take, as a warning where that keeps something from it."""
@@ -364,8 +316,7 @@ class AgentState:
     def _callable_tools(self) -> dict[str, Tool[Any]]:
         """Return the tools by the names that the model knows."""
         called = {SEARCH_TOOL: WIRE_NAME}
-        own = {called.get(tool.name, tool.name): tool for tool in self.tools}
-        return own | self.late_tools.tools()
+        return {called.get(tool.name, tool.name): tool for tool in self.tools}
 
     async def snapshot(self) -> None:
         """Record what the files are like before a turn changes them, once a turn."""

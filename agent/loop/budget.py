@@ -48,12 +48,6 @@ class BudgetMeter:
             return True
         return False
 
-    def allows(self, dollars: float) -> bool:
-        """Tell whether a call for so much stays within the budget."""
-        limit = self.budget.dollars
-        within = limit is None or self.dollars + dollars <= limit
-        return within and (self.within is None or self.within.allows(dollars))
-
     def call(self) -> int:
         """Count one more call and return its number.
 

@@ -94,7 +94,6 @@ class CompactionHost:
             *instructions.without_standing(entries, agent.view, staying),
             *agent.plan.after_summary(staying),
             *agent.skills.after_summary(staying),
-            *agent.late_tools.after_summary(staying),
         ]
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:

@@ -264,7 +264,7 @@ def _notice_text(ended: Sequence[str], changed: Sequence[str], outputs: Sequence
     """Return what the model is told, "" for nothing."""
     parts = []
     if outputs:
-        parts.append("Output of the calls without a result until then, to Read or Grep:")
+        parts.append("What the unfinished calls had printed by then, to Read or Grep:")
         parts += _bullets(outputs)
     if changed:
         parts.append("Files that are not as they were before the calls without a result:")

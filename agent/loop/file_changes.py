@@ -133,10 +133,11 @@ class ChangeTracker:
         for edit in self.edits:
             edit.ended |= edit.name == name
 
-    async def save_before_rewind(self, paths: Iterable[str]) -> None:
-        """Save files that a rewind may put back. Raises RecordError."""
-        if self.saver is not None:
-            await self.saver.save(paths, COMMAND)
+    async def save_before_rewind(self, paths: Iterable[str]) -> frozenset[str]:
+        """Save files that a rewind may put back, and return those that cannot be saved. Raises
+        RecordError."""
+        rows = await self.saver.save(paths, COMMAND) if self.saver is not None else ()
+        return frozenset(file.path for file in rows if file.why)
 
     def tell_others(self, changes: Sequence[TreeChange]) -> None:
         """Tell other sessions what a rewind has changed."""

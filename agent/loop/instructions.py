@@ -27,7 +27,7 @@ OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trust
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
 
 _FIRST = "Instructions from {path}:\n\n{text}"
-_NEW = "Instructions from {path}, which were not given before:\n\n{text}"
+_NEW = "Instructions from {path}, which is new:\n\n{text}"
 _CHANGED = (
     "Instructions from {path}, which has changed. This text replaces the one given earlier:\n\n"
     "{text}"
@@ -79,7 +79,7 @@ def changed_entries(
             changes.append((redact(gone), f"{path} was deleted or is empty: the model is told"))
         elif file.same_as is None:
             entry = redact(file.entry(_CHANGED if is_known else _NEW))
-            what = "has changed" if is_known else "was not given before"
+            what = "has changed" if is_known else "is new"
             changes.append((entry, f"{path} {what}: the model gets its text now"))
         elif is_known:
             same = f"{path} now says the same as {file.same_as}: the model is told"

@@ -22,7 +22,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ... import __version__
 from ...tools.system.files import open_kept, replace_file
 from ..compaction.drift import WATCHED_TURNS
 from ..context import tokens
@@ -37,6 +36,7 @@ from ..session.log import Entries, Log, parse_entry, skipped_line_warning
 from ..session.log_file import FileState
 from ..session.subagent_logs import update_unheard
 from ..session.totals import Totals
+from ..version import __version__
 
 
 @dataclass(slots=True)

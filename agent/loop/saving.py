@@ -5,7 +5,7 @@ the session that started them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..session.entries import Entry
@@ -23,9 +23,12 @@ class FileSaver:
     _since: int = -1  # the point that these were saved after
     _saved: set[tuple[str, str]] = field(default_factory=set)
 
-    async def save(self, paths: Iterable[str], by: str, left_out: Iterable[SavedFile] = ()) -> None:
-        """Save the files at these paths, unless that was done since the newest point. `left_out`
-        are recorded too: files that are not saved, with the reason. Raises RecordError."""
+    async def save(
+        self, paths: Iterable[str], by: str, left_out: Iterable[SavedFile] = ()
+    ) -> Sequence[SavedFile]:
+        """Save the files at these paths, unless that was done since the newest point, and return
+        what was recorded. `left_out` are recorded too: files that are not saved, with the reason.
+        Raises RecordError."""
         if self.point() != self._since:
             self._since, self._saved = self.point(), set()
         wanted = [p for p in dict.fromkeys(paths) if p and (p, by) not in self._saved]
@@ -33,3 +36,4 @@ class FileSaver:
         rows = [*await asyncio.to_thread(self.files.save, wanted), *left_out]
         if rows:
             self.record(saved_note(rows, by))
+        return rows

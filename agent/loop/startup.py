@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
 from ...tools import job
 from ...tools.base import Context, Tool
 from ..config.settings import PermissionMode
@@ -18,6 +17,7 @@ from ..session.entries import Entry, Session, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.subagent_logs import list_unfinished
+from ..version import __version__
 from ..worktree import WorkTree
 from ..worktree.git import current_branch
 from . import instructions, prompt

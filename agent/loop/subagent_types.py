@@ -33,10 +33,8 @@ TASK, PLAN = "Task", "Plan"  # which only the conversation with the person has
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
-ONE_LINE_HINT = "lists and words stand on one line: `tools: Read, Grep`"
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-_BLOCK = re.compile(r"[>|][-+0-9]*")  # a value that stands on the lines below
 _KEYS = ("name", "description", "tools", "model")
 
 
@@ -131,20 +129,23 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     """Return the type that a file describes. Raises ValueError, saying what is wrong with it."""
-    head, prompt = _split_front_matter(text)
-    given = _front_matter_values(head)
-    description = given.get("description", "")
+    values, prompt = split_front_matter(text)
+    if not values:
+        raise ValueError("it does not begin with front matter between two lines of ---")
+    if unknown := [key for key in values if key not in _KEYS]:
+        raise ValueError(f"{unknown[0][:60]!r} is none of {', '.join(_KEYS)}")
+    description = text_value(values, "description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         raise ValueError(
             f"description has {len(description):,} characters, at most {MAX_DESCRIPTION_CHARS} can"
         )
     return _checked(
         AgentType(
-            name=given.get("name", ""),
+            name=text_value(values, "name"),
             description=description,
             prompt=prompt,
-            tools=_tools(given, tools),
-            model=given.get("model") or None,
+            tools=_tools(values, tools),
+            model=text_value(values, "model") or None,
             source=source,
         )
     )
@@ -200,11 +201,11 @@ def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
     return held, [path for path in files if path not in held]
 
 
-def _tools(given: Mapping[str, str], known: Collection[str]) -> tuple[str, ...] | None:
+def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...] | None:
     """Return the tools that a file names, with or without brackets; None where it names none."""
-    if "tools" not in given:
+    if "tools" not in values:
         return None
-    named = tuple(re.findall(r"[^\s,\[\]\"']+", given["tools"]))
+    named = tuple(re.findall(r"[^\s,\[\]\"']+", text_value(values, "tools")))
     if not named:
         raise ValueError("tools is empty; name some, or leave the line out for all there are")
     if TASK in named:
@@ -212,38 +213,6 @@ def _tools(given: Mapping[str, str], known: Collection[str]) -> tuple[str, ...] 
     if strange := [name for name in named if name not in known]:
         raise ValueError(f"tools names {', '.join(strange)}; there are {', '.join(known)}")
     return named
-
-
-def _split_front_matter(text: str) -> tuple[list[str], str]:
-    """Return the lines of the front matter, and the text below."""
-    lines = text.removeprefix("\ufeff").splitlines()
-    if not lines or lines[0].strip() != "---":
-        raise ValueError("it does not begin with front matter between two lines of ---")
-    end = next((n for n, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
-    if not end:
-        raise ValueError("its front matter does not end with a line of ---")
-    return lines[1:end], "\n".join(lines[end + 1 :]).strip()
-
-
-def _front_matter_values(lines: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for line in lines:
-        if not line.strip() or line.startswith("#"):
-            continue
-        key, colon, value = (part.strip() for part in line.partition(":"))
-        known = bool(colon) and key in _KEYS
-        if _BLOCK.fullmatch(value) or (not known and line[0] in " \t-"):
-            raise ValueError(f"at {_brief(line)}: {ONE_LINE_HINT}")
-        if not known:
-            raise ValueError(f"{_brief(line)} is none of {', '.join(_KEYS)}")
-        if key in given:
-            raise ValueError(f"{key} is given twice")
-        given[key] = " ".join(value.strip("\"'").split())
-    return given
-
-
-def _brief(line: str) -> str:
-    return repr(line.strip()[:60])
 
 
 def _prompt(name: str) -> str:

@@ -308,7 +308,8 @@ class ToolRunner:
             raise _Refused(f"Not allowed: {now.reason}", denied=True)
         self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
         why = f" They say: {answer.reason}" if answer.reason else ""
-        raise _Refused(f"The user declined this call.{why}", denied=True, declined=True)
+        details = {"reason": answer.reason} if answer.reason else {}
+        raise _Refused(f"The user declined this call.{why}", denied=True, declined=True, **details)
 
     async def why_not_reached(self, host: str) -> str:
         """Return why a command in the sandbox may not reach a host that settings do not name, "" if

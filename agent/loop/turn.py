@@ -174,7 +174,6 @@ async def _until_answered(
             await agent.tool_runner().run(calls, reply.broken, reply.stop_reason == "max_tokens")
             agent.plan.record_pending()
             agent.skills.record_requested()
-            agent.late_tools.record_pending()
             record_answers(agent)
             plan = agent.plan.take_result()
             if plan and answers.schema is None:
@@ -250,7 +249,7 @@ async def _call_model(agent: AgentState, *, turn_start: bool) -> Reply:
                 if agent.takes_images():
                     agent.emit(Notice("info", f"asking again without images: {error.message}"))
                 continue
-            if agent.late_tools.take_out(error) or await agent.web_searches.take_out(error):
+            if await agent.web_searches.take_out(error):
                 continue
             if not isinstance(error, PromptTooLong):
                 raise

@@ -9,7 +9,6 @@ retry-after, and takes a stream that broke off for a finished one.
 
 import asyncio
 import gc
-import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -182,17 +181,12 @@ class AnthropicModel:
         needed = betas(request, content)
         headers = {"anthropic-beta": ",".join(needed)} if needed else {}
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
-        draft = ReplyDraft(request.model, frozenset(call_ids(request)))
-        if request.max_tokens:
-            draft.max_tokens = request.max_tokens
+        draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
         with self._translated(draft):
-            response = await self._open(
-                client, data, headers, deadline, whole=not request.max_tokens
-            )
+            response = await self._open(client, data, headers, deadline)
             draft.sent = digest(data)
-            read = self._read if request.max_tokens else self._read_whole
             try:
-                async with aclosing(read(response, draft, deadline)) as deltas:
+                async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:
                         yield delta
             finally:
@@ -244,27 +238,15 @@ class AnthropicModel:
         data: bytes,
         headers: Mapping[str, str],
         deadline: float,
-        *,
-        whole: bool,
     ) -> "httpx2.Response":
-        """Send the bytes of a request; return the response, with its body still to come or
-        `whole`.
+        """Send the bytes of a request; return the response, with its body still to come.
 
         They go past `client.messages.create`, which would copy every block of every message before
         it makes the same bytes of them, and needs hundreds of modules to be imported.
         """
         import anthropic
-        import httpx2
 
         async with asyncio.timeout_at(deadline):
-            if whole:  # the API takes no such request with `stream`
-                answer: httpx2.Response = await client.post(
-                    "/v1/messages",
-                    cast_to=httpx2.Response,
-                    content=data,
-                    options={"headers": headers},
-                )
-                return answer
             opened = await client.post(
                 "/v1/messages",
                 cast_to=object,
@@ -308,16 +290,6 @@ class AnthropicModel:
                 async with asyncio.timeout(_DRAIN_TIMEOUT_S):
                     async for _ in chunks:
                         pass
-
-    async def _read_whole(
-        self, response: "httpx2.Response", draft: ReplyDraft, deadline: float
-    ) -> AsyncGenerator[Delta, None]:
-        """Yield the delta of a reply that has no stream, and put what it says into `draft`."""
-        try:
-            for delta in draft.take_whole(json.loads(response.content)):
-                yield delta
-        except (ValueError, RecursionError) as error:
-            raise Fault(f"the reply cannot be read: {error}") from error
 
     @contextmanager
     def _translated(self, draft: ReplyDraft) -> Iterator[None]:

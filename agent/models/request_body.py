@@ -10,7 +10,7 @@ from ..context.request import Request, adds_tools
 from .catalog import known_model
 from .server_gaps import fitted
 
-# Of requests that add tools in a system message with the definition in it.
+# Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 
 
@@ -47,6 +47,7 @@ def body_with(
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """Return a body as the bytes that the SDK sends. Raises ValueError for what is not JSON."""
+    # Older logs have requests that ask for no answer (purpose WARMING): they went without `stream`.
     sent = {**body, "stream": True} if body["max_tokens"] else body
     whole = dict(sorted(sent.items()))
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

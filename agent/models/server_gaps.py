@@ -27,7 +27,6 @@ MAX_FILE_BYTES = 1 << 20
 KEPT_SECONDS = 30 * 86_400  # after which a server is tried with all of it again
 
 IMAGES = "images"
-EMPTY_REPLIES = "empty replies"
 # What each gap is, for people; in the order in which they are tried where a server names none.
 GAPS = {
     "cache": "no cache_control",
@@ -35,7 +34,6 @@ GAPS = {
     "thinking": "no thinking",
     "blocks": "text in strings only, not in blocks",
     IMAGES: "no images",
-    EMPTY_REPLIES: "no requests without an answer (max_tokens: 0)",
     COMPACTION: "no compaction of its own",
 }
 _GUESSED = ("cache", "effort", "thinking", "blocks")

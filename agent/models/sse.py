@@ -194,13 +194,6 @@ class ReplyDraft:
         elif kind == "message_stop":
             self.stopped = True
 
-    def take_whole(self, message: Any) -> Iterator[Delta]:
-        """Add the reply to a request without an answer, which comes at once, and yield as `take`.
-        Raises ValueError for one that makes no sense."""
-        yield from self.take({"type": "message_start", "message": message})
-        yield from self.take({"type": "message_delta", "delta": message})
-        yield from self.take({"type": "message_stop"})
-
     def reply(self) -> Reply:
         """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
         for index in list(self._open):

@@ -29,14 +29,13 @@ from ..context.view import shown_blocks
 from ..errors import LimitReached
 from ..events import Compacted
 from ..models.base import Model
-from ..models.cache_warming import LEAST_MISS_USD, miss_usd, warming_times
-from ..models.catalog import cache_life, cost
+from ..models.catalog import cost
 from ..models.request_body import body
-from ..session.entries import WARMING, Assistant, Session, ToolResult, Usage, User
+from ..session.entries import Assistant, Session, ToolResult, Usage, User
 from ..session.log import LOG_NAME
 from ..session.store import content_text
 from .bound_thinking import ThinkingMeter
-from .cache_prices import CacheBill, RequestBody
+from .cache_prices import CacheBill
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector
@@ -63,7 +62,6 @@ class Terms:
     window: int  # tokens
     system: str  # the prompt where the recording has none
     tools: tuple[dict[str, Any], ...]  # schemas
-    keep_warm: float | None = None  # seconds for which a pause keeps the prompt cache warm
     # Writes the summaries. Without a writer they are made from the ledger, and priced as if a
     # model had written them.
     writer: Model | None = None
@@ -116,9 +114,6 @@ class Player:
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
     _thinking: ThinkingMeter = field(init=False)
-
-    # The newest request of a turn, when it was made, and the tokens of its prompt.
-    _read: tuple[RequestBody, float, int] | None = None
 
     def __post_init__(self) -> None:
         terms = self.terms
@@ -177,8 +172,6 @@ class Player:
         start = True
         for step in self.recording.steps:  # recorded compactions count for nothing here
             if isinstance(step, RecordedWords):
-                if not step.mid_turn:
-                    self._keep_warm(step.at)
                 self._advance_clock(step.at)
                 start = start or not step.mid_turn
                 self._add_words(step)
@@ -189,21 +182,6 @@ class Player:
     def _advance_clock(self, at: float | None) -> None:
         if at is not None:
             self.host.clock = max(self.host.clock or at, at)
-
-    def _keep_warm(self, until: float | None) -> None:
-        """Have the newest prompt read again in a pause, as the REPL does, until the person's next
-        words."""
-        kept, clock, model = self.terms.keep_warm, self.host.clock, self.terms.model
-        if kept is None or until is None or clock is None or self._read is None:
-            return
-        sent, at, prompt = self._read
-        if clock - at >= cache_life(model) or (miss_usd(model, prompt) or 0.0) < LEAST_MISS_USD:
-            return
-        for again in warming_times(model, at, clock + kept):
-            if again >= until:
-                return
-            bill = self.host.cache.charge(sent, max(again, clock))
-            self._add_call(WARMING, bill, bill.usage(0), max(again, clock))
 
     def _add_words(self, words: RecordedWords) -> None:
         host = self.host
@@ -230,12 +208,10 @@ class Player:
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
         content = list(_blocks(reply, calls))
-        sent = body(request)
-        bill = self.host.cache.charge(sent, self.host.clock)
+        bill = self.host.cache.charge(body(request), self.host.clock)
         said = tokens.estimate_content(content)
         usage = bill.usage(said)
-        self._add_call("turn", bill, usage, self.host.clock)
-        self._read = None if self.host.clock is None else (sent, self.host.clock, bill.prompt)
+        self._add_call("turn", bill, usage)
         for call, ours in calls:
             self._check_need(call, ours, bill)
         written = "\n".join(text for block in content for text in _texts(block))
@@ -334,7 +310,7 @@ class Player:
         """Return what `context` does, and the prompt."""
         return f"{self.host.view.system}\n{self.context()}"
 
-    def _add_call(self, purpose: str, bill: CacheBill, usage: Usage, at: float | None) -> None:
+    def _add_call(self, purpose: str, bill: CacheBill, usage: Usage) -> None:
         self._priced.append(
             PricedCall(
                 number=len(self._priced) + 1,
@@ -344,7 +320,7 @@ class Player:
                 plain=bill.plain,
                 output=usage.output,
                 dollars=cost(self.terms.model, usage) or 0.0,
-                at=at,
+                at=self.host.clock,
                 cold=bool(bill.cold),
             )
         )
@@ -352,7 +328,7 @@ class Player:
     def _take_acts(self) -> None:
         """Take over what the engine did before this call, and the calls it made for that."""
         for bill, usage in self.host.engine_calls:
-            self._add_call("summary", bill, usage, self.host.clock)
+            self._add_call("summary", bill, usage)
         self.host.engine_calls.clear()
         number = len(self._priced) + 1
         self._acts += [_act(number, act) for act in self.host.acts]

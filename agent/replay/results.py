@@ -6,7 +6,6 @@ Tokens are estimated (`context.tokens`), dollars follow the prices of the model 
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from ..session.entries import WARMING
 from .lost_facts import LostFact
 
 ReplayLayer = Literal["demote", "microcompact", "truncate", "summary"]
@@ -18,7 +17,7 @@ class PricedCall:
     """One call of the model."""
 
     number: int
-    purpose: str  # "turn", "summary", or "warm" for a request that keeps the cache warm
+    purpose: str  # "turn", or "summary" for a call that writes a summary
     read: int  # tokens of the prompt that came from the cache
     written: int  # tokens that went into it
     plain: int  # tokens that did neither
@@ -113,8 +112,6 @@ class Sums:
     edits: int = 0  # of history: times that results or inputs were replaced by stubs
     stubs: int = 0  # results and inputs that were replaced
     summaries: int = 0
-    warmings: int = 0  # requests that kept the cache warm, among the calls
-    warmings_usd: float = 0.0
     missed: int = 0  # results and inputs that were needed after they had left the context
     missed_usd: float = 0.0
     lost: int = 0  # facts that were written after they had left the context
@@ -168,7 +165,6 @@ class ReplayRun:
     @property
     def sums(self) -> Sums:
         masks = [act for act in self.acts if act.layer != "summary"]
-        warm = [call for call in self.priced if call.purpose == WARMING]
         extra = sum(need.dollars for need in self.needs if need.how == "used")
         return Sums(
             calls=len(self.priced),
@@ -182,8 +178,6 @@ class ReplayRun:
             edits=len(masks),
             stubs=sum(act.count for act in masks),
             summaries=len(self.acts) - len(masks),
-            warmings=len(warm),
-            warmings_usd=sum(call.dollars for call in warm),
             missed=len(self.needs),
             missed_usd=sum(need.dollars for need in self.needs),
             lost=len(self.lost),

@@ -10,9 +10,8 @@ turn. Nothing here looks at the log: it is fed entry by entry.
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Reversible, Sequence
+from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +85,7 @@ class RewindDifference:
     changes: "Sequence[TreeChange]"
     diff: str  # unified, of bounded length
     staying: Sequence[str] = ()  # files that are not as they were either, and stay as they are
+    unknown: Sequence[str] = ()  # files that may have existed, with a content that nothing holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +199,7 @@ class Checkpoints:
         texts = [self.saved.diff(saved)] if self.saved and changes else []
         stay = [file for path, file in way.saved.items() if path in way.stay]
         staying = {c.path for c in (self.saved.changes(stay) if self.saved else ())}
+        unknown = frozenset[str]()
         if way.point.snapshot is not None or not saved:
             worktree, then = self._kept_files(way.point)
             if now is None:
@@ -208,10 +209,14 @@ class Checkpoints:
                     raise RecordError(f"the files as they are cannot be kept: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
             staying |= different & way.stay
-            then = worktree.except_for(different & way.stay, then, now)
-            changes = [*worktree.compare(now, then), *changes]
+            left = worktree.left_alone(then, now)
+            unknown = left.unknown - way.stay - {file.path for file in saved}
+            then = worktree.except_for(different & (way.stay | left.all), then, now)
+            in_tree = worktree.compare(now, then)
+            known = {change.path for change in in_tree}
+            changes = [*in_tree, *(change for change in changes if change.path not in known)]
             texts = [worktree.diff(now, then), *texts]
-        return RewindDifference(changes, "".join(texts), sorted(staying))
+        return RewindDifference(changes, "".join(texts), sorted(staying), sorted(unknown))
 
     def check_restorable(self, way: WayBack) -> None:
         """Raise RecordError, saying why, when the files cannot go back to a point. Blocks."""
@@ -221,6 +226,12 @@ class Checkpoints:
             worktree.check_restorable(then, way.stay)
         if self.saved:
             self.saved.check(saved)
+
+    def without(self, way: WayBack, paths: Collection[str]) -> WayBack:
+        """Return a way on which the files at these paths stay, unless the snapshot of the point has
+        them. Blocks."""
+        alone = {file.path for file in self._saved_alone(way)}
+        return replace(way, stay=way.stay | (alone & set(paths)))
 
     def cover(self, way: WayBack, before: Checkpoint) -> Checkpoint:
         """Add the ignored files that a rewind would overwrite to `before`, the checkpoint of now.
@@ -256,12 +267,20 @@ class Checkpoints:
         return done
 
     def _saved_alone(self, way: WayBack) -> "list[SavedFile]":
-        """Return the saved files that no snapshot has, neither that of the point nor of now."""
+        """Return the saved files that the snapshot of the point does not have, as they were. Where
+        there certainly was no file, none is put back, though one was saved later. That a file was
+        created is not believed of a file that may have been left out, unless a look found none."""
         files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
-        if way.point.snapshot is not None and self.worktree is not None and files:
-            for held in (partial(self.worktree.held, way.point.snapshot), self.worktree.kept_now):
-                found = held(files)
-                files = {path: file for path, file in files.items() if path not in found}
+        tree = way.point.snapshot
+        if tree is not None and self.worktree is not None and files:
+            held = self.worktree.held(tree, files)
+            absent = self.worktree.surely_absent(tree, files)
+            files = {
+                path: replace(file, blob="", mode=0) if path in absent else file
+                for path, file in files.items()
+                if path not in held
+                and (path in absent or not file.inferred or not self.worktree.is_inside(path))
+            }
         return list(files.values()) if self.saved else []
 
     def _name(self, number: int) -> str:

@@ -15,8 +15,12 @@ VERSION = 1
 SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the person ran
 ATTACHMENT = "attachment"  # source of what the person brings in beside their words
 SKILL = "skill"  # source of the text of a skill that was loaded
-LOADED_TOOLS = "loaded tools"  # source of definitions of tools that were loaded late
-WARMING = "warm"  # purpose of a request without an answer, which keeps the prompt in the cache
+# Source of definitions of tools that were loaded late. Only older logs have such entries: none is
+# written any more.
+LOADED_TOOLS = "loaded tools"
+# Purpose of a request that asked for no answer and kept the prompt in the cache. Only older logs
+# have such entries: none is written any more.
+WARMING = "warm"
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
@@ -110,8 +114,8 @@ class User(Entry):
     Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says
     again after a summary; and the `todos` that its steps are. Those of a list have its `skills`, by
     name a mark of what was told and None for one that is gone, and whether that is the `whole`
-    list. Loaded tools are blocks that add tools from here on,
-    as the API has them."""
+    list. Loaded tools, in older logs, are blocks that add tools
+    from here on, as the API has them."""
 
     kind: ClassVar[str] = "user"
     content: Content
@@ -135,7 +139,7 @@ class Assistant(Entry):
     usage: dict[str, int]
     stop_reason: str | None
     model: str
-    purpose: str = "turn"  # turn, summary, verify, attempt or warm; only turns stand in the view
+    purpose: str = "turn"  # turn, summary, verify, attempt or WARMING; only turns stand in the view
     message_id: str | None = None
     cost_usd: float | None = None  # None where the model's price is not known
     # Raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an

@@ -224,8 +224,9 @@ class Ledger:
 
     @property
     def words(self) -> list[tuple[int, str]]:
-        """What the user typed, each message with its ref, oldest first."""
-        return [(m.ref, m.text) for m in self.messages if not m.is_attached]
+        """What the user typed, each message with its ref, oldest first. Of a message that went to
+        a file it is what the reference shows."""
+        return [(m.ref, m.opening) for m in self.messages if not m.is_attached]
 
     def _add_skill(self, entry: User) -> None:
         """Note that a skill was loaded, unless its text is said again."""

@@ -27,6 +27,7 @@ from ...tools.system.files import (
     open_below,
     open_kept,
     read_below,
+    share_private,
 )
 from ...tools.system.kept_text import KeptText
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
@@ -168,7 +169,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             elif isinstance(entry, Note) and entry.topic == TITLE_TOPIC:
                 keep_title(folder, entry.text)
     if _is_own(source / "offloaded") and (source / "offloaded").is_dir():
-        copy_tree_private(source / "offloaded", folder / "offloaded")
+        copy_tree_private(source / "offloaded", folder / "offloaded", share_private)
     for path in filter(None, paths):
         _copy_kept(source, folder, path)
     if left_out_from is None:

@@ -3,18 +3,19 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .entries import ATTACHMENT, Assistant, End, Entry, User, attachment_call
+from .entries import ATTACHMENT, Assistant, End, Entry, ToolResult, User, attachment_call
 from .store import content_text
 
 MessageState = Literal["answered", "interrupted", "open"]
 
+PREVIEW_MARK = "> "  # before each line of text that a reference to a file shows
 FILE_TOOLS = ("Read", "Glob")  # an attachment that is like a call of these is on disk
 ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message of the user, or something that they attached to one."""
+    """A message of the user, something that they attached to one, or why they declined a call."""
 
     ref: int
     text: str  # as the model got it: of a very long message the reference to its file
@@ -22,6 +23,14 @@ class LoggedMessage:
     is_file: bool = False  # attached from disk, so that it can be read again
     is_in_file: bool = False  # the session's folder has a file with the whole text
     state: MessageState = "open"  # how its turn ended; "open" while that runs
+
+    @property
+    def opening(self) -> str:
+        """The text; of one in a file the part that the reference shows."""
+        if not self.is_in_file:
+            return self.text
+        lines = (line for line in self.text.split("\n") if line.startswith(PREVIEW_MARK))
+        return "\n".join(line.removeprefix(PREVIEW_MARK) for line in lines)
 
 
 @dataclass(slots=True)
@@ -37,6 +46,10 @@ class UserMessages:
         if isinstance(entry, User):
             if entry.source in ("person", ATTACHMENT):
                 self._add_message(entry)
+        elif isinstance(entry, ToolResult):
+            details = entry.details if isinstance(entry.details, dict) else {}
+            if details.get("declined") and isinstance(details.get("reason"), str):
+                self.messages.append(LoggedMessage(entry.seq, details["reason"]))
         elif isinstance(entry, Assistant):
             if entry.purpose == "turn" and entry.stop_reason == "end_turn":
                 self._end_turn("answered")

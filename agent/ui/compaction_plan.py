@@ -68,7 +68,9 @@ def small_saving(agent: "AgentState", *, newest_only: bool, option: str = ALL) -
     planned = agent.engine.preview(newest_only=newest_only)
     if planned.is_worthwhile:
         return ""
-    text = f"a summary would save little: {_saving(planned)}"
+    grows = planned.tokens_after_estimate >= planned.tokens_before
+    effect = "not make the context smaller" if grows else "save little"
+    text = f"a summary would {effect}: {_saving(planned)}"
     better = planned if newest_only else _plan_of_all(agent)
     if better and better.tokens_after_estimate < planned.tokens_after_estimate:
         text += f"\n{option} leaves just the newest exchange: {_saving(better)}"

@@ -21,7 +21,7 @@ NO_SANDBOX, PARTIAL_SANDBOX = "no sandbox", "Landlock only"
 WOULD_COST = "would cost"  # before an amount that nobody pays
 # The part that stays longest first: that nothing is asked must never be cut off.
 _PRIORITIES = (
-    BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary", "warm",
+    BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary",
     "effort", "bar", "branch",
 )  # fmt: skip
 
@@ -40,7 +40,6 @@ class StatusLine:
     jobs: int = 0
     effort: str = ""
     preparing: bool = False  # a summary is being written in the background
-    warm_minutes: int = 0  # for which the prompt cache is kept warm; 0 for not
     sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX where commands should run in one
 
 
@@ -86,8 +85,6 @@ def _parts(status: StatusLine) -> list[_Part]:
         parts.append(_Part("level", [(level, f"{share:.0%} {status.level}")]))
     if status.preparing:
         parts.append(_Part("summary", [("", "summary ▸")]))
-    if status.warm_minutes:
-        parts.append(_Part("warm", [("", f"cache warm {status.warm_minutes}m")]))
     if status.cost_usd is not None:
         unpaid = is_scripted(status.model) and status.cost_usd > 0
         would = f"{WOULD_COST} " if unpaid else ""

@@ -1,6 +1,6 @@
 """The permissions of files and folders, which a tree of git does not have: it only knows whether
-the owner can run a file. They stand beside a tree in a commit without parents, so one name stands
-for both, and git takes it wherever it takes a tree.
+the owner can run a file. They stand beside a tree in a commit, so one name stands for both, and git
+takes it wherever it takes a tree. Its parent, if any, says what was left out (see `left_out`).
 
 Owners of files and access control lists are not kept.
 """
@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from .left_out import LeftOut
 from .object_store import GitFailed, ObjectStore
 
 _COMMIT = (
-    "tree {}\nauthor ctxagent <ctxagent> 0 +0000\ncommitter ctxagent <ctxagent> 0 +0000\n\n{}\n"
+    "tree {}\n{}author ctxagent <ctxagent> 0 +0000\ncommitter ctxagent <ctxagent> 0 +0000\n\n{}\n"
 )
 _EXECUTABLE = "100755"
 _LINK = "120000"
@@ -54,7 +55,7 @@ def file_kinds(store: ObjectStore, tree: str = "", names: Sequence[str] = ()) ->
 def read_modes(root: str, kinds: Mapping[str, str]) -> FileModes:
     """Return the permissions of files, and of the folders above them, as they are on disk."""
     files = {path: mode for path in kinds if (mode := _mode(f"{root}/{path}", stat.S_ISREG)) >= 0}
-    above = _folders(kinds)
+    above = folders_of(kinds)
     folders = {path: mode for path in above if (mode := _mode(f"{root}/{path}", stat.S_ISDIR)) >= 0}
     file = _most((m for p, m in files.items() if kinds[p] != _EXECUTABLE), 0o644)
     program = _most((m for p, m in files.items() if kinds[p] == _EXECUTABLE), 0o755)
@@ -77,7 +78,7 @@ def keep_modes(found: FileModes, old: Mapping[str, str], new: Mapping[str, str])
         if old[path] != new[path]:
             mode = (mode & ~0o111) | ((mode & 0o444) >> 2 if new[path] == _EXECUTABLE else 0)
         files[path] = mode
-    folders = {path: found.of_folder(path) for path in _folders(old)}
+    folders = {path: found.of_folder(path) for path in folders_of(old)}
     return replace(found, files=files, folders=folders)
 
 
@@ -85,16 +86,20 @@ def apply_modes(root: str, kinds: Mapping[str, str], modes: FileModes) -> None:
     """Give files, and the folders above them, their permissions, as far as that is allowed."""
     for path, kind in kinds.items():
         _set(f"{root}/{path}", modes.of(path, kind), stat.S_ISREG)
-    for path in sorted(_folders(kinds), reverse=True):  # the inner ones first
+    for path in sorted(folders_of(kinds), reverse=True):  # the inner ones first
         _set(f"{root}/{path}", modes.of_folder(path), stat.S_ISDIR)
 
 
-def store_with_modes(store: ObjectStore, tree: str, modes: FileModes) -> str:
-    """Store a tree with permissions, and return the name for both. Raises GitFailed."""
+def store_with_modes(
+    store: ObjectStore, tree: str, modes: FileModes, left_out: LeftOut | None = None
+) -> str:
+    """Store a tree with permissions and what was left out of it, if that is known. Return the name
+    for all. Raises GitFailed."""
     said = asdict(modes)
     for name in ("files", "folders"):
         said[name] = dict(sorted(said[name].items()))
-    given = _COMMIT.format(tree, json.dumps(said)).encode("ascii")
+    parent = f"parent {left_out.store(store)}\n" if left_out is not None else ""
+    given = _COMMIT.format(tree, parent, json.dumps(said)).encode("ascii")
     return store.run("hash-object", "-t", "commit", "-w", "--stdin", given=given).decode().strip()
 
 
@@ -136,7 +141,8 @@ def changed_modes(store: ObjectStore, old: str, new: str) -> list[str]:
     ]
 
 
-def _folders(paths: Iterable[str]) -> set[str]:
+def folders_of(paths: Iterable[str]) -> set[str]:
+    """Return the folders that these files are in."""
     found: set[str] = set()
     for path in paths:
         while (path := path.rpartition("/")[0]) and path not in found:

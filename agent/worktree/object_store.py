@@ -185,15 +185,22 @@ class ObjectStore:
         given: bytes = b"",
         index: str = "",
         seconds: float | None = GIT_TIMEOUT_S,
+        literal: bool = True,
     ) -> bytes:
         """Run a command of git and return its output. `given` is its input; `index` stands in for
-        the session's; after `seconds` it is killed, None for never."""
+        the session's; after `seconds` it is killed, None for never. Some commands refuse to take
+        paths as `literal`."""
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
+        env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
         try:
-            return _run(self._git, [self._program, *arguments], env, given, seconds)
+            return _run(self._git, [self._program, *arguments], env, given, seconds)[0]
         except GitFailed:
             self._delete_unfinished()
             raise
+
+    def run_and_hear(self, *arguments: str) -> tuple[bytes, bytes]:
+        """Run a command of git that only reads, and return its output and its complaints."""
+        return _run(self._git, [self._program, *arguments], self._env)
 
     def start(self, *arguments: str, max_bytes: int) -> bytes:
         """Return the first `max_bytes` bytes that a command prints; it is ended at more."""
@@ -299,7 +306,7 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
     asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
     try:
-        said = _run(git, [program, "rev-parse", *asked], wanted)
+        said, _ = _run(git, [program, "rev-parse", *asked], wanted)
     except GitFailed:
         return None
     lines = os.fsdecode(said).split("\n")
@@ -315,7 +322,7 @@ def personal_excludes(env: Mapping[str, str]) -> str:
     git, program = _git("/", env)
     asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
     with suppress(GitFailed):
-        return os.fsdecode(_run(git, asked, wanted)).strip("\n")
+        return os.fsdecode(_run(git, asked, wanted)[0]).strip("\n")
     home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
     return os.path.join(home, "git", "ignore")  # noqa: PTH118
 
@@ -336,16 +343,18 @@ def _run(
     env: Mapping[str, str],
     given: bytes = b"",
     seconds: float | None = GIT_TIMEOUT_S,
-) -> bytes:
+) -> tuple[bytes, bytes]:
+    """Run git and return its output and its complaints. Raises GitFailed."""
     from git.exc import GitError
 
     try:
         with tempfile.TemporaryFile() as file:
             file.write(given)
             file.seek(0)
-            return git.execute(
+            _, said, complaints = git.execute(
                 command,
                 file,
+                with_extended_output=True,
                 stdout_as_string=False,
                 strip_newline_in_stdout=False,
                 kill_after_timeout=seconds,
@@ -353,6 +362,7 @@ def _run(
                 start_new_session=True,  # an interrupt from the keyboard is not for git
                 umask=PRIVATE_UMASK,
             )
+            return said, os.fsencode(complaints)
     except (GitError, OSError) as error:
         raise GitFailed(_error_text(error)) from error
 

@@ -4,27 +4,65 @@ tree holds, that ignored files stay, and that files get the permissions they had
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import RecordError
 from . import file_modes
+from .file_modes import folders_of
+from .left_out import load_left_out
 from .object_store import ObjectStore
 from .staging import StagingArea, is_real, stage_files
+from .tree_edit import folders_above
 
 RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
 
 
-def check_restore(staging: StagingArea, target: str) -> str:
-    """Return the tree that the files would become: `target`, with files that are ignored by now.
-    `staging` is up to date; nothing is touched. Raises GitFailed, and RecordError when something
-    that no tree holds stands where a file must go."""
+class LeftAlone(NamedTuple):
+    """Files that a tree lacks and that a restore does not remove, by their absolute paths."""
+
+    ignored: frozenset[str] = frozenset()  # by now
+    unknown: frozenset[str] = frozenset()  # they may have existed when the tree was made
+
+    @property
+    def all(self) -> frozenset[str]:
+        return self.ignored | self.unknown
+
+
+def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
+    """Return which files of the snapshot `now` a restore of `then` must not remove. A file is
+    removed only if it certainly did not exist then: it is in neither the tree nor the record of
+    what was left out, or something else had its place. `staging` is like `now`. Raises GitFailed.
+    """
     store = staging.store
-    target = _with_ignored(store, staging.tree, target, staging.ignored())
-    _check_way(store.root, _rows(store, staging.tree, target))
-    return target
+    rows = _rows(store, now, then)
+    going = {path for path, (_, new) in rows.items() if not new}
+    if not going:
+        return LeftAlone()
+    ignored, record = going & staging.ignored(), load_left_out(store, then)
+    unknown = {p for p in going - ignored if record is None or record.may_have_had(p)}
+    if unknown:
+        came = {path for path, (_, new) in rows.items() if new}
+        taken = folders_of(came) | came  # no other file can have been there
+        unknown = {p for p in unknown if p not in taken and not _is_below(p, came)}
+    return LeftAlone(
+        frozenset(f"{store.root}/{path}" for path in ignored),
+        frozenset(f"{store.root}/{path}" for path in unknown),
+    )
+
+
+def _is_below(path: str, files: Container[str]) -> bool:
+    """Return whether one of the folders that a path is in is among these files."""
+    return any(folder in files for folder in folders_above(path))
+
+
+def check_restore(staging: StagingArea, target: str) -> None:
+    """Raise RecordError when something that no tree holds stands where a file of `target` must go.
+    `staging` is up to date; nothing is touched. Raises GitFailed."""
+    _check_way(staging.store.root, _rows(staging.store, staging.tree, target))
 
 
 def stage_covered(staging: StagingArea, target: str) -> None:
@@ -46,17 +84,14 @@ def stage_covered(staging: StagingArea, target: str) -> None:
 def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileModes | None) -> None:
     """Make the files as they are in `target`, with the permissions `wanted`. The tree of `staging`
     covers the files as they are. Raises GitFailed and RecordError."""
-    store, asked = staging.store, target
-    target = check_restore(staging, target)
+    store = staging.store
+    check_restore(staging, target)
     present = file_modes.file_kinds(store)
     found = file_modes.read_modes(store.root, present)
     store.refresh()  # a file that was only touched would not be overwritten
     store.run("read-tree", "-m", "-u", staging.tree, target, seconds=None)
     staging.tree = target
-    stayed = _rows(store, asked, target)
-    kinds = {
-        path: kind for path, kind in file_modes.file_kinds(store).items() if path not in stayed
-    }
+    kinds = file_modes.file_kinds(store)
     file_modes.apply_modes(
         store.root, kinds, wanted or file_modes.keep_modes(found, present, kinds)
     )
@@ -85,14 +120,12 @@ def keep_files(store: ObjectStore, stay: Iterable[str], then: str, now: str) -> 
         return target
     kinds = {n: k for n, k in file_modes.file_kinds(store, present).items() if n in names}
     files = {**wanted.files, **{name: found.of(name, kind) for name, kind in kinds.items()}}
-    return file_modes.store_with_modes(store, target, replace(wanted, files=files))
-
-
-def _with_ignored(store: ObjectStore, present: str, target: str, ignored: Iterable[str]) -> str:
-    """Return the target with the files that only `present` has and that are ignored by now."""
-    rows = _rows(store, present, target)
-    stay = {path for path in ignored if path in rows and not rows[path][1]}
-    return _with_files(store, stay, present, target) if stay else target
+    others = file_modes.file_kinds(store, target).keys() - kinds.keys()
+    own = folders_of(kinds) - folders_of(others)
+    folders = {**wanted.folders, **{path: found.of_folder(path) for path in own}}
+    return file_modes.store_with_modes(
+        store, target, replace(wanted, files=files, folders=folders), load_left_out(store, then)
+    )
 
 
 def _with_files(store: ObjectStore, names: Set[str], present: str, target: str) -> str:

@@ -45,6 +45,11 @@ class SavedFile:
     above: str = ""  # of a file that was not there: the nearest folder that was
     why: str = ""  # why the content could not be saved, "" if it was
 
+    @property
+    def inferred(self) -> bool:
+        """Whether it was not looked at: a later look found that a file had come."""
+        return not (self.blob or self.mode or self.above or self.why)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields that say something."""
         said = {"path": self.path, "blob": self.blob, "mode": self.mode}

@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,10 +24,12 @@ from ..errors import RecordError
 from . import diff, file_modes, garbage, restore
 from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange
+from .left_out import LeftOut, load_left_out
 from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
+from .restore import LeftAlone
 from .saved_files import SavedFile
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
-from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp
+from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp, is_in_repository
 from .watch import FolderWatch
 
 T = TypeVar("T")
@@ -129,17 +132,28 @@ class WorkTree:
         return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
 
     def unkept_files(self, look: TreeState) -> UnkeptFiles:
-        """Return the named files of a look that its tree does not hold. Without a tree, named paths
-        without a file are among them."""
+        """Return the named files of a look that its tree does not hold. Named paths without a file
+        are among them where a file would be left out of a tree, or there is no tree."""
         paths, left_out = list[str](), list[SavedFile]()
+        absent = {p for p, files in look.named.items() if not (files or os.path.isdir(p))}  # noqa: PTH112
+        if look.tree:
+            absent = self._never_kept(absent)
         for named, files in look.named.items():
-            absent = not (look.tree or files or os.path.isdir(named))  # noqa: PTH112
-            paths += [named] if absent else files
+            paths += [named] if named in absent else files
             if len(files) >= MAX_NAMED_FILES:
                 why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
                 left_out.append(SavedFile(named, why=why))
         held = self.held(look.tree, paths) if look.tree else set()
         return UnkeptFiles([path for path in paths if path not in held], left_out)
+
+    def _never_kept(self, paths: Collection[str]) -> set[str]:
+        """Return which absolute paths below the root are ignored or in another repository."""
+        top = len(self.root) + 1
+        names = {path[top:] for path in paths if path.startswith(f"{self.root}/")}
+        found = {name for name in names if is_in_repository(self.root, name)}
+        if self._staging is not None:
+            found |= self._staging.ignored_names(names - found)
+        return {f"{self.root}/{name}" for name in found}
 
     def held(self, tree: str, paths: Iterable[str]) -> set[str]:
         """Return which of these absolute paths a tree or snapshot has a file at; none of them when
@@ -180,11 +194,31 @@ class WorkTree:
             return False
         return True
 
-    def kept_now(self, paths: Iterable[str]) -> set[str]:
-        """Return which of these absolute paths the newest tree has a file at."""
+    def is_inside(self, path: str) -> bool:
+        """Return whether an absolute path is below the root."""
+        return path.startswith(f"{self.root}/")
+
+    def surely_absent(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return at which of these absolute paths below the root there certainly was no file when a
+        snapshot was taken: neither the snapshot nor its record of what was left out has one."""
+        asked, top = set(paths), len(self.root) + 1
+        with suppress(RecordError):
+            record = self._ask_store(lambda store: load_left_out(store, tree))
+            inside = {path for path in asked if self.is_inside(path)}
+            if record is not None:
+                absent = {path for path in inside if not record.may_have_had(path[top:])}
+                return absent - self.held(tree, absent)
+        return set()
+
+    def left_alone(self, tree: str, now: str) -> LeftAlone:
+        """Return the files of `now`, the snapshot of this moment, that `tree` lacks and `restore`
+        does not remove. Raises RecordError."""
         with self._lock:
-            tree = self.observe(anew=False).tree
-        return self.held(tree, paths) if tree else set()
+            self._open()
+            staging = self._staging
+            if staging is None:
+                raise self._cannot_keep()
+            return self._ask_store(lambda _: restore.left_alone(staging, now, tree))
 
     def except_for(self, stay: Collection[str], tree: str, now: str) -> str:
         """Return a tree like a snapshot, in which the files `stay` are as in the snapshot `now`.
@@ -210,8 +244,9 @@ class WorkTree:
         """Make the files, but for `stay`, as they are in `tree`, byte for byte, with their modes;
         return what changed.
 
-        Files that are kept and are not in `tree` go, and folders that this leaves empty; ignored
-        files, large ones and other repositories inside stay. Raises RecordError, before anything is
+        Files that certainly did not exist then go, and folders that this leaves empty. Ignored
+        files, large ones and other repositories inside stay, and so does a file that was left out
+        of `tree` or may have been. Raises RecordError, before anything is
         touched, for what `check_restorable` finds; or when a file could not be written.
         """
         with self._lock:
@@ -245,7 +280,8 @@ class WorkTree:
         now = self.snapshot().tree
         if now is None or self._staging is None:
             raise self._cannot_keep()
-        if stay:
+        left = self.left_alone(tree, now).all
+        if stay := left | frozenset(stay):
             kept = self.except_for(stay, tree, now)
             target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, kept))
         return self._staging, target, wanted
@@ -284,10 +320,14 @@ class WorkTree:
         store, error = staging.store, GitFailed("objects that it needs are missing")
         for _ in range(2):
             try:
-                self._copy_borrowed(staging)
-                if self.is_whole(staging.tree):
-                    found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
-                    return file_modes.store_with_modes(store, staging.tree, found)
+                with ThreadPoolExecutor(1) as pool:
+                    listing = pool.submit(_list_left_out, staging)
+                    self._copy_borrowed(staging)
+                    if self.is_whole(staging.tree):
+                        found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
+                        return file_modes.store_with_modes(
+                            store, staging.tree, found, listing.result()
+                        )
             except GitFailed as failed:
                 error = failed
             staging.forget()
@@ -427,6 +467,14 @@ class WorkTree:
             return ask(self._staging.store)
         except GitFailed as error:
             raise RecordError(f"the snapshots of the files failed: {error}") from error
+
+
+def _list_left_out(staging: StagingArea) -> LeftOut | None:
+    """Return what is not in the tree; None, and then no file of it counts as new, without git's
+    answer."""
+    with suppress(GitFailed):
+        return staging.left_out()
+    return None
 
 
 def _sweep(store: ObjectStore) -> None:

@@ -7,15 +7,17 @@ alone.
 """
 
 import os
+import re
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
 from .garbage import PUBLISHED, protect_trees
+from .left_out import LeftOut
 from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
 from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
 from .tree_edit import TreeEditor, TreeEntry, TreeListing, folders_above
@@ -31,6 +33,8 @@ BATCH_FILES = 10_000  # staged by one command
 FIRST_STAGING_S = 20.0
 
 _LISTING_TIMEOUT_S = 5  # for a folder that may be anything
+_UNREADABLE_RULES = "warning: unable to access "
+_UNREADABLE = re.compile(r"warning: could not open directory '(.+)': [^']+")
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class StagingArea:
     whole: bool = True  # false for good once nothing can be kept
     pending: int = 0  # files that the first staging has not reached yet: there is no tree
     taken: int = 0  # bytes staged since it was last set
+    _not_taken: frozenset[str] = frozenset()  # what the newest `update` found and did not stage
     _listed: tuple[int, int] | None = None  # when the project's own list of files was read
     _behind: bool = False  # `tree` was made of another one, and the index is not like it
     _trees: TreeEditor = field(init=False)
@@ -69,6 +74,8 @@ class StagingArea:
         if self.limits:
             found.leave_out(self.store.root, fresh)
         self.limits = "; ".join(filter(None, (self.limits, found.complaint())))
+        repositories = {row[2:] for row in rows if row[:1] == "?" and row.endswith("/")}
+        self._not_taken = frozenset(found.not_taken | repositories)
         if found.gone:
             given = _nul(found.gone)
             self.store.run("update-index", "-z", "--force-remove", "--stdin", given=given)
@@ -153,6 +160,25 @@ class StagingArea:
         rows = self.store.names("ls-files", "-zci", "--exclude-standard", *more)
         return set(rows) - self.listed()
 
+    def left_out(self) -> LeftOut:
+        """Return what exists and is not in the tree, which is up to date. Raises GitFailed."""
+        asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *self._excludes())
+        said, complaints = self.store.run_and_hear(*asked)
+        unreadable = _unreadable_folders(complaints)
+        names = _whole_folders(sorted(os.fsdecode(name) for name in said.split(b"\0") if name))
+        return LeftOut.of({*names, *unreadable, *self._not_taken})
+
+    def ignored_names(self, names: Collection[str]) -> set[str]:
+        """Return which of these names an ignore file names, whether there is a file or not."""
+        if not names:
+            return set()
+        found: list[bytes] = []
+        with suppress(GitFailed):  # it fails where it finds none
+            asked = ("check-ignore", "-z", "--no-index", "--stdin")
+            given = _nul(f"./{name}" for name in names)
+            found = self.store.run(*asked, given=given, literal=False).split(b"\0")
+        return {os.fsdecode(name).removeprefix("./") for name in found if name}
+
     def ignored_folders(self) -> list[str]:
         """Return the folders that an ignore file names and nothing in the tree is in."""
         more = self._excludes()
@@ -160,12 +186,7 @@ class StagingArea:
         found: list[str] = []
         with suppress(GitFailed):
             found = sorted(self.store.names(*asked))
-        # Where the files in a folder are ignored, and not the folder, git names both.
-        return [
-            name
-            for place, name in enumerate(found, 1)
-            if name.endswith("/") and not "".join(found[place : place + 1]).startswith(name)
-        ]
+        return [name for name in _whole_folders(found) if name.endswith("/")]
 
     def _excludes(self) -> list[str]:
         path = self.repository.excludes if self.repository else ""
@@ -194,6 +215,29 @@ class StagingArea:
         if sum(sizes) > MAX_CONTENT_BYTES and free - sum(sizes) < MIN_FREE_BYTES:
             return f"the disk is too full: {what}, {free >> 20:,} MB are free"
         return ""
+
+
+def _whole_folders(found: Sequence[str]) -> list[str]:
+    """Return sorted names of ignored files and folders without the folders that are not ignored as
+    a whole: git names such a folder and the files in it."""
+    return [
+        name
+        for place, name in enumerate(found, 1)
+        if not (name.endswith("/") and "".join(found[place : place + 1]).startswith(name))
+    ]
+
+
+def _unreadable_folders(complaints: bytes) -> list[str]:
+    """Return the folders that git could not read. Raises GitFailed for any other complaint."""
+    found = []
+    for line in os.fsdecode(complaints).split("\n"):
+        match = _UNREADABLE.fullmatch(line)
+        if not line or line.startswith(_UNREADABLE_RULES):
+            continue
+        if match is None:
+            raise GitFailed(line[:300])
+        found.append(match[1].rstrip("/") + "/")
+    return found
 
 
 def _listed_in(listings: Mapping[str, TreeListing], name: str) -> TreeEntry | None:
@@ -239,6 +283,7 @@ class _SortedFiles:
     gone: set[str] = field(default_factory=set)  # from the tree
     stats: dict[str, FileSignature] = field(default_factory=dict)  # of those only watched
     refused: list[str] = field(default_factory=list)  # their names by git
+    not_taken: set[str] = field(default_factory=set)  # something is there, and is not in the tree
     sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of those taken
 
     @property
@@ -262,6 +307,7 @@ class _SortedFiles:
         """Watch these files instead of staging them."""
         for name in sorted(self.taken & set(names)):
             self.taken.discard(name)
+            self.not_taken.add(name)
             self.watch(root, name)
 
 
@@ -270,10 +316,14 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
     out, real = _SortedFiles(), {"": True}
     for name in kept | fresh:
         path = f"{root}/{name}"
-        mode, size = 0, 0
-        with suppress(OSError, ValueError):
+        mode, size, absent = 0, 0, False
+        try:
             found = os.lstat(path)
             mode, size = found.st_mode, found.st_size
+        except (FileNotFoundError, NotADirectoryError):
+            absent = True
+        except (OSError, ValueError):  # it may be there
+            pass
         regular = stat.S_ISREG(mode)
         there = regular or stat.S_ISLNK(mode)
         too_much = regular and (size > MAX_CONTENT_BYTES or not os.access(path, os.R_OK))
@@ -282,6 +332,8 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
             out.taken.add(name)
             out.sizes[name] = size
             continue
+        if not (absent or stat.S_ISDIR(mode)):
+            out.not_taken.add(name)
         if name in kept:
             out.gone.add(name)
         if refused:
@@ -303,6 +355,13 @@ def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
         above = is_real(root, folder.rpartition("/")[0], known)
         known[folder] = above and not os.path.islink(f"{root}/{folder}")  # noqa: PTH114
     return known[folder]
+
+
+def is_in_repository(root: str, name: str) -> bool:
+    """Return whether a path below the root is in git's own folder or in another repository."""
+    if ".git" in name.split("/"):
+        return True
+    return any(os.path.lexists(f"{root}/{folder}/.git") for folder in folders_above(name))
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:

@@ -226,6 +226,25 @@ def test_rules_without_room_stay_in_the_record_and_come_back(project: Path) -> N
     assert [rule.text for rule in larger] == rules
 
 
+@pytest.mark.slow
+def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> None:
+    """The messages have at least 1,500 tokens, but less where nothing else would fit."""
+
+    def answer(request: Request) -> Step:
+        if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
+            return Step(text=RECORD)
+        return Step(text="It goes on. " * 40)
+
+    project.mkdir()
+    talk = Conversation(project, answer, tools=[Bash()], window=5_000, policy=BARE)
+    talk.agent.setup.after_summary = lambda: [User(content="rule " * 900, source="environment")]
+    for number in range(40):
+        said = f"Message {number}: " + f"detail {number} " * 40
+        assert talk.say(said).status == "ok", number
+    summary = talk.of(Summary)[-1]
+    assert "Messages without room here" in summary.text or "shortened" in summary.text
+
+
 # Why it could not be made
 
 

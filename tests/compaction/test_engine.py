@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.compaction.document import SummaryDocument, render
 from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.compaction.summary import request as summary_request
+from ctxagent.agent.compaction.summary.writer import SummaryDraft
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request, build_messages
 from ctxagent.agent.context.view import fold
@@ -41,6 +42,11 @@ Phase: counting
 ## Next Steps
 1. Read the next file.
 """
+
+
+def drafted(document: SummaryDocument) -> SummaryDraft:
+    """A summary that the user wrote."""
+    return SummaryDraft(document, 0.0, "user", render(document))
 
 
 def asks_for_a_record(request: Request) -> bool:
@@ -360,7 +366,7 @@ def test_the_gate_after_a_summary_is_recorded(project: Path) -> None:
         "trajectory": {"asked": 5, "ok": 5},
     }  # fmt: skip
     talk.agent.engine.uncompact(talk.entries())
-    aimless = asyncio.run(talk.agent.engine.compact(document=SummaryDocument(phase="lost")))
+    aimless = asyncio.run(talk.agent.engine.compact(draft=drafted(SummaryDocument(phase="lost"))))
     assert aimless.probes["intent"] is False
 
 

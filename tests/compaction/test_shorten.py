@@ -32,7 +32,7 @@ from ctxagent.tools.base import Context, Output, Params, Tool
 
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.history import History
-from .test_engine import RECORD
+from .test_engine import RECORD, drafted
 
 CODEMOD = [f"src/components/mod{n // 50}/file_{n}.tsx" for n in range(900)]
 
@@ -278,6 +278,6 @@ def test_a_person_may_apply_a_summary_of_their_own_at_any_length(tmp_path: Path)
     talk = worked(tmp_path / "project", CODEMOD, calls=12, window=200_000)
     rows = tuple(FileRow(path, "created") for path in CODEMOD)
     summary = asyncio.run(
-        talk.agent.engine.compact(document=SummaryDocument("Mine.", modified=rows))
+        talk.agent.engine.compact(draft=drafted(SummaryDocument("Mine.", modified=rows)))
     )
     assert [row["path"] for row in summary.document["modified"]] == CODEMOD

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.document import SummaryDocument, UserRule
+from ctxagent.agent.compaction.document import SummaryDocument, UserRule, parse
 from ctxagent.agent.compaction.summary.supersede import Superseded, claimed, without_superseded
 from ctxagent.agent.compaction.summary.user_rules import (
     merged_rules,
@@ -101,6 +101,8 @@ def test_the_model_lifts_a_rule_with_later_words_of_the_user(change: tuple[str, 
         'Rule 1 "Never touch vendor/": the user said "Never touch vendor/."',  # the rule itself
         'Rule 1 "Something else entirely": the user said "Vendor/ is fine now."',
         'Rule 2 "No such rule here": the user said "Vendor/ is fine now."',
+        'Rule 1: the user said "Vendor/ is fine now."',
+        'Rule 1 "Never touch vendor/": that part is finished.',
     ],
 )
 def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
@@ -112,6 +114,45 @@ def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
     )
     old = SummaryDocument(rules=(UserRule(4, "Never touch vendor/."),))
     assert [*claimed([claim], old, messages)] == []
+
+
+@pytest.mark.parametrize(
+    ("claim", "gone"),
+    [
+        ('Rule 1 "Do not add dependencies to client/setup.py.": "Client may have some."', "client"),
+        ('Rule #4 "Do not add dependencies": "Client may have some."', "client"),
+        ('Rule (#2) "Do not add dependencies to …": "Client may have some."', "server"),
+        ('Rule 1 "Do not add dependencies": "Client may have some."', ""),  # which one?
+        ('Rule 1 "Do not add dependencies to client/setup.py.": it is finished.', ""),
+        ('Rule 2 and Rule 1 "…client/setup.py." "Do not add dependencies to server/setup.py."', ""),
+    ],
+)
+def test_a_rule_is_known_by_its_words_and_its_ref(claim: str, gone: str) -> None:
+    """A number tells nothing: the text that the model saw may have left rules out."""
+    messages = said(*PAIRS[0], "Client may have some.")
+    old = SummaryDocument(rules=(UserRule(2, PAIRS[0][0]), UserRule(4, PAIRS[0][1])))
+    assert [gone in each.text for each in claimed([claim], old, messages)] == [True] * bool(gone)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#2: "{}"', "#2: '{}'", '"{}" (#2)', '**#2**: "{}"', '[#2] "{}"', '#2 — "{}"', "#2: {}",
+        '#2: "{}" (still holds)', '#2: "{}" — user', 'message #2: "{}"', '#2: *"{}"*', "“{}”, #2",
+        "#2: `{}`", "- {}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("Never run `make deploy`.", "Never run make deploy."),
+        ("Don't use eval.", "Don’t use eval."),
+        ("用中文", "用中文"),
+    ],
+)
+def test_a_rule_counts_in_whatever_form_its_line_is(line: str, text: str, quoted: str) -> None:
+    document = parse(f"## User Rules\n{line.format(quoted)}")
+    assert checked([*document.rules], said(text)) == (UserRule(2, text),)
 
 
 def test_other_entries_go_by_number_and_words() -> None:

@@ -24,8 +24,9 @@ from ctxagent.agent.context.request import (
     with_question,
 )
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.request_body import LATE_TOOLS_BETAS, betas, body
 from ctxagent.agent.session.entries import (
+    LOADED_TOOLS,
     Assistant,
     Entry,
     Mask,
@@ -408,6 +409,38 @@ def content(*entries: Entry) -> list[list[Line]]:
     """The blocks of each message for entries numbered from 1."""
     numbered = [replace(entry, seq=n) for n, entry in enumerate(entries, 1)]
     return [message["content"] for message in _plain(request(numbered))]
+
+
+def test_tools_that_an_older_log_loaded_late_are_sent_as_they_were() -> None:
+    """No entry of this kind is written any more. A mask of one stands for a server's refusal."""
+    tool = {"name": "mcp__a__b", "description": "Runs.", "input_schema": {"type": "object"}}
+    block = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}}
+    log: list[Entry] = [
+        Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS),
+        User(seq=2, content="go"),
+        replace(_said([_use("a")], "tool_use"), seq=3),
+        replace(_done("a"), seq=4),
+        User(seq=5, content=[block], source=LOADED_TOOLS),
+    ]
+    called = [
+        replace(_said([{**_use("b"), "name": "mcp__a__b"}]), seq=6),
+        replace(_done("b"), seq=7),
+    ]
+    built = build_request(fold(log), model=MODEL, max_tokens=1000)
+    assert betas(built, body(built)) == [*LATE_TOOLS_BETAS]
+    for entries, roles in ((log, "uaus"), ([*log, *called], "uausau")):
+        messages = _plain(request(entries))
+        assert "".join(message["role"][0] for message in messages) == roles
+        assert messages[3]["content"] == [block]
+    stub = {"seq": 5, "tool_use_id": LOADED_TOOLS, "stub": "[found before]"}
+    refused = Mask(
+        seq=6, layer="late tools", targets=[stub], tokens_before=2, tokens_after=2, trigger=""
+    )
+    assert [m["role"] for m in request([*log, refused])["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
 
 
 def test_an_empty_log_gives_a_request() -> None:

@@ -61,10 +61,10 @@ def test_new_changed_and_deleted_files_are_told_once_on_resume(place: Place) -> 
     assert server.rejected == []
     assert f"Instructions from {agents}, which has changed." in text
     assert text.index("Use tabs.") < text.index("go on") < text.index("Use spaces.")
-    assert f"Instructions from {claude}, which were not given before:\n\nWrite tests." in text
+    assert f"Instructions from {claude}, which is new:\n\nWrite tests." in text
     assert f"{above} was deleted or is empty now" in text
     assert f"{agents} has changed: the model gets its text now" in seen
-    assert f"{claude} was not given before" in seen
+    assert f"{claude} is new" in seen
     assert f"{above} was deleted" in seen
     last = told(server.requests[-1])
     assert [last.count(words) for words in ("Use tabs.", "Write tests.", "was deleted")] == [1] * 3

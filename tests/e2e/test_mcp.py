@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.replay.request_check import check_log
+from ctxagent.agent.session.entries import User
+from ctxagent.agent.session.log import encode_line, read_log
 
 from ..support.command import COMMAND, Place, alive, comes, gone
 from ..support.server.loopback import Body, Say, Server
@@ -323,6 +326,42 @@ def test_tools_that_are_loaded_at_the_start_stay_as_they_were_recorded(place: Pl
     configure(place, plain=plain(place, "die"))
     again, _ = ran(place, [Say("Yes.")], "--continue", *load)
     assert again.requests[0]["tools"] == server.requests[0]["tools"]
+
+
+def test_a_resumed_session_keeps_the_tool_without_any_server(place: Place) -> None:
+    configure(place, plain=plain(place))
+    server, _ = ran(place, [use("mcp__plain__echo"), Say("Done.")], *ALLOW)
+    configure(place)
+    again, _ = ran(place, [use("mcp__plain__echo"), Say("Done.")], *ALLOW, "--continue")
+    assert again.requests[0]["tools"] == server.requests[0]["tools"]
+    assert "There is no MCP server" in results(again)[-1]
+
+
+def test_a_session_of_an_older_log_that_loaded_tools_late_goes_on(place: Place) -> None:
+    """Its requests have the definitions that they had; a call by a tool's own name says what calls
+    it now."""
+    configure(place, plain=plain(place))
+    ran(place, [use("mcp__plain__echo"), Say("Done.")], *ALLOW)
+    (log,) = place.logs()
+    tool = {"name": "mcp__plain__echo", "description": "Says.", "input_schema": {"type": "object"}}
+    added = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}}
+    last = read_log(log).entries[-1].seq
+    loaded = User(seq=last + 1, content=[added], source="loaded tools")
+    log.write_bytes(log.read_bytes() + encode_line(loaded))
+    steps = [
+        Say(tools=[("mcp__plain__echo", {"text": "x"})]),
+        use("mcp__plain__echo", {"text": "x"}),
+        Say("Done."),
+    ]
+    server, _ = ran(place, steps, *ALLOW, "--continue")
+    for sent in server.requests:
+        (system,) = [each for each in sent["messages"] if each["role"] == "system"]
+        assert _uncached(system["content"]) == [added]
+    unknown, answer = results(server)[-2:]
+    assert unknown.startswith("There is no tool 'mcp__plain__echo'. The tools: ")
+    assert "Mcp" in unknown
+    assert answer == "x"
+    assert check_log(log).holds
 
 
 def test_no_start_without_servers_imports_the_sdk(place: Place) -> None:

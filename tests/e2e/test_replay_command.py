@@ -183,33 +183,6 @@ def test_one_document_and_one_page(tmp_path: Path, session: Path) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_a_pause_in_which_the_cache_was_kept_warm_has_its_price(tmp_path: Path) -> None:
-    """Twenty minutes between the answer and the next words."""
-    path = tmp_path / "paused.jsonl"
-    rows = [
-        claude_line("user", 0, words(40_000)),
-        claude_line("assistant", 9, [{"type": "text", "text": "I see."}], id="m1"),
-        claude_line("user", 1_200, "And now?"),
-        claude_line("assistant", 1_209, [{"type": "text", "text": "Nothing."}], id="m2"),
-    ]
-    path.write_bytes(lines(rows))
-    kept = ("--against", "cache.keep_warm=30m")
-    first, default, warm = told(run(tmp_path, path, *MODEL, *kept, "--json"))["totals"]
-    assert (default["warmings"], warm["warmings"]) == (0, 4)
-    assert warm["label"] == "cache.keep_warm=30m"
-    assert warm["dollars"] < default["dollars"] == first["dollars"]
-    table = run(tmp_path, path, *MODEL, *kept).stdout
-    assert "warm, for: requests that kept the cache warm in a pause" in " ".join(table.split())
-    given = ("-c", "cache.keep_warm=30m")
-    every = CliRunner().invoke(
-        main, ["--cwd", str(tmp_path), *given, "replay", str(path), *MODEL, "--json"],
-        env=Place(tmp_path / "place").environ(),
-    )  # fmt: skip
-    assert [(each["label"], each["warmings"]) for each in told(every)["totals"]] == [
-        ("summaries alone", 4), ("yours", 4),
-    ]  # fmt: skip
-
-
 def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, session: Path) -> None:
     result = run(tmp_path, session, *MODEL, "--report", "/dev/full")
     assert result.exit_code == 1

@@ -128,8 +128,6 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
         for has, status, words in (LACKS["cache_control"], LACKS["images"]):
             if has(body):
                 return Fail(status, words)
-        if any(message["role"] == "system" for message in body["messages"]):
-            return Fail(400, "messages.1.role: Input should be 'user' or 'assistant'")
         return Say(tools=[("ping", {"word": "walrus"})]) if body.get("tools") else Say("walrus")
 
     with Server(answer, lenient=True) as server:
@@ -143,10 +141,9 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
     assert told["answers"] == "taken"
     assert told["cache_control"].startswith("not taken: ")
     assert told["images"].startswith("not taken: ")
-    assert told["thinking"] == told["empty replies"] == "taken"
+    assert told["thinking"] == "taken"
     assert told["calls tools"] == "taken"
-    assert told["tools loaded late"].startswith("not taken: "), told
-    assert asked <= 11
+    assert asked <= 9
     with Server(script, lenient=True) as server:
         kept = json.loads((place.state / "servers.json").read_text())
         (key,) = kept

@@ -35,6 +35,8 @@ def test_a_value_with_a_colon_needs_no_quotes(value: str) -> None:
     [
         ("a: [", "is not YAML"),
         ("- a", "is not a list of keys"),
+        ("a: 1\nb: 2\na: 3", "a is given twice"),
+        ("a: b: c\na: d", "a is given twice"),
         ("x: " + "a" * 30_000, "more than"),
     ],
 )

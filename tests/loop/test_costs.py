@@ -1,7 +1,6 @@
 """The bill: lines that add up to the totals, and what the cache saved."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from ctxagent.agent.session.entries import (
     Session,
     SubagentRun,
     Usage,
-    User,
 )
 from ctxagent.agent.session.totals import Counts
 
@@ -123,49 +121,13 @@ def test_a_price_that_rises_with_the_prompt() -> None:
         assert found.saved == pytest.approx(factor * 0.15 * (price - read))
 
 
-def at(time: str, entry: Entry) -> Entry:
-    return replace(entry, at=f"2026-11-01T{time}.000Z")
-
-
-def warmed(*, back: str) -> SessionBill:
-    """A call, two requests that keep its prompt in the cache, and words after a pause."""
+def test_requests_of_older_logs_that_kept_the_cache_warm() -> None:
+    """Each cost a cent; without a cache nobody would have made them."""
     reading = call(Usage(cache_read=100_000), WARMING)
-    return billed(
-        [
-            at("10:00:00", opened()),
-            at("10:00:01", User(content="go")),
-            at("10:00:30", call(FIRST)),
-            at("10:04:31", reading),
-            at("10:09:01", reading),
-            at(back, User(content="and?")),
-            at("10:20:00", call(SECOND)),
-            at("10:20:30", call(SECOND)),
-        ]
-    )
-
-
-def test_what_keeping_the_cache_warm_costs_and_saves() -> None:
-    """A reading is a cent; a miss would have written 100,000 tokens for 24 cents more."""
-    found = warmed(back="10:10:00")
+    found = billed([opened(), call(FIRST), reading, reading, call(SECOND), call(SECOND)])
     line = next(line for line in found.lines if line.what == "cache kept warm")
     assert (line.counts.calls, line.counts.cost_usd) == (2, pytest.approx(0.02))
-    assert found.saved_by_warming == pytest.approx(0.24)
     check_sums(found)
     without = billed([opened(), call(FIRST), call(SECOND), call(SECOND)])
     assert without.saved is not None
     assert found.saved == pytest.approx(without.saved - 0.02)
-
-
-def test_words_that_come_while_the_cache_lives_have_saved_nothing_by_it() -> None:
-    assert warmed(back="10:05:00").saved_by_warming == 0
-
-
-def test_without_a_price_nothing_is_said_to_be_saved() -> None:
-    entries = [
-        at("10:00:00", opened("walrus")),
-        at("10:00:30", call(FIRST, model="walrus")),
-        at("10:05:01", call(Usage(cache_read=100_000), WARMING, "walrus")),
-        at("10:09:00", User(content="and?")),
-        at("10:09:30", call(SECOND, model="walrus")),
-    ]
-    assert billed(entries).saved_by_warming is None

@@ -169,11 +169,10 @@ def described(*lines: str) -> AgentType:
         (["description: d", "tools:"], "tools is empty"),
         (["description: d", "tools: []"], "tools is empty"),
         (["description: d", 'tools: ""'], "tools is empty"),
-        (["description: d", "tools:", "- Read", "- Grep"], "on one line: `tools: Read, Grep`"),
-        (["description: d", "tools:", "  - Read"], "'- Read': lists and words stand on one line"),
-        (["description: >", "  folded"], "'description: >': lists and words stand on one line"),
-        (["description: |-", "  folded"], "stand on one line"),
-        (["description: begun", "  and gone on with"], "stand on one line"),
+        (["description: d", "colour: blue"], "'colour' is none of name, description, tools, model"),
+        (["description: d", "tools:", "- Read", "- Fly"], "tools names Fly; there are Read, Grep"),
+        (["description: d", "tools: {Read: Grep}"], "tools names {"),
+        (["description: d", "- Read"], "its front matter is not YAML"),
         (["description: d", "description: e"], "description is given twice"),
         (["description: d", "tools: Read", "tools: Grep"], "tools is given twice"),
         (["description: " + "d" * 501], "description has 501 characters"),
@@ -188,6 +187,11 @@ def test_front_matter_as_it_is_meant() -> None:
     assert described("description: d").tools is None
     for tools in ("Read, Grep", "[Read, Grep]", '"Read, Grep"', '["Read", "Grep"]', "Read Grep"):
         assert described("description: d", f"tools: {tools}").tools == ("Read", "Grep")
+    for lines in (["tools:", "- Read", "- Grep"], ["tools:", "  - Read", "  - Grep"]):
+        assert described("description: d", *lines).tools == ("Read", "Grep")
+    for begins, description in ((">", "gone on"), ("|-", "gone on"), ("and", "and gone on")):
+        found = described(f"description: {begins}", "  gone", "  on", "tools: Read")
+        assert (found.description, found.tools) == (description, ("Read",))
     assert described("description: " + "d" * 500).description == "d" * 500
     assert described("", "# no", "description: a > b - c", "model:").description == "a > b - c"
 

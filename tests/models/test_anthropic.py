@@ -24,7 +24,7 @@ from ctxagent.agent.models.anthropic import (
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
 from ctxagent.agent.models.credentials import find_credentials
-from ctxagent.agent.models.request_body import body, digest, encode
+from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.retry import Fault, RetryPlan, RetryPolicy, requested_wait
 from ctxagent.agent.models.sse import ReplyDraft, limit_silence, parse_arguments, parse_events
 from ctxagent.agent.session.entries import Usage
@@ -178,41 +178,6 @@ def test_thinking_goes_back_byte_by_byte_to_a_model_that_binds_it() -> None:
         good, bad = asyncio.run(converse())
     assert good.content[0]["text"] == "Two."
     assert "/compact" in bad.hint
-
-
-def test_a_request_without_an_answer_reads_the_prompt_into_the_cache() -> None:
-    with Server([Say("Hello."), Say("Again.")]) as server:
-        first = ask()
-        nothing = replace(first, max_tokens=0)
-        seen = play(connect(server.url), first, nothing, nothing)
-    assert server.rejected == []
-    told, read, _ = (each for each in seen if isinstance(each, Reply))
-    assert (read.content, read.stop_reason, read.usage.output) == ([], "max_tokens", 0)
-    assert read.usage.cache_read == told.usage.prompt > 0
-    assert read.usage.cache_creation == read.usage.input == 0
-    asked, sent, _ = server.requests
-    assert "stream" not in sent
-    assert {**asked, "max_tokens": 0, "stream": True} == {**sent, "stream": True}
-    assert read.sent == digest(encode(body(nothing))) == server.digests[1]
-
-
-def test_a_server_that_answers_all_the_same_is_charged_for_it() -> None:
-    said = Say("Hello, this is what nobody asked for.")
-    with Server([], reading=said) as server:
-        *_, read = play(connect(server.url), replace(ask(), max_tokens=0))
-    assert read.usage.output > 5
-
-
-@pytest.mark.parametrize("text", ["", "no JSON", "[1, 2]", '{"usage": 3}', "[" * 10**5])
-def test_a_reply_without_a_stream_that_makes_no_sense(text: str) -> None:
-    with Server([], reading=Fail(200, body=text)) as server:
-        model = connect(server.url)
-        if text == '{"usage": 3}':
-            *_, read = play(model, replace(ask(), max_tokens=0))
-            assert read.usage == Usage()
-        else:
-            with pytest.raises(ModelUnavailable, match="the reply cannot be read"):
-                play(model, replace(ask(), max_tokens=0))
 
 
 def test_calls_share_one_connection() -> None:

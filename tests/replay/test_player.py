@@ -131,68 +131,6 @@ def test_after_a_pause_old_results_go_at_once() -> None:
     assert run.priced[-1].cold
 
 
-def paused(back: float, *, mid_turn: bool = False, prompt: int = 40_000) -> Recording:
-    """A reply after 10 seconds, and words that come `back` seconds after the first ones."""
-    return recording(
-        RecordedWords(words(prompt), 0.0),
-        RecordedReply("Done.", (), 10.0),
-        RecordedWords("And now?", back, mid_turn),
-        RecordedReply("Nothing.", (), back + 10),
-    )
-
-
-def kept(seconds: float | None) -> Terms:
-    return replace(terms(ALONE, window=200_000), keep_warm=seconds)
-
-
-def test_a_pause_is_priced_as_the_repl_spends_it() -> None:
-    cold, warm = (play(paused(1_000.0), kept(seconds)) for seconds in (None, 1_800.0))
-    first, *readings, last = warm.priced
-    assert [call.purpose for call in readings] == ["warm"] * 3
-    assert [call.at for call in readings] == [270.0, 540.0, 810.0]
-    for call in readings:
-        assert (call.read, call.written, call.plain, call.output) == (first.prompt, 0, 0, 0)
-    assert last.read == first.prompt
-    assert not last.cold
-    assert cold.priced[-1].read == 0
-    assert cold.priced[-1].cold
-    assert (warm.sums.warmings, cold.sums.warmings) == (3, 0)
-    assert warm.sums.warmings_usd == pytest.approx(sum(call.dollars for call in readings))
-    miss = cost(MODEL, Usage(cache_creation=first.prompt)) or 0.0
-    saved = cold.sums.dollars - warm.sums.dollars
-    assert saved == pytest.approx(miss - 4 / 3 * warm.sums.warmings_usd)
-
-
-@pytest.mark.parametrize(
-    ("back", "seconds", "count"),
-    [
-        (269.0, 1_800.0, 0),
-        (271.0, 1_800.0, 1),
-        (5_000.0, 600.0, 2),  # by when the time was over, and the cache ended
-        (90_000.0, 80_000.0, 11),  # by when it had cost nearly as much as a miss
-    ],
-)
-def test_how_often_a_pause_is_paid_for(back: float, seconds: float, count: int) -> None:
-    run = play(paused(back), kept(seconds))
-    assert run.sums.warmings == count
-    assert run.priced[-1].cold == (count in (2, 11))
-
-
-@pytest.mark.slow
-def test_what_is_no_pause_or_not_worth_it_costs_nothing() -> None:
-    assert play(paused(1_000.0, mid_turn=True), kept(1_800.0)).sums.warmings == 0
-    assert play(paused(1_000.0, prompt=2_000), kept(1_800.0)).sums.warmings == 0
-    slow = recording(
-        RecordedWords(words(40_000), 0.0),
-        RecordedReply("Done.", (), 400.0),  # when it had come the cache had ended
-        RecordedWords("And now?", 1_000.0),
-        RecordedReply("Nothing.", (), 1_010.0),
-    )
-    assert play(slow, kept(1_800.0)).sums.warmings == 0
-    untimed = recording(RecordedWords("a"), RecordedReply("b"), RecordedWords("c"))
-    assert play(untimed, kept(1_800.0)).sums.warmings == 0
-
-
 def test_a_session_that_fits_in_no_way_says_why() -> None:
     small = replace(terms(window=4_000), system=words(5_000))
     run = play(recording(RecordedWords("go"), RecordedReply("No.")), small)

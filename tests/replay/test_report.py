@@ -45,22 +45,6 @@ def test_figures_never_look_better_than_they_are() -> None:
     assert format_percent(None) == "-"
 
 
-def test_what_keeps_the_cache_warm_is_shown_where_it_was_done() -> None:
-    compared = comparison(1, 10, ("none", "default"))
-    assert "warm" not in comparison_table(compared)
-    assert "kept the cache warm" not in page(compared)
-    ((first, second),) = compared.runs
-    calls = [replace(call, purpose="warm") for call in second.priced[:2]]
-    other = replace(second, priced=(*calls, *second.priced[2:]))
-    warm = replace(compared, runs=((first, other),))
-    for width in (80, 250):
-        assert re.search(r"\bwarm +for\b", comparison_table(warm, width))
-    assert "Requests in pauses that kept the cache warm" in page(warm)
-    none, default = document(warm)["totals"]
-    assert (none["warmings"], default["warmings"]) == (0, 2)
-    assert default["warmings_usd"] == pytest.approx(sum(call.dollars for call in calls), abs=1e-6)
-
-
 def test_tokens_take_five_characters_at_most() -> None:
     sizes = (0, 999, 1_000, 9_949, 99_949, 99_960, 999_400, 999_600, 14_949_000, 3_000_000_000)
     written = [format_tokens(size) for size in sizes]

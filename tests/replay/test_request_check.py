@@ -343,6 +343,23 @@ def test_a_breakpoint_of_an_older_log_counts_as_it_did(long: Long, tmp_path: Pat
     assert before_summaries(check_log(altered(long.log, tmp_path, older)))
 
 
+def test_a_request_of_an_older_log_that_kept_the_cache_warm(tmp_path: Path) -> None:
+    """It asked for no answer, and so for no stream."""
+    with Server([Say("Yes.")]) as server:
+        log = run(launch(tmp_path, server.url), SessionChoice(), lambda loop: said(loop, "go"))
+    (sent,), (reply,) = server.requests, of(log, Assistant)
+    plain = {**sent, "max_tokens": 0}
+    del plain["stream"]
+    raw = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+    made = {**reply.request, "sha256": hashlib.sha256(raw).hexdigest()}
+    made["parameters"] = {**made["parameters"], "max_tokens": 0}
+    last = read_log(log).entries[-1].seq
+    warm = replace(reply, seq=last + 1, content=[], purpose="warm", request=made)
+    log.write_bytes(log.read_bytes() + encode_line(warm))
+    found = check_log(log)
+    assert found.counts["warm"] == found.counts["turn"] == RequestCounts(equal=1)
+
+
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SessionError):
         check_log(tmp_path / "log.jsonl")

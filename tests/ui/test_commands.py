@@ -14,7 +14,7 @@ from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.request_body import body
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin
+from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin, User
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.commands import completions
 
@@ -461,6 +461,8 @@ def test_a_summary_that_is_shown_and_taken_is_the_one_applied(tmp_path: Path) ->
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     desk.screen.answers = ["y"]
     desk.run("/compact --show")
+    (applied,) = talk.seen(Compacted)
+    assert "summary written by the model" in applied.detail
     (summary,) = talk.of(Summary)
     assert summary.document["intent"] == "Know big.txt.\nwhat is in big.txt?"
     assert len(talk.model.requests) == 4  # type: ignore[attr-defined]
@@ -545,6 +547,10 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     assert f"a summary stands for it since #{summary.seq} (manual)" in gone
     with pytest.raises(UsageError, match="no entry 99"):
         desk.run("/log 99")
+    (talk.agent.folder / "offloaded").mkdir(exist_ok=True)
+    (talk.agent.folder / "offloaded" / "a.md").write_text("LINE IN THE MIDDLE\n")
+    moved = talk.agent.record(User(content="its beginning", offloaded="offloaded/a.md"))
+    assert "LINE IN THE MIDDLE" in desk.run(f"/log {moved.seq}")
 
 
 def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> None:

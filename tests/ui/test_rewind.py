@@ -26,7 +26,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.conversation.services import ConversationServices
-from ctxagent.agent.worktree import RECORD_FOLDER, UNKNOWN, TouchRecord, staging
+from ctxagent.agent.worktree import RECORD_FOLDER, UNKNOWN, TouchRecord, saved_files, staging
 
 from ..support.server.validator import validate
 from ..support.terminal.command_line import CommandLine
@@ -280,6 +280,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert "- two" in shown
     assert "files that would be written: a.txt · would be removed: b.txt" in shown
     assert "\nwritten: a.txt · removed: b.txt\n" in shown
+    assert f"the files as they were before: /resume {left}, then /rewind " in shown
     assert "conversation: 1 turn would be left out" in shown
     assert f"/resume {left}" in shown
     assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]
@@ -498,6 +499,95 @@ def test_among_files_of_many_batches_an_edit_goes_back(
     assert [(talk.cwd / name).read_text() for name in ("d7/f1", "d8/f2")] == ["new\n", "new\n"]
     assert "files left, and goes on with the next command" in shown
     assert "these commands changed in files they do not name is not seen: `for f in d7" in shown
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, git's own left out."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".git/" not in str(path.relative_to(folder))
+    }
+
+
+def rewrite(name: str, content: str) -> tuple[Step, Step]:
+    """Calls that read a file and write it."""
+    return Step(tools=[("Read", {"path": name})]), write(name, content)
+
+
+UNSEEN = (  # calls that bring files into sight which the snapshot before them left out
+    rewrite("big.txt", "small\n"),
+    (bash("printf small > big.txt"),),
+    (*rewrite(".env", "SECRET=2\n"), *rewrite(".gitignore", "*.tmp\n")),
+    rewrite(".gitignore", "*.tmp\n"),
+    (bash("rm .gitignore; touch data; echo new > data/new.csv"),),
+    (bash("rm -rf inner/.git; echo new > inner/new.txt"),),
+    (bash("pushd inner; echo new > n.txt; popd; cd inner && echo v > v.txt; cd .."),),
+    (bash("cd data; echo new > x.csv; echo v > v.csv; cd ..; rm -r data; echo 2 > .env"),),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", UNSEEN, ids=lambda calls: str(calls[-1].tools[0][1])[:60])
+def test_what_the_snapshot_left_out_goes_back_and_forth(
+    desk: Opened, calls: tuple[Step, ...]
+) -> None:
+    talk = desk(*calls, OK)
+    files = {".gitignore": "data/\n.env\n", "data/x.csv": "1,2\n", ".env": "SECRET=1\n"}
+    for name, text in {**files, "inner/n.txt": "n\n", "big.txt": "line\n" * 2_200_000}.items():
+        (talk.cwd / name).parent.mkdir(exist_ok=True)
+        (talk.cwd / name).write_text(text)
+    for folder in (talk.cwd, talk.cwd / "inner"):
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    was = contents(talk.cwd)
+    talk.say("do it")
+    done = contents(talk.cwd)
+    assert done != was
+    talk.run("/rewind 1 files", "y")
+    assert contents(talk.cwd) == was
+    talk.run("/rewind 2 files", "y")
+    assert contents(talk.cwd) == done
+    talk.run("/rewind 3 files", "y")
+    assert contents(talk.cwd) == was
+
+
+@pytest.mark.slow
+def test_a_large_file_that_no_call_named_is_left_and_named(desk: Opened) -> None:
+    hidden = bash('python3 -c \'open("big.bin", "w").write("x")\'')
+    talk = desk(hidden, OK, write("a.txt", "a\n"), OK)
+    (talk.cwd / "big.bin").write_bytes(bytes(11 << 20))
+    talk.say("do it")
+    with pytest.raises(UsageError, match=r"content was not saved: big\.bin"):
+        talk.run("/rewind 1 files")
+    talk.say("and more")
+    shown = " ".join(talk.run("/rewind 1 files", "y").split())
+    assert "may have existed then and their content was not saved: big.bin" in shown
+    assert contents(talk.cwd) == {"big.bin": b"x"}
+
+
+@pytest.mark.slow
+def test_a_file_made_unseen_and_edited_later_is_removed(desk: Opened) -> None:
+    talk = desk(bash('python3 -c \'open("new.py", "w")\''), write("new.py", "edited\n"), OK)
+    talk.say("do it")
+    talk.run("/rewind 1 files", "y")
+    assert contents(talk.cwd) == {}
+    talk.run("/rewind 2 files", "y")
+    assert contents(talk.cwd) == {"new.py": b"edited\n"}
+
+
+@pytest.mark.slow
+def test_what_cannot_be_saved_first_is_not_overwritten(
+    desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = desk(*rewrite(".env", "SECRET=2\n"), write("a.txt", "a\n"), OK)
+    (talk.cwd / ".gitignore").write_text(".env\n")
+    (talk.cwd / ".env").write_text("SECRET=1\n")
+    talk.say("do it")
+    (talk.cwd / ".env").write_text("a longer secret\n")
+    monkeypatch.setattr(saved_files, "MAX_SAVED_BYTES", 10)
+    shown = " ".join(talk.run("/rewind 1 files", "y").split())
+    assert "could not be saved before they change: .env" in shown
+    assert contents(talk.cwd) == {".gitignore": b".env\n", ".env": b"a longer secret\n"}
 
 
 @pytest.mark.slow

@@ -205,7 +205,7 @@ def test_folders_that_are_no_usual_repository(tmp_path: Path, state: str) -> Non
     if state == "empty":
         git(project, "init", "-qb", "main")
     tree = tree_of(project)
-    before = tree.observe()
+    before = tree.snapshot()
     assert before.head.split(" ")[0] == {"none": "", "empty": "main", "worktree": "side"}[state]
     (project / "a.txt").write_text("one\n")
     (project / "b.txt").write_text("b\n")
@@ -307,7 +307,7 @@ def test_modes_links_and_empty_folders_come_back(tmp_path: Path) -> None:
     (project / "link").symlink_to("a.txt")
     (project / "dangling").symlink_to("nowhere")
     tree = tree_of(project)
-    before, was = tree.observe(), contents(project)
+    before, was = tree.snapshot(), contents(project)
     (project / "run.sh").chmod(0o644)
     (project / "secret.txt").write_text("t\n")
     (project / "link").unlink()
@@ -336,7 +336,7 @@ def test_modes_links_and_empty_folders_come_back(tmp_path: Path) -> None:
 def test_what_restore_took_away_can_be_had_again(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
-    before = tree.observe()
+    before = tree.snapshot()
     (project / "a.txt").write_text("work of an hour\n")
     (project / "new.txt").write_text("new\n")
     was = contents(project)
@@ -351,7 +351,7 @@ def test_what_restore_took_away_can_be_had_again(tmp_path: Path) -> None:
 def test_ignored_large_and_strange_files_stay(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
-    before = tree.observe()
+    before = tree.snapshot()
     (project / "noise.log").write_text("ignored")
     (project / "build").mkdir()
     (project / "build" / "out").write_text("ignored")
@@ -443,7 +443,7 @@ def test_a_link_never_leads_a_restore_out_of_the_project(tmp_path: Path) -> None
 def test_a_folder_that_is_moved_behind_a_link(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
-    before = tree.observe()
+    before = tree.snapshot()
     (project / "src").rename(project / "lib")
     (project / "src").symlink_to("lib")
     assert changed(tree, before) == {
@@ -861,5 +861,4 @@ def test_the_files_that_a_tree_holds(tmp_path: Path) -> None:
     assert tree.unkept_files(look).paths == [str(project / ".env")]
     assert look.tree
     assert tree.held(look.tree, named) == {str(project / "a.txt")}
-    assert tree.kept_now(named) == {str(project / "a.txt")}
     assert tree.held("0" * 40, named) == set()

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -195,18 +195,30 @@ def copy_private(source: Path, target: Path) -> None:
         shutil.copyfileobj(old, new, 1 << 20)
 
 
-def copy_tree_private(source: Path, target: Path) -> None:
-    """Copy a folder with the regular files and folders in it, for its owner alone; links are left
-    out. Raises OSError, with EINVAL for a folder that would be copied into itself."""
+def share_private(source: Path, target: Path) -> None:
+    """Give a regular file that is never written again a second name, or copy it where the file
+    system cannot. Raises OSError."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        copy_private(source, target)
+
+
+def copy_tree_private(
+    source: Path, target: Path, copy: Callable[[Path, Path], None] = copy_private
+) -> None:
+    """Copy a folder with the regular files and folders in it, for its owner alone, each file by
+    `copy`; links are left out. Raises OSError, with EINVAL for a folder that would be copied into
+    itself."""
     if target.resolve().is_relative_to(source.resolve()):
         raise OSError(errno.EINVAL, "a folder is not copied into itself", str(source))
     entries = list(os.scandir(source))
     make_private_folder(target)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            copy_tree_private(Path(entry), target / entry.name)
+            copy_tree_private(Path(entry), target / entry.name, copy)
         elif entry.is_file(follow_symlinks=False):
-            copy_private(Path(entry), target / entry.name)
+            copy(Path(entry), target / entry.name)
 
 
 def make_private_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from ....tools.system.shorten import cut_after
 from ....tools.text import count_lines
 from ...context.tokens import estimate
 from ...session.archive import offload
+from ...session.user_messages import PREVIEW_MARK
 from ..policy import Policy
 
 MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
@@ -60,7 +61,7 @@ def plan(
             f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
             *cut,
             f"**Preview:** {which} of {lines:,} lines, {characters:,} characters",
-            *(f"> {line}" for line in preview),
+            *(f"{PREVIEW_MARK}{line}" for line in preview),
             "",
             "*Full content: Read this file with offset and limit, or Grep it for what you need.*",
         )
@@ -83,7 +84,7 @@ def plan_within(text: str, *, path: str, policy: Policy, room: int) -> Demotion 
 
 def without_preview(reference: str) -> str:
     """Return a reference without its preview of the text."""
-    return "\n".join(line for line in reference.split("\n") if not line.startswith("> "))
+    return "\n".join(line for line in reference.split("\n") if not line.startswith(PREVIEW_MARK))
 
 
 def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:

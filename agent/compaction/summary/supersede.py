@@ -1,8 +1,8 @@
 """Which entries of an earlier summary no longer hold: those that the model names.
 
-A claim names an entry by its kind and number, and by its first words, both of which must fit. A
-rule of the user is lifted only by a claim that quotes a later message of theirs. Nothing else takes
-out a decision, a fact, a blocker or a rule.
+A claim names an entry by words that it quotes; its kind, its ref and its number tell which of
+several it means. A rule of the user is lifted only by a claim that also quotes a later message of
+theirs. Nothing else takes out a decision, a fact, a blocker or a rule.
 """
 
 import re
@@ -12,17 +12,18 @@ from typing import Any, Literal, get_args
 
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument
-from .user_rules import lifting_words
+from .user_rules import lifting_words, quotations, quoted_sentence
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
 
 CLAIM_WORDS = 6  # of an entry, that a claim may quote; half of them must be there
 
 _CLAIM = re.compile(
-    r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*\W*"
-    r"(?P<number>\d{1,6})?(?P<rest>.*)",
+    r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*[^\w#]*"
+    r"(?P<number>#?\d{1,9})?(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_REF = re.compile(r"#(\d{1,9})\b")
 _SECTIONS: Mapping[str, Section] = {"decision": "decisions", "block": "blocked", "rule": "rules"}
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 
@@ -76,19 +77,36 @@ def without_superseded(document: SummaryDocument, found: Iterable[Superseded]) -
 def _named_entry(
     document: SummaryDocument, section: Section, number: str | None, rest: str
 ) -> tuple[Section, int] | None:
-    """Return the section and the place of the entry that a claim means: the one of its number if
-    the words fit, else the only one of all sections whose words all fit."""
-    texts = _texts(document, section)
-    place = int(number) - 1 if number else -1
-    if 0 <= place < len(texts) and _is_quoted(texts[place], rest):
-        return section, place
+    """Return the section and the place of the entry that a claim means: the one that has the words
+    of its first quotation. Of several it is the one that the kind, the ref, the whole text or the
+    number tells. A rule has no number, since not all rules may have been shown."""
+    quoted = next(iter(quotations(rest)), "")
+    named = f"{number or ''}{rest.partition(quoted)[0]}" if quoted else ""
+    refs = set(map(int, _REF.findall(named)))
+    place = int(number) - 1 if number and number.isdigit() else -1
+
+    def rank(name: Section, n: int) -> tuple[bool, ...]:
+        is_rule = name == "rules"
+        return (
+            name == section,
+            is_rule and document.rules[n].ref in refs,
+            len(_texts(document, name)[n].split()) == len(quoted.split()),
+            not is_rule and n == place,
+        )
+
     fitting = [
-        (name, n)
+        (rank(name, n), name, n)
         for name in get_args(Section)
         for n, text in enumerate(_texts(document, name))
-        if _is_quoted(text, rest, whole=True)
+        if quoted_sentence(text, quoted)
     ]
-    return fitting[0] if len(fitting) == 1 else None
+    if fitting:
+        best = max(ranked for ranked, *_ in fitting)
+        found = [(name, n) for ranked, name, n in fitting if ranked == best]
+        return found[0] if len(found) == 1 else None
+    texts = _texts(document, section)
+    is_numbered = section != "rules" and 0 <= place < len(texts)
+    return (section, place) if is_numbered and _is_quoted(texts[place], rest) else None
 
 
 def _texts(document: SummaryDocument, section: Section) -> Sequence[str]:
@@ -98,9 +116,9 @@ def _texts(document: SummaryDocument, section: Section) -> Sequence[str]:
     return texts
 
 
-def _is_quoted(entry: str, words: str, *, whole: bool = False) -> bool:
-    """Return whether words quote the beginning of an entry: half of its first words, or all."""
+def _is_quoted(entry: str, words: str) -> bool:
+    """Return whether words have half of the first words of an entry."""
     first = _WORD.findall(entry.casefold())[:CLAIM_WORDS]
     said = set(_WORD.findall(words.casefold()))
     there = sum(word in said for word in first)
-    return bool(first) and (there == len(first) if whole else 2 * there >= len(first) + 1)
+    return bool(first) and 2 * there >= len(first) + 1

@@ -6,35 +6,62 @@ stays until the model names it as lifted and quotes words of a later message.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from unicodedata import east_asian_width
 
 from ...context.tokens import estimate
 from ...session.user_messages import LoggedMessage
 from ..document import UserRule
 
 RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older rules the ref stays
-MIN_QUOTE_CHARS = 4  # of a quotation: less would stand nearly everywhere
+MIN_QUOTE_WIDTH = 4  # columns of a quotation: less would stand nearly everywhere
 MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
-_QUOTED = re.compile(r"[\"“„«「]([^\"”“»」]{4,})[\"”“»」]|`([^`]{4,})`|(?<!\w)'([^']{4,})'(?!\w)")
+_QUOTED = re.compile(
+    r"[\"“”„«「]([^\"“”„«»」]{2,})[\"”“»」]|`([^`]{2,})`|(?<!\w)['‘]([^'’]{2,})['’](?!\w)"
+)
+_CUT_SHORT = re.compile(r"\s*(?:…|\.\.\.)\s*$")
+_SAME = str.maketrans(dict.fromkeys("‘’‚‛", "'") | dict.fromkeys("“”„‟«»", '"'))
+_MARKUP = "`*"  # that a model adds to a quotation, or leaves out
 
 TextOf = Callable[[LoggedMessage], str]  # the whole text of a message
 
 
+def quotations(text: str) -> list[str]:
+    """Return what stands in quotation marks in a text, in order."""
+    return [next(filter(None, found)) for found in _QUOTED.findall(text)]
+
+
 def quoted_sentence(text: str, quoted: str) -> str:
     """Return the sentences of a text that have the quoted words, verbatim; "" if the words do not
-    stand in it. Case and blanks may differ."""
-    words = [re.escape(word) for word in quoted.split()]
-    if len("".join(quoted.split())) < MIN_QUOTE_CHARS:
-        return ""
-    found = re.search(r"\s+".join(words), text, re.IGNORECASE)
+    stand in it. Case, blanks, the form of quotation marks and backticks may differ, and "…" may
+    stand for the end."""
+    found = _place(text, quoted)
     if found is None:
         return ""
+    first, last = found
     ends = [0, *(gap.end() for gap in _SENTENCE_END.finditer(text)), len(text)]
-    start = max(end for end in ends if end <= found.start())
-    end = min(end for end in ends if end >= found.end())
+    start = max(end for end in ends if end <= first)
+    end = min(end for end in ends if end >= last)
     whole = text[start:end].strip()
-    return whole if len(whole) <= MAX_RULE_CHARS else found[0][:MAX_RULE_CHARS]
+    return whole if len(whole) <= MAX_RULE_CHARS else text[first:last][:MAX_RULE_CHARS]
+
+
+def _place(text: str, quoted: str) -> tuple[int, int] | None:
+    """Return where the quoted words stand in a text."""
+    words = _CUT_SHORT.sub("", quoted).translate(_SAME)
+    for mark in _MARKUP:
+        words = words.replace(mark, "")
+    if sum(1 + (east_asian_width(c) in "WF") for c in words if not c.isspace()) < MIN_QUOTE_WIDTH:
+        return None
+    pattern = re.compile(r"\s+".join(map(re.escape, words.split())), re.IGNORECASE)
+    if found := pattern.search(text.translate(_SAME)):
+        return found.span()
+    if not any(mark in text for mark in _MARKUP):
+        return None
+    places = [n for n, character in enumerate(text) if character not in _MARKUP]
+    found = pattern.search("".join(text[n] for n in places).translate(_SAME))
+    return (places[found.start()], places[found.end() - 1] + 1) if found else None
 
 
 def quoted_rules(
@@ -49,16 +76,17 @@ def quoted_rules(
 
 def _found(rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf) -> UserRule | None:
     by_age = sorted(messages, key=lambda message: (message.ref == rule.ref, message.ref))
-    for message in reversed(by_age):
-        if sentence := quoted_sentence(text_of(message), rule.text):
-            return UserRule(message.ref, sentence)
+    for words in (rule.text, *sorted(quotations(rule.text), key=len, reverse=True)):
+        for message in reversed(by_age):
+            if sentence := quoted_sentence(text_of(message), words):
+                return UserRule(message.ref, sentence)
     return None
 
 
 def lifting_words(claim: str, rule: UserRule, messages: Sequence[LoggedMessage]) -> str:
-    """Return the words that a claim quotes from a message later than a rule; "" if it quotes none
-    but the rule's own."""
-    for quoted in filter(None, (part for found in _QUOTED.findall(claim) for part in found)):
+    """Return the words that a claim quotes from a message later than a rule; "" if it quotes none.
+    Its first quotation names the rule."""
+    for quoted in quotations(claim)[1:]:
         if quoted_sentence(rule.text, quoted):
             continue  # a later message may repeat the rule
         for message in messages:

@@ -35,7 +35,7 @@ class ProbeTally:
         """Return a line for a receipt: how many facts were missing, and what became of them."""
         before, after, asked = (sum(n.values()) for n in (self.before, self.after, self.asked))
         if before == asked:
-            return f"all {asked:,} facts asked for are in it" if asked else ""
+            return f"none of {count_of(asked, 'fact')} missing" if asked else ""
         parts = []
         if after > before:
             parts.append(f"{count_of(after - before, 'missing fact')} added back")

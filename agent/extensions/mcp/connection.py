@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .... import __version__
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import clean
 from ...errors import ToolError
+from ...version import __version__
 from .config import ServerConfig, plain_name
 from .transport import BoundedStream, Complaint, http, stdio
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from .... import __version__
 from ....tools.system.files import make_private_folder, replace_file
+from ...version import __version__
 from .config import ServerConfig
 
 if TYPE_CHECKING:

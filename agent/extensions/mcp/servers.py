@@ -243,10 +243,6 @@ class McpServers:
         about = shown_text(tool.description)[:MAX_SHOWN_DESCRIPTION_CHARS]
         return f"{DATA_HEADING}\n{tool.name}\n{about}\nIts arguments, as JSON schema: {schema}"
 
-    async def definition(self, name: str) -> Mapping[str, Any]:
-        """Return a tool as the Messages API takes it."""
-        return _as_schema(await self._tool(name))
-
     async def check(self, name: str) -> None:
         """Raise ToolError where there is no such tool."""
         await self._tool(name)

@@ -385,7 +385,7 @@ def _candidate_paths(script: Script, cwd: str) -> Iterator[tuple[str, bool]]:
     whole."""
     bases = [cwd]
     for part in script.parts:
-        if part.name == "cd" and len(part.words) == 2:
+        if part.name in ("cd", "pushd") and len(part.words) == 2:
             bases += [path for base in bases[-2:] for path in _absolute_paths(part.words[1], base)]
     words = [(word, False) for word in script.writes]
     for part in script.parts:

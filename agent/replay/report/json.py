@@ -6,8 +6,7 @@
 
 SUMS: `label`; `calls`, `peak`, `mean`, `sent`, `read`, `written`, `plain`, `output` (tokens; `read`
 from the cache, `written` to it, `plain` neither); `cached` (0 to 1, null of nothing); `dollars`,
-and `ratio` to those of the first label (null where that costs nothing); `warmings` and
-`warmings_usd`: the requests that kept the cache warm, among the calls; `edits`, `stubs`,
+and `ratio` to those of the first label (null where that costs nothing); `edits`, `stubs`,
 `summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `paths`, `errors`, `recovered`:
 [part, whole]; `thinking`: what edits drop where a model binds thinking to what stands before it
 (`told`, [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and `again_usd`, which
@@ -76,8 +75,6 @@ def _sums(each: Figures) -> _Object:
         "edits": sums.edits,
         "stubs": sums.stubs,
         "summaries": sums.summaries,
-        "warmings": sums.warmings,
-        "warmings_usd": _rounded(sums.warmings_usd),
         "missed": sums.missed,
         "asked_again": each.asked,
         "used": each.used,

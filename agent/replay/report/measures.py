@@ -168,22 +168,6 @@ THINKING_MEASURES = (
 )  # fmt: skip
 
 
-WARMING_MEASURES = (
-    Measure("warm", "Kept warm",
-            "Requests in pauses that kept the cache warm, included in the calls.",
-            lambda f: f"{f.sums.warmings:,}"),
-    Measure("for", "Cost of that", "Dollars for keeping the cache warm, included in the cost.",
-            lambda f: format_dollars(f.sums.warmings_usd)),
-)  # fmt: skip
-
-
-def cost_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
-    """Return the measures of the cost of these settings; those of keeping the cache warm only where
-    one of them does."""
-    warms = any(each.sums.warmings for each in figures)
-    return (*COST_MEASURES, *WARMING_MEASURES) if warms else COST_MEASURES
-
-
 def thinking_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
     """Return the measures of dropped thinking, where a recording tells of any."""
     return THINKING_MEASURES if any(each.sums.thinking.tokens for each in figures) else ()

@@ -11,10 +11,10 @@ from ....tools.system.unicode import cell_width
 from ...export.text import clean
 from ..results import Comparison, Share
 from .measures import (
+    COST_MEASURES,
     KEPT_MEASURES,
     Figures,
     Measure,
-    cost_measures,
     figures_by_setting,
     headline,
     model_sentence,
@@ -45,12 +45,11 @@ def comparison_table(comparison: Comparison, width: int = 80) -> str:
     total = _titled("SUM", totals)
     if len(comparison.runs) == 1:  # its rows are the sum
         rows, total = [], _titled(rows[0][0], totals)
-    costs = cost_measures(totals)
     thinking = thinking_measures(totals)
-    together = (*costs, *KEPT_MEASURES, *thinking)
+    together = (*COST_MEASURES, *KEPT_MEASURES, *thinking)
     needed = _figures_room(together, rows + total, _NARROW_GAP) + _label_room(labels)
     fits = needed + _MIN_NAME_CELLS <= width
-    for measures in [together] if fits else filter(None, (costs, KEPT_MEASURES, thinking)):
+    for measures in [together] if fits else filter(None, (COST_MEASURES, KEPT_MEASURES, thinking)):
         lines += ["", *_grid(measures, rows, total, labels, width)]
     lines += _stopped(comparison, width)
     lines += ["", *_legend(comparison, width)]
@@ -165,8 +164,6 @@ def _legend(comparison: Comparison, width: int) -> list[str]:
         "paths, errs: the share of paths and of error lines in the last context. exact: results "
         "that come back byte for byte."
     )
-    if any(run.sums.warmings for row in comparison.runs for run in row):
-        text += " warm, for: requests that kept the cache warm in a pause, and what they cost."
     told = sum((run.thinking.told for row in comparison.runs for run in row), Share())
     if thinking_measures(total_figures(comparison)):
         text += (

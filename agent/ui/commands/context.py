@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -137,7 +138,7 @@ async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_o
 
     repl.doing(WRITING)
     engine = repl.agent.engine
-    document, text = await engine.draft_summary(instructions, newest_only=newest_only)
+    draft, text = await engine.draft_summary(instructions, newest_only=newest_only)
     repl.doing("")
     repl.show(text)
     while True:
@@ -146,17 +147,18 @@ async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_o
             repl.say("not applied; nothing has changed")
             return
         if answer in ("y", "yes"):
-            await engine.compact(document=document, newest_only=newest_only)
+            await engine.compact(draft=draft, newest_only=newest_only)
             return
         if answer in ("e", "edit"):
             try:
-                before = text_of(document)
+                before = text_of(draft.document)
                 edited = await repl.screen.edit(before, SUMMARY_NAME)
                 if not edited.strip():
                     raise UsageError("the text is empty; the summary stays as it was")
                 if edited.strip() != before.strip():
                     document = parse(edited)
                     text = text_of(document)
+                    draft = replace(draft, document=document, author="user", raw_text=text)
             except CtxagentError as error:
                 repl.put(render.failure(error.message, error.hint))
                 continue

@@ -45,25 +45,7 @@ async def _cost(repl: CommandContext, argument: str) -> None:
         if found.saved < 0:
             saved = f"the cache has cost about {amount} more than it has saved so far"
         out += ["", render.dim(saved)]
-    out += [render.dim(line) for line in _warming(found)]
     repl.put(*out)
-
-
-def _warming(found: "SessionBill") -> list[str]:
-    """Return a line about what keeping the cache warm has cost and saved, if it was done."""
-    from ...loop.costs import PURPOSES
-    from ...session.entries import WARMING
-    from ..render import render
-
-    line = next((each for each in found.lines if each.what == PURPOSES[WARMING]), None)
-    if line is None:
-        return []
-    times = count_of(line.counts.calls, "time")
-    saved, paid = found.saved_by_warming, line.counts.cost_usd
-    if saved is None or paid is None:
-        return [f"it was kept warm {times}"]
-    gain = f"saved about {render.dollars(saved)}" if saved else "has saved nothing so far"
-    return [f"it was kept warm {times} for {render.dollars(paid)}, which {gain}"]
 
 
 def _searches(counts: "Counts") -> list[tuple[str, str]]:

@@ -11,9 +11,14 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....tools.system.kept_text import KeptText
+    from ...session.entries import Entry
     from ...session.log import Log
 
 MAX_ENTRIES_SHOWN = 20
+MAX_TEXT_CHARS = 2_000_000  # of a text that went to a file
 
 
 @command(
@@ -57,7 +62,7 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
     log = repl.agent.log
     if argument and argument not in ("compaction", "stats"):
-        repl.show(await asyncio.to_thread(_entry_text, log, argument))
+        repl.show(await asyncio.to_thread(_entry_text, log, argument, repl.agent.context.recall))
         return
     entries = log.entries()
     if argument == "compaction":
@@ -75,9 +80,9 @@ async def _log(repl: CommandContext, argument: str) -> None:
         repl.say(str(log.path))
 
 
-def _entry_text(log: "Log", ref: str) -> str:
+def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
     """Return an entry in full: a summary as the model reads it, another entry as its JSON, after
-    the reason why it left the context, if it did.
+    the reason why it left the context, if it did, and before the text that went to a file.
 
     Raises UsageError when there is no such entry.
     """
@@ -96,4 +101,15 @@ def _entry_text(log: "Log", ref: str) -> str:
         return found.whole_text
     text = json.dumps(encode(found), ensure_ascii=False, indent=1)
     gone = why_gone(log.entries(), found.seq)
-    return f"{gone}\n{text}" if gone else text
+    return "\n".join(filter(None, (gone, text, _filed_text(log, found, recall))))
+
+
+def _filed_text(log: "Log", entry: "Entry", recall: "Callable[[int], KeptText | None]") -> str:
+    """Return the text of an entry that went to a file, "" for any other entry."""
+    name = getattr(entry, "offloaded", None)
+    kept = recall(entry.seq) if name else None
+    if kept is None:
+        return ""
+    text, size = kept.part(0, MAX_TEXT_CHARS)
+    more = f"\n[{size - len(text):,} more characters in {log.path.parent / str(name)}]"
+    return f"\n{text}{more if size > len(text) else ''}"

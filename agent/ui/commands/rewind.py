@@ -40,6 +40,9 @@ UNTOUCHED = (
     "or a command that names them touched them."
 )
 STAYING = "changed by another session since, and left as they are"
+UNKNOWN = "left as they are, because they may have existed then and their content was not saved"
+NOT_SAVED = "left as they are, because they could not be saved before they change"
+NOTHING_KNOWN = "no file can go back; these may have existed then, and their content was not saved"
 UNCERTAIN = (
     "would go back too, though this session is not known to have changed them (you, another "
     "program, or a command while it ran)"
@@ -122,7 +125,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
 
     async def go_back() -> None:
         if confirmed != "conversation":
-            await _restore_files(repl, plan)
+            await _restore_files(repl, plan, leaves_session=confirmed == "both")
         if confirmed != "files":
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
@@ -168,6 +171,8 @@ async def _plan(
     no_files = "" if difference.changes else "the files are as they were then"
     if difference.staying and not difference.changes:
         no_files = "no other files have changed since"
+    if difference.unknown and not difference.changes:
+        no_files = f"{NOTHING_KNOWN}: {_listed(agent, difference.unknown)}"
     return _RewindPlan(point, turns, no_talk, no_files, difference, since)
 
 
@@ -217,6 +222,8 @@ def _show(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.say(UNTOUCHED)
     if plan.difference and plan.difference.staying:
         repl.say(f"{STAYING}: {_listed(repl.agent, plan.difference.staying)}")
+    if plan.difference and plan.difference.unknown:
+        repl.say(f"{UNKNOWN}: {_listed(repl.agent, plan.difference.unknown)}")
     if plan.since and point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
@@ -283,8 +290,9 @@ async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, A
     task.result()
 
 
-async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
-    """Keep the files as they are, tell the model which ones change, restore them, and record it."""
+async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_session: bool) -> None:
+    """Keep the files as they are, tell the model which ones change, restore them, and record it.
+    With `leaves_session` the conversation then goes on in a copy, which has no point for it."""
     from ...session.checkpoints import BEFORE_REWIND_TRIGGER
     from ...session.entries import User
 
@@ -297,14 +305,18 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan) -> None:
     held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
     if held != kept:
         agent.record(held)
+    if agent.change_tracker:
+        unsaved = await agent.change_tracker.save_before_rewind(way.saved)
+        whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
+        if left := sorted(way.stay - whole.stay):
+            repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
     difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)
     changes: Sequence[TreeChange] = difference.changes
-    if agent.change_tracker:
-        await agent.change_tracker.save_before_rewind(way.saved)
     _forget_files(agent, changes)
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
-    way_back = f"the files as they were before: /rewind {kept.number} files"
+    resume = f"/resume {repl.session}, then " if leaves_session else ""
+    way_back = f"the files as they were before: {resume}/rewind {kept.number} files"
     try:
         changes = await asyncio.to_thread(agent.checkpoints.restore, way)
     except CtxagentError as error:
@@ -376,7 +388,7 @@ def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]")
     lines = [f"- {path}" for path in paths[:MAX_LISTED_FILES_FOR_MODEL]]
     if others := paths[MAX_LISTED_FILES_FOR_MODEL:]:
         lines.append(f"… and {len(others):,} more")
-    head = f"{what} Read these files before you rely on them: they may be not as you last saw them."
+    head = f"{what} Read these files before you rely on them: they may have changed."
     return "\n".join([head, *lines])
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import CtxagentError, SessionBusy
-from ...events import Ask, Emit, Notice
+from ...events import Ask, Emit
 from ...loop import permission_mode
 from ...session.listing import last_answer
 from ...worktree.git import current_branch
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ....tools.job import BackgroundJob
     from ...config.settings import PermissionMode
     from ...loop.agent import AgentState
-    from ...loop.cache_warmer import CacheWarmer
 
 MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "sandboxed", "plan", "bypass")
 RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
@@ -32,17 +31,8 @@ T = TypeVar("T")
 class Conversation:
     """The conversation of the REPL, in one session at a time; each gets `emit` and `ask`."""
 
-    def __init__(
-        self,
-        services: ConversationServices,
-        emit: Emit,
-        ask: Ask,
-        redraw: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`redraw` is called when the status line changes between two turns."""
+    def __init__(self, services: ConversationServices, emit: Emit, ask: Ask) -> None:
         self._services = services
-        self._redraw = redraw
-        self._warmer: CacheWarmer | None = None
         self._emit = emit
         self._ask = ask
         self._agent: AgentState | None = None
@@ -108,8 +98,6 @@ class Conversation:
             raise
         left, self._agent = self._agent, opened
         self._last_mode = opened.approval.mode
-        self.end_pause()
-        self._warmer = None
         if left is not None:
             opened.approval.mode, opened.effort = left.approval.mode, left.effort
             with suppress(asyncio.CancelledError):
@@ -161,9 +149,7 @@ class Conversation:
         self.agent.approval.mode, self.agent.approval.sandboxed = mode, False
 
     def begin_turn(self) -> None:
-        """End the pause, and tell the model if the permission mode has changed. Raises
-        RecordError."""
-        self.end_pause()
+        """Tell the model if the permission mode has changed. Raises RecordError."""
         permission_mode.announce_mode(self.agent, self._last_mode)
         self._last_mode = self.agent.approval.mode
 
@@ -174,24 +160,6 @@ class Conversation:
             self._services.set_model(self._agent, self._model_after)
         self._model_after = ""
         self._branch = current_branch(self._services.cwd)
-
-    def begin_pause(self) -> None:
-        """Keep the prompt cache warm until `end_pause`, if a setting says so."""
-        seconds = self._services.keep_warm
-        if seconds is None or self._agent is None:
-            return
-        if self._warmer is None:
-            from ...loop.cache_warmer import CacheWarmer
-
-            self._warmer = CacheWarmer(self._agent, seconds, self._redraw, self._tell_fault)
-        self._warmer.begin()
-
-    def end_pause(self) -> None:
-        if self._warmer is not None:
-            self._warmer.end()
-
-    def _tell_fault(self, error: Exception) -> None:
-        self._emit(Notice("error", str(self.record_fault(error))))
 
     def share(self) -> float | None:
         """Return how full the context is, from 0 to 1; None when no session is open."""
@@ -216,7 +184,6 @@ class Conversation:
             jobs=len(self.running_jobs),
             effort=self._agent.effort or "",
             preparing=self._agent.engine.is_preparing,
-            warm_minutes=self._warmer.minutes if self._warmer else 0,
             sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
         )
         return status.fit_line(now, width)
@@ -302,7 +269,6 @@ class Conversation:
             await asyncio.wait_for(self._agent.finish(), FINISH_TIMEOUT_S)
 
     async def close(self) -> None:
-        self.end_pause()
         if self._closing_unwanted is not None:
             await self._closing_unwanted
         if self._agent is not None:

@@ -73,5 +73,4 @@ class ConversationServices:
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
     choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
     wait: bool = False  # whether to wait for the session asked for, if another process has it
-    keep_warm: float | None = None  # the seconds for which a pause keeps the prompt cache warm
     status_command: str = ""  # of the person's; its line stands below the status line

@@ -88,9 +88,7 @@ class Repl:
             services.rules,
         )
         self._questions = questions
-        self.conversation = Conversation(
-            services, self.emit, questions.permission, self.screen.touch
-        )
+        self.conversation = Conversation(services, self.emit, questions.permission)
         self._context = CommandContext(
             services,
             self.conversation,
@@ -371,8 +369,6 @@ class Repl:
             self.tell(error)
         self._in_turn = False
         self.conversation.end_turn()
-        if not self._scripted:
-            self.conversation.begin_pause()
         if by_itself and not (self._waiting or self._scripted):
             self.screen.turn_ended(time.monotonic() - began)
 

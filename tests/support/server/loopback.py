@@ -117,7 +117,6 @@ class Fail:
 
 
 Step = Say | Fail
-_NOTHING = Say()
 
 
 class Server:
@@ -125,8 +124,7 @@ class Server:
     answers "prompt is too long" above that many tokens; with `strict` the room that is asked for
     the reply counts too, and a request for more is `rejected`. `size_of` counts the tokens of a
     block. `models` is what GET /v1/models knows: id to (window, output).
-    With `lenient` contents may be strings. A request without an answer (`max_tokens: 0`) takes no
-    step: `reading` answers it."""
+    With `lenient` contents may be strings."""
 
     def __init__(
         self,
@@ -138,13 +136,9 @@ class Server:
         size_of: Callable[[Body], int] = tokens.estimate_block,
         models: Mapping[str, tuple[int, int]] | None = None,
         lenient: bool = False,
-        reading: Step | Callable[[Body], Step] = _NOTHING,
     ) -> None:
         self.lenient = lenient
-        self.reading = reading
-        self._readings = 0
         self.bound = bound
-        self.adds_tools = True  # whether it takes system messages that add tools
         self.searches = True  # whether it takes the tool that searches the web
         self.compacts = False  # whether it takes `compaction`, and the blocks that it gives for it
         self.compactions = Compactions()
@@ -212,9 +206,6 @@ class Server:
             try:
                 validate(body, allow_paused=self._paused)
                 if any(message["role"] == "system" for message in body["messages"]):
-                    if not self.adds_tools:
-                        refused = "messages.2.role: Input should be 'user' or 'assistant'"
-                        return Fail(400, refused), "", {}
                     check_betas(headers)
                 if refused := self._refused_search(body):
                     return Fail(400, refused), "", {}
@@ -282,12 +273,8 @@ class Server:
                 self.given[named(block)] = json.dumps(block)
 
     def _step(self, body: Body, number: int) -> Step:
-        if not body["max_tokens"]:
-            self._readings += 1
-            return self.reading(body) if callable(self.reading) else self.reading
         if callable(self._steps):
             return self._steps(body)
-        number -= self._readings
         if number > len(self._steps):
             raise Invalid(f"the script has {len(self._steps)} steps, this is request {number}")
         return self._steps[number - 1]
@@ -350,9 +337,7 @@ def message(
     for place, (name, given) in enumerate(say.tools):
         call = {"type": "tool_use", "id": f"toolu_{id[4:]}_{place}", "name": name}
         content.append({**call, "input": given if isinstance(given, dict) else {}})
-    answers = body.get("max_tokens") != 0
-    output: Body = {"output_tokens": max(int(answers), sum(map(size_of, content)))}
-    own_reason = "tool_use" if say.tools else "end_turn" if answers else "max_tokens"
+    output: Body = {"output_tokens": max(1, sum(map(size_of, content)))}
     found = [b for b in content if b["type"] == SEARCH_BLOCKS[1] and isinstance(b["content"], list)]
     if found:
         output["server_tool_use"] = {"web_search_requests": len(found), "web_fetch_requests": 0}
@@ -362,7 +347,7 @@ def message(
         "role": "assistant",
         "model": body["model"],
         "content": content,
-        "stop_reason": say.stop_reason or own_reason,
+        "stop_reason": say.stop_reason or ("tool_use" if say.tools else "end_turn"),
         "stop_sequence": None,
         "usage": say.usage if say.usage is not None else {**usage, **output},
     }
