@@ -46,7 +46,7 @@ def test_the_conversation_whatever_is_compacted_and_taken_back(tmp_path: Path) -
         parts += 1
         if parts % 7 == 0:
             return Say("All read.")
-        return Say(f"Part {parts}. {'word ' * 200}", tools=[("Bash", {"command": f"echo {parts}"})])
+        return Say(f"Part {parts}. {'word ' * 600}", tools=[("Bash", {"command": f"echo {parts}"})])
 
     place = Place(tmp_path)
     with Server(step) as server:

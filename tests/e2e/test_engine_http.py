@@ -137,7 +137,7 @@ def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) ->
             for _ in range(5):
                 await counted(talk)
                 talk.agent.engine.uncompact(talk.entries())
-            while not isinstance(last_acts(talk.entries())[-1], Summary):
+            while not isinstance(last_acts(talk.entries())[0], Summary):
                 talk.agent.engine.uncompact(talk.entries())
             talk.agent.engine.uncompact(talk.entries())
             await counted(talk)

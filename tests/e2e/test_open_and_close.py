@@ -26,7 +26,7 @@ from ctxagent.agent.session.log_file import LogFile
 from ctxagent.agent.session.store import Project
 from ctxagent.tools.system import output_file
 
-from ..meta.test_architecture import FILES, imported, module
+from ..meta.test_architecture import FILES, facts_of, module
 from ..support.sessions.conversation import Conversation
 
 HERE = User(content="Here you are.", source="environment")
@@ -237,7 +237,7 @@ def test_what_is_kept_counts_only_for_the_modules_that_made_it() -> None:
         name = todo.pop()
         if name in files and name.startswith("agent.") and name not in made:
             made.add(name)
-            todo += imported(files[name])
+            todo += facts_of(files[name]).imports
     missing = {files[name].resolve() for name in made} - {path.resolve() for path in fold_sources()}
     assert {path.name for path in missing} == {"document.py", "errors.py", "wrapping.py"}
 
