@@ -303,6 +303,10 @@ class CompactionEngine:
         """Whether a summary is being written in the background."""
         return self._background.is_pending
 
+    async def wait_for_background(self) -> None:
+        """Wait until no summary is being written in the background."""
+        await self._background.wait()
+
     def tokens_freed_instead_of_summary(self) -> int | None:
         """Return how many tokens clearing would free in place of the next automatic summary; None
         where none will come, or where clearing does not free enough."""

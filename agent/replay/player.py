@@ -202,7 +202,7 @@ class Player:
         if self.host.clock is None:
             self._advance_clock(reply.at)
         await self.engine.before_call(turn_start=start)
-        await asyncio.sleep(0)  # lets summaries be written in the background
+        await self.engine.wait_for_background()  # so that a replay always plays the same
         self._take_acts()
         self._thinking.count_call(self.host.view)
         request = self.request()

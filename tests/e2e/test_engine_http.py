@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import build_messages
@@ -127,6 +126,11 @@ def test_bound_thinking_survives_every_edit(project: Path, name: str) -> None:
     assert any(thoughts)
 
 
+def reverted_acts(talk: Conversation) -> set[type]:
+    acts = {e.seq: type(e) for e in talk.entries() if isinstance(e, Mask | Summary)}
+    return {acts[revert.target] for revert in talk.of(Revert)}
+
+
 @pytest.mark.parametrize("name", ["default", "v5"])
 def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) -> None:
     player = Player(12, words=300)
@@ -137,16 +141,14 @@ def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) ->
             for _ in range(5):
                 await counted(talk)
                 talk.agent.engine.uncompact(talk.entries())
-            while not isinstance(last_acts(talk.entries())[0], Summary):
+            while Summary not in reverted_acts(talk):
                 talk.agent.engine.uncompact(talk.entries())
-            talk.agent.engine.uncompact(talk.entries())
             await counted(talk)
 
         run(talk, play())
     assert server.rejected == []
     assert max(player.rooms) <= WINDOW
-    acts = {e.seq: type(e) for e in talk.entries() if isinstance(e, Mask | Summary)}
-    assert {acts[revert.target] for revert in talk.of(Revert)} == {Mask, Summary}
+    assert reverted_acts(talk) == {Mask, Summary}
 
 
 def test_a_summary_taken_back_after_more_calls(project: Path) -> None:

@@ -49,6 +49,11 @@ class BackgroundSummary:
         """Whether a summary has been written that can still be applied."""
         return not self.is_pending and self.usable_summary() is not None
 
+    async def wait(self) -> None:
+        """Wait until nothing is being written."""
+        if self._prepared is not None:
+            await asyncio.wait([self._prepared.task])
+
     def should_start(self, cut: Cut) -> bool:
         """Return whether a summary at this cut should be asked for now."""
         if self._prepared is None or not self._is_current(self._prepared):
