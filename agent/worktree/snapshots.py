@@ -172,11 +172,16 @@ class WorkTree:
     def snapshot(self, name: str = "") -> TreeState:
         """Return a state whose tree is surely whole and has permissions too. Under a `name` it
         outlives the clearing of the store. Never fails: `limits` says why there is no tree."""
+        return self._snapshot(name)
+
+    def _snapshot(self, name: str = "", *, lasting: bool = True) -> TreeState:
+        """Take a snapshot. One that is not `lasting` is only compared: it does not record what was
+        left out, which takes another scan."""
         with self._lock:
             state = self.observe()
             if state.tree is None or self._staging is None:
                 return state
-            return replace(state, tree=self._keep(self._staging, name))
+            return replace(state, tree=self._keep(self._staging, name, lasting=lasting))
 
     def diff(self, old: str, new: str) -> str:
         """Return the unified diff between two trees; a long one is cut, and says so. Raises
@@ -255,7 +260,7 @@ class WorkTree:
                 restore.restore_files(staging, target, wanted)
             except GitFailed as error:
                 raise RecordError(f"the files could not all be put back: {error}") from error
-            return self.compare(self.present, self.snapshot().tree or tree)
+            return self.compare(self.present, self._snapshot(lasting=False).tree or tree)
 
     def changes_done(self, changes: Collection[TreeChange], old: str, new: str) -> list[TreeChange]:
         """Return which `changes` from one tree to another are done on disk, after a restore stopped
@@ -277,7 +282,7 @@ class WorkTree:
         if not self.is_whole(tree):
             raise _gone(tree)
         target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, tree))
-        now = self.snapshot().tree
+        now = self._snapshot(lasting=False).tree
         if now is None or self._staging is None:
             raise self._cannot_keep()
         left = self.left_alone(tree, now).all
@@ -302,10 +307,10 @@ class WorkTree:
     def _cannot_keep(self) -> RecordError:
         return RecordError(f"the files as they are cannot be kept: {self.limits or 'try again'}")
 
-    def _keep(self, staging: StagingArea, name: str) -> str | None:
+    def _keep(self, staging: StagingArea, name: str, *, lasting: bool = True) -> str | None:
         """Take a snapshot of the newest tree, under a name if there is one; None if that fails."""
         try:
-            tree = self._whole_tree(staging)
+            tree = self._whole_tree(staging, lasting=lasting)
             if tree and name:  # in full: a copy of a session may count on from the same number
                 staging.store.run("update-ref", f"refs/kept/{name}-{tree}", tree)
         except GitFailed as error:
@@ -313,7 +318,7 @@ class WorkTree:
             return None
         return tree
 
-    def _whole_tree(self, staging: StagingArea) -> str | None:
+    def _whole_tree(self, staging: StagingArea, *, lasting: bool) -> str | None:
         """Return the tree of `staging` with permissions, when all its objects are sure to stay.
         Each is in the store or reachable from the repository's HEAD. Where one is missing all is
         staged anew; None when that does not help. Raises GitFailed."""
@@ -321,13 +326,12 @@ class WorkTree:
         for _ in range(2):
             try:
                 with ThreadPoolExecutor(1) as pool:
-                    listing = pool.submit(_list_left_out, staging)
+                    listing = pool.submit(_list_left_out, staging) if lasting else None
                     self._copy_borrowed(staging)
                     if self.is_whole(staging.tree):
                         found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
-                        return file_modes.store_with_modes(
-                            store, staging.tree, found, listing.result()
-                        )
+                        left_out = listing.result() if listing else None
+                        return file_modes.store_with_modes(store, staging.tree, found, left_out)
             except GitFailed as failed:
                 error = failed
             staging.forget()
