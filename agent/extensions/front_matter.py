@@ -68,18 +68,23 @@ def _values(head: str) -> dict[str, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """Parse YAML. Raises YAMLError, and ValueError for a key that is given twice: `yaml.safe_load`
-    would ignore the first value."""
+    """Parse YAML. Raises YAMLError, also for a value that refers to another one: a few of those
+    expand to any size. Raises ValueError for a key that is given twice, since `yaml.safe_load`
+    would ignore the first value, and for values that are nested too deeply."""
     import yaml
 
     loader = yaml.SafeLoader(text)
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise yaml.YAMLError("a value refers to another one (`*name`): write it out")
         node = loader.get_single_node()
         if isinstance(node, yaml.MappingNode):
             keys = [str(key.value) for key, _ in node.value]
             if twice := [key for key in keys if keys.count(key) > 1]:
                 raise ValueError(f"{twice[0]} is given twice")
         return None if node is None else loader.construct_document(node)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
     finally:
         loader.dispose()
 

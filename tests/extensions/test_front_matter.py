@@ -34,6 +34,8 @@ def test_a_value_with_a_colon_needs_no_quotes(value: str) -> None:
     ("head", "why"),
     [
         ("a: [", "is not YAML"),
+        ("a: &x [1, 2]\nb: *x", "a value refers to another one"),
+        (f"a: {'[' * 9_000}{']' * 9_000}", "nested too deeply"),
         ("- a", "is not a list of keys"),
         ("a: 1\nb: 2\na: 3", "a is given twice"),
         ("a: b: c\na: d", "a is given twice"),
