@@ -83,7 +83,7 @@ class Session:
         session = self.log.parent.name
         commands = (
             ("recover", "1"),
-            ("recover", "request"),
+            ("recover", "PAY-4711"),
             ("doctor", session),
             ("--resume", session, "-p", "hi"),
         )
