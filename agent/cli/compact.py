@@ -68,7 +68,7 @@ def compact(
 
     act = only_act(acts)
     if act is None:
-        raise UsageError("nothing to do", hint="Give one of --dry-run, --apply and --undo.")
+        raise UsageError("say what to do", hint="Give one of --dry-run, --apply and --undo.")
     if instructions and act != "--apply":
         raise UsageError("--instructions needs --apply, which writes the summary")
     if examine and act != "--apply":

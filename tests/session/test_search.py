@@ -524,7 +524,10 @@ def test_a_text_too_large_for_the_index_is_read_when_somebody_searches(archive: 
     rows = "".join(f"row {n} of the é dump\n" for n in range(300_000))
     seq = large_result(archive, log, rows)
     archive.result(log, "something short: row 7")
-    for query in ("row 234567 of the é dump", "234567", "dump 234567", "where is 234567?"):
+    for query in (
+        "row 234567 of the é dump", '"row 234567 of the é dump"', "234567", "dump 234567",
+        "where is 234567?",
+    ):  # fmt: skip
         hit = archive.hits(query)[0]
         assert (hit.seq, hit.tool) == (seq, "Bash")
         assert "row 234567 of the é dump" in hit.excerpt

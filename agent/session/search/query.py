@@ -18,6 +18,7 @@ from .rows import LARGE, PIECE_CHARS, for_tokenizer, searchable_text
 MAX_EXCERPT_CHARS = 300
 
 _MAX_QUERY_WORDS = 32
+_QUOTATION_MARKS = '"“”„'
 _SAID_WEIGHT = 3.0  # of the person's words and of errors, relative to any other text
 _MIN_CANDIDATES = 30  # entries that are ranked by goodness and age
 _MAX_PIECES = 1_000  # that are looked at for these: a long text has many
@@ -41,8 +42,10 @@ class Hit:
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of a query that can be looked for: those with a letter or a digit."""
-    return [word for word in query.split() if any(map(str.isalnum, word))][:_MAX_QUERY_WORDS]
+    """Return the words of a query that can be looked for: those with a letter or a digit, without
+    the quotation marks that other searches know."""
+    words = (word.strip(_QUOTATION_MARKS) for word in query.split())
+    return [word for word in words if any(map(str.isalnum, word))][:_MAX_QUERY_WORDS]
 
 
 def find_hits(

@@ -36,8 +36,8 @@ CHOICES = ("conversation", "files", "both")
 LOOKING = "looking at the files"
 MAX_LISTED_COMMANDS = 5
 UNTOUCHED = (
-    "Ignored files, those over 10 MB and those outside of the project go back only if Edit, Write "
-    "or a command that names them touched them."
+    "Files that are ignored, over 10 MB or outside of the project go back only if Edit, Write or a "
+    "command that names them changed them."
 )
 STAYING = "changed by another session since, and left as they are"
 UNKNOWN = "left as they are, because they may have existed then and their content was not saved"
@@ -117,7 +117,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
         repl.doing("")
     if choice and (objection := plan.objection(choice)):
         raise UsageError(objection, hint="/rewind lists the points and what they hold.")
-    _show(repl, plan)
+    _show(repl, plan, with_files=choice != "conversation")
     confirmed = await _confirm(repl, plan, choice)
     if not confirmed:
         repl.say("nothing has changed")
@@ -206,12 +206,28 @@ def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
     return any(isinstance(entry, Assistant) and entry.purpose == "turn" for entry in later)
 
 
-def _show(repl: CommandContext, plan: _RewindPlan) -> None:
-    from ..render import diffs
-
+def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
     point = plan.point
     before = "" if point.path else "before: "
     repl.say(f"back to point {point.number}, {before}{_title(point)}")
+    if with_files:
+        _show_files(repl, plan)
+    for why in filter(None, (plan.no_files if with_files else "", plan.no_conversation)):
+        repl.say(why)
+    if not plan.no_conversation:
+        what = "the rest of its turn"
+        if plan.turns:
+            what = count_of(plan.turns, "turn")
+        repl.say(f"conversation: {what} would be left out; this session stays, for /resume")
+    if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
+        text = f"{', '.join(running)} is still running: it may write to files that go back, and "
+        repl.notify("warning", f"{text}is ended when the conversation goes back")
+
+
+def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
+    """Say which files would go back, and which would not."""
+    from ..render import diffs
+
     if plan.difference and not plan.no_files:
         changes = _describe_changes(repl.agent, plan.difference.changes, "would be ")
         repl.put(diffs.diff(plan.difference.diff, fold=True))
@@ -224,20 +240,10 @@ def _show(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.say(f"{STAYING}: {_listed(repl.agent, plan.difference.staying)}")
     if plan.difference and plan.difference.unknown:
         repl.say(f"{UNKNOWN}: {_listed(repl.agent, plan.difference.unknown)}")
-    if plan.since and point.snapshot is None:
+    if plan.since and plan.point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
         repl.notify("warning", f"not all files go back: {limits}")
-    for why in filter(None, (plan.no_files, plan.no_conversation)):
-        repl.say(why)
-    if not plan.no_conversation:
-        what = "the rest of its turn"
-        if plan.turns:
-            what = count_of(plan.turns, "turn")
-        repl.say(f"conversation: {what} would be left out; this session stays, for /resume")
-    if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
-        text = f"{', '.join(running)} is still running: it may write to files that go back, and "
-        repl.notify("warning", f"{text}is ended when the conversation goes back")
 
 
 def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
