@@ -12,7 +12,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.files import make_private_folder, replacing
 from ...tools.system.output_file import OutputFile, spare_bytes
 from ..errors import RecordError
 
@@ -87,10 +87,13 @@ def _partial_end(call: str) -> str:
 
 
 def write_archive_file(path: Path, text: str) -> None:
-    """Put SUMMARY_NAME or FILES_NAME in place. Raises RecordError, with the old file as it was."""
+    """Put a summary or FILES_NAME in place. Raises RecordError, with the old file as it was. All of
+    them are written through one part file, so that a kill leaves one at most, for the next one to
+    write over: the summary of a task that has ended is never written again."""
     try:
         make_private_folder(path.parent)
-        replace_file(path, f"{text}\n".encode("utf-8", "replace"), single_writer=True)
+        with replacing(path, part_name=f"{SUMMARY_NAME}.part") as file:
+            file.write(f"{text}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise RecordError(
             f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on."

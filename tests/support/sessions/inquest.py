@@ -28,7 +28,7 @@ from .errands import DONE, MADE, kind_of
 TEMPORARY = ("*.part", "*.new", "*.tmp", "worktree.index.*")
 # Parts of files whose names the next ones take over: there is never more than one of each.
 ONE_AT_MOST = re.compile(
-    r"((summary|files)\.md|resume\.(json|stat)|\d+\.json|\d{8}-\d{6}-[0-9a-f]{6})\.part"
+    r"(summary\.md|resume\.(json|stat)|\d+\.json|\d{8}-\d{6}-[0-9a-f]{6})\.part"
 )
 LETS_GO = 60.0  # seconds in which what a kill has cut short lets go, however busy the machine is
 MUST_BE_0 = {  # what `Figures.wrong` counts, in words
