@@ -216,7 +216,7 @@ class CompactionEngine:
             raise CompactionFailed(f"a before_compact hook said no: {veto}")
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
-        if draft is None and prepared:
+        if prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
                 draft = replace(await asyncio.shield(prepared.task), in_background=True)
         elif draft is None:

@@ -85,7 +85,7 @@ class RewindDifference:
     changes: "Sequence[TreeChange]"
     diff: str  # unified, of bounded length
     staying: Sequence[str] = ()  # files that are not as they were either, and stay as they are
-    unknown: Sequence[str] = ()  # files that may have existed, with a content that nothing holds
+    unknown: Sequence[str] = ()  # files that may have existed then; their content was not saved
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The permissions of files and folders, which a tree of git does not have: it only knows whether
-the owner can run a file. They stand beside a tree in a commit, so one name stands for both, and git
-takes it wherever it takes a tree. Its parent, if any, says what was left out (see `left_out`).
+the owner can run a file. They are in the message of a commit of the tree, so that one name is
+enough for both, and git takes it wherever it takes a tree. The commit's parent, if there is one,
+says what was left out (see `left_out`).
 
 Owners of files and access control lists are not kept.
 """

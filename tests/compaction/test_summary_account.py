@@ -78,7 +78,7 @@ def test_one_that_clearing_has_overtaken_is_let_go() -> None:
 
 @pytest.mark.slow
 def test_what_pays_goes_with_the_summary() -> None:
-    """What stands after a summary is written anew anyway, so that an edit there costs nothing."""
+    """The next call writes all that follows a summary to the cache, so an edit there is free."""
     terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
     acts = replay(workday(), terms).acts
     (place,) = (n for n, act in enumerate(acts) if act.trigger == WITH_SUMMARY)

@@ -1,5 +1,7 @@
 """The user's rules: the model names and lifts them, in any language; code checks quotations."""
 
+from operator import attrgetter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from ctxagent.agent.compaction.summary.user_rules import (
 )
 from ctxagent.agent.session.user_messages import LoggedMessage
 
+TEXT_OF = attrgetter("text")
 CHANGES = (  # a rule, and what the user says later
     ("Never commit without asking me.", "You don't need to ask me before commits any more."),
     ("Always target Python 3.11.", "Always target Python 3.12."),
@@ -35,7 +38,7 @@ def said(*texts: str) -> list[LoggedMessage]:
 
 
 def checked(named: list[UserRule], messages: list[LoggedMessage]) -> tuple[UserRule, ...]:
-    return quoted_rules(named, messages, lambda message: message.text)
+    return quoted_rules(named, messages, TEXT_OF)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +88,13 @@ def test_the_model_lifts_a_rule_with_later_words_of_the_user(change: tuple[str, 
     rule, lift = change
     messages = said("Do it.", rule, lift)
     old = SummaryDocument(rules=(UserRule(2, "Do it."), UserRule(4, rule)))
-    (gone,) = claimed([f'Rule 2 "{rule}": the user said "{lift}"'], old, messages)
+    (gone,) = claimed([f'Rule 2 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF)
     assert gone == Superseded("rules", rule, f"the user (#6): {lift}", 4)
     assert without_superseded(old, [gone]).rules == old.rules[:1]
     # By its words alone, under another name of its kind.
-    assert [*claimed([f'Fact 9 "{rule}": the user said "{lift}"'], old, messages)] == [gone]
+    assert [*claimed([f'Fact 9 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF)] == [
+        gone
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,7 @@ def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
         "As I said: never touch vendor/.",
     )
     old = SummaryDocument(rules=(UserRule(4, "Never touch vendor/."),))
-    assert [*claimed([claim], old, messages)] == []
+    assert [*claimed([claim], old, messages, TEXT_OF)] == []
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,9 @@ def test_a_rule_is_known_by_its_words_and_its_ref(claim: str, gone: str) -> None
     """A number tells nothing: the text that the model saw may have left rules out."""
     messages = said(*PAIRS[0], "Client may have some.")
     old = SummaryDocument(rules=(UserRule(2, PAIRS[0][0]), UserRule(4, PAIRS[0][1])))
-    assert [gone in each.text for each in claimed([claim], old, messages)] == [True] * bool(gone)
+    assert [gone in each.text for each in claimed([claim], old, messages, TEXT_OF)] == [
+        True
+    ] * bool(gone)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +162,17 @@ def test_a_rule_counts_in_whatever_form_its_line_is(line: str, text: str, quoted
     assert checked([*document.rules], said(text)) == (UserRule(2, text),)
 
 
+def test_a_rule_is_lifted_by_words_of_a_message_that_went_to_a_file() -> None:
+    long = LoggedMessage(4, "## Offloaded Content Reference", is_in_file=True)
+    old = SummaryDocument(rules=(UserRule(2, "Never touch vendor/."),))
+    claim = 'Rule #2 "Never touch vendor/.": the user said "vendor/ is yours now"'
+    messages = [*said("Never touch vendor/."), long]
+    whole = {2: "Never touch vendor/.", 4: "A long text. From here on vendor/ is yours now. More."}
+    (gone,) = claimed([claim], old, messages, lambda message: whole[message.ref])
+    assert gone.why == "the user (#4): From here on vendor/ is yours now."
+    assert [*claimed([claim], old, messages, TEXT_OF)] == []
+
+
 def test_other_entries_go_by_number_and_words() -> None:
     old = SummaryDocument(
         decisions=("Use SQLite for storage", "端口是 8080，不变"),
@@ -168,7 +186,7 @@ def test_other_entries_go_by_number_and_words() -> None:
         'Fact 2 "no such fact": gone',
         "Everything else holds.",
     ]
-    gone = [*claimed(claims, old, [])]
+    gone = [*claimed(claims, old, [], TEXT_OF)]
     assert [(each.section, each.text) for each in gone] == [
         ("decisions", old.decisions[1]), ("facts", old.facts[0]), ("blocked", old.blocked[0]),
     ]  # fmt: skip

@@ -331,7 +331,7 @@ def test_permission_is_asked_by_the_loop(project: Path) -> None:
     assert (no.topic, no.text) == ("permission", "not authorised: Write c.txt")
     assert (no.data["answer"], no.data["reason"]) == ("no", "not that file")
     assert talk.agent.ledger.denials == [no.text]
-    # What the user said to it is a message of theirs, which stays after a summary.
+    # The reason is a message of the user, which a summary keeps.
     words = [(message.ref, message.text) for message in talk.agent.ledger.messages]
     assert words == [(2, "go"), (refused.seq, "not that file")]
 

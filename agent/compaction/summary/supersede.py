@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument
-from .user_rules import lifting_words, quotations, quoted_sentence
+from .user_rules import TextOf, lifting_words, quotations, quoted_sentence
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
 
@@ -42,10 +42,13 @@ class Superseded:
 
 
 def claimed(
-    lines: Iterable[str], old: SummaryDocument, messages: Sequence[LoggedMessage]
+    lines: Iterable[str],
+    old: SummaryDocument,
+    messages: Sequence[LoggedMessage],
+    text_of: TextOf,
 ) -> Iterator[Superseded]:
     """Yield the entries of the old document that a model says no longer hold, as far as its claims
-    quote what is there. `messages` are those of the user."""
+    quote what is there. `messages` are those of the user, whose whole texts `text_of` gives."""
     for line in lines:
         if (claim := _CLAIM.fullmatch(line)) is None:
             continue
@@ -58,7 +61,7 @@ def claimed(
             yield Superseded(section, getattr(old, section)[place], line)
             continue
         rule = old.rules[place]
-        if why := lifting_words(claim["rest"], rule, messages):
+        if why := lifting_words(claim["rest"], rule, messages, text_of):
             yield Superseded("rules", rule.text, why, rule.ref)
 
 

@@ -107,8 +107,8 @@ def _first_forms(messages: Sequence[LoggedMessage]) -> list[_Shown]:
 
 
 def _unused_tag(shown: Sequence[_Shown]) -> str:
-    """Return a tag that no text has, so that none can end its frame or look like another message.
-    Unused numbers are small, so that the tag is the same in the next summary."""
+    """Return the first tag that no text contains, so that no text can end its frame or look like
+    another message."""
     said = "\n".join(each.text for each in shown if each.text and TAG in each.text)
     tags = chain([TAG], (f"{TAG}-{number}" for number in count(2)))
     return next(tag for tag in tags if f"<{tag} " not in said and f"</{tag}>" not in said)

@@ -83,7 +83,9 @@ def _found(rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf) -
     return None
 
 
-def lifting_words(claim: str, rule: UserRule, messages: Sequence[LoggedMessage]) -> str:
+def lifting_words(
+    claim: str, rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf
+) -> str:
     """Return the words that a claim quotes from a message later than a rule; "" if it quotes none.
     Its first quotation names the rule."""
     for quoted in quotations(claim)[1:]:
@@ -92,7 +94,7 @@ def lifting_words(claim: str, rule: UserRule, messages: Sequence[LoggedMessage])
         for message in messages:
             if message.ref <= rule.ref or message.is_attached:
                 continue
-            if sentence := quoted_sentence(message.text, quoted):
+            if sentence := quoted_sentence(text_of(message), quoted):
                 return f"the user (#{message.ref}): {sentence}"
     return ""
 

@@ -100,7 +100,8 @@ class SummaryWriter:
             problem = why_unusable(answer.text, answer.stop_reason, window)
             if not problem:
                 resolved = resolution_rows(new.errors, "model", ledger, failures)
-                return replace(self._merged(previous, new, claims, spent), resolved=resolved)
+                gone = await asyncio.to_thread(self._superseded, previous, claims)
+                return replace(self._merged(previous, new, gone, spent), resolved=resolved)
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
@@ -136,7 +137,7 @@ class SummaryWriter:
             return None, answer.cost_usd
         new = await asyncio.to_thread(self._with_checked_rules, parse(answer.text))
         previous, claims = document_of(host.view.summary), superseded_lines(answer.text)
-        gone = [*claimed(claims, previous, host.ledger.messages)] if previous else []
+        gone = await asyncio.to_thread(self._superseded, previous, claims)
         # The block holds all that the model still wants of the summary before, except rules: only
         # a claim that quotes the user takes one of them out.
         held = without_superseded(previous or SummaryDocument(), gone).rules
@@ -146,7 +147,7 @@ class SummaryWriter:
             "api",
             answer.text,
             resolved=resolution_rows(new.errors, "model", host.ledger, failures),
-            superseded=tuple(dict.fromkeys(gone)),
+            superseded=gone,
             by_api=BlockSummary(answer.block, whole_cut, edits),
         )
         return draft, answer.cost_usd
@@ -155,16 +156,25 @@ class SummaryWriter:
         self,
         previous: SummaryDocument | None,
         new: SummaryDocument,
-        claims: Sequence[str],
+        gone: tuple[Superseded, ...],
         spent: float | None,
     ) -> SummaryDraft:
         """Merge a model's document with the one before, less what no longer holds of that."""
         if previous is None:
             document = merge(SummaryDocument(), new)
             return SummaryDraft(document, spent, "model", render(document))
-        gone = tuple(dict.fromkeys(claimed(claims, previous, self.host.ledger.messages)))
         document = merge(without_superseded(previous, gone), new)
         return SummaryDraft(document, spent, "model", render(document), superseded=gone)
+
+    def _superseded(
+        self, previous: SummaryDocument | None, claims: Sequence[str]
+    ) -> tuple[Superseded, ...]:
+        """Return what no longer holds of the document before, by a model's claims. Blocking: a long
+        message is read from its file."""
+        if previous is None:
+            return ()
+        messages = [*self.host.ledger.messages]
+        return tuple(dict.fromkeys(claimed(claims, previous, messages, self._whole_text)))
 
     def _with_checked_rules(self, document: SummaryDocument) -> SummaryDocument:
         """Return the document with those of its rules that quote a message of the user. Blocking:
