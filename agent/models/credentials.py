@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ..config.keys import SCRIPTED
+from ..config.settings import ModelSettings
 from ..errors import NoCredentials
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, key_variables_of
 
@@ -47,6 +49,13 @@ def unencrypted_host(url: str) -> str:
     except ValueError:
         return ""
     return host if parts.scheme == "http" and host not in LOOPBACK_HOSTS else ""
+
+
+def unencrypted_warnings(model: ModelSettings, environ: Mapping[str, str]) -> list[str]:
+    """Return a warning where the key would go to another machine unencrypted."""
+    url = model.base_url or environ.get(BASE_URL_VAR) or ""
+    host = "" if model.id.startswith(SCRIPTED) else unencrypted_host(url)
+    return [UNENCRYPTED.format(host=host)] if host else []
 
 
 def _check_key(name: str, value: str) -> None:
