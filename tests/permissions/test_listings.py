@@ -14,7 +14,8 @@ LISTS = [
     "git diff --name-only", "git diff --name-only HEAD", "rg --files", "rg -l x", "rg -l -i x",
     "rg --files-with-matches x src", "grep -rl x .", "grep -l x a", "grep -lr --include=*.py x .",
     "grep --files-with-matches -r x .", "grep -rlE --exclude-dir=a x .", "find . | rg x",
-    "find . | sort --unique", "find . | grep --ignore-case x", "find . | head -5 | tail -1", "find . | fgrep -x x",
+    "find . | sort --unique", "find . | grep --ignore-case x", "find . | head -5 | tail -1",
+    "find . | fgrep -x x",
 ]  # fmt: skip
 DOES_MORE = [
     "ls", "cat x", "echo a", "find . -printf x", "find . -ls", "find -L . -name a",

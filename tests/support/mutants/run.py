@@ -27,6 +27,8 @@ ENOUGH_KILLED = 0.85
 WORKERS = 2
 MIN_SECONDS = 20  # for the tests of a mutant, on a busy machine
 SLOWDOWN = 5
+MAX_TESTS = 400  # of one mutant
+PROGRESS_STEP = 20
 PACKAGE = "ctxagent.tests.support.mutants"
 FIRST_TIME = 1_000_000_000  # each source of a copy gets a time of its own, for Python's cache
 
@@ -42,25 +44,29 @@ class Outcome:
 
 @dataclass
 class CoverageMap:
-    """Which tests run which lines, the quickest test first."""
+    """Which tests run which lines."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, set[str]]]
     libraries: list[str]
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run the changed line.
+        """Return the tests that run the changed line, at most `MAX_TESTS`.
 
-        For a line that the import runs: the tests that run the module, then all others.
+        For a line that the import runs: the tests that run the module, then all others. The tests
+        of the module's own file come first, the quickest before the others.
         """
         lines = self.lines.get(mutant.path, {})
         if mutant.in_function:
-            return self._sorted(set().union(*(lines.get(at, set()) for at in mutant.statement)))
-        first = self._sorted(set().union(*lines.values()))
-        return first + self._sorted(self.seconds.keys() - set(first))
-
-    def _sorted(self, tests: set[str]) -> list[str]:
-        return sorted(tests, key=lambda test: (self.seconds[test], test))
+            groups = [set().union(*(lines.get(at, set()) for at in mutant.statement))]
+        else:
+            groups = [set().union(*lines.values()), set(self.seconds)]
+        own = f"/test_{Path(mutant.path).stem}.py::"
+        found: dict[str, None] = {}
+        for group in groups:
+            order = sorted(group, key=lambda test: (own not in test, self.seconds[test], test))
+            found.update(dict.fromkeys(order))
+        return list(found)[:MAX_TESTS]
 
 
 def copy_project(target: Path) -> Path:
@@ -135,6 +141,8 @@ def test_mutants(
                 verdict = {"passed": "survived", "failed": "killed"}.get(answer, answer)
                 write(path, mutant.original, FIRST_TIME + 2 * at + 1)
             outcomes.append(Outcome(mutant, verdict, len(tests)))
+            if len(outcomes) % PROGRESS_STEP == 0:
+                print(f"{len(outcomes)} mutants tested", file=sys.stderr)
 
 
 def remaining(queue: SimpleQueue[Mutant]) -> Iterator[Mutant]:
