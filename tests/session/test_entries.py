@@ -93,7 +93,7 @@ def test_a_line_without_a_head_is_no_entry(head: dict[str, Any]) -> None:
 
 
 def test_the_bounds_of_numbers() -> None:
-    assert line("pin", ref=0) and line("pin", ref=2**53 - 1) and line("pin")
+    assert [line("pin", ref=ref).ref for ref in (0, 2**53 - 1, None)] == [0, 2**53 - 1, None]  # type: ignore[attr-defined]
     assert line("assistant", **{**REPLY, "cost_usd": 0.5}).cost_usd == 0.5  # type: ignore[attr-defined]
     assert decode({"seq": 1, "kind": "end", "status": "ok"}).at == ""
 
