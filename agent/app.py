@@ -8,6 +8,7 @@ from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
 from .features import prompt
 from .features.crash_recovery import unknown_outcomes
+from .features.from_outside import extensions_of, model_of
 from .features.instructions import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
 from .features.skills import SkillsFeature, SkillSource, find_skills
@@ -21,7 +22,6 @@ from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
 from .models.catalog import check_price
 from .models.credentials import unencrypted_warnings
-from .models.factory import make_model
 from .permissions.approval import Approval
 from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
@@ -40,7 +40,7 @@ def open_agent(
     cannot be kept, and what the model raises for a broken script.
     """
     tokens.use_vocabulary()
-    model = launch.model or make_model(launch.settings, launch.environ, launch.state)
+    model = launch.model or model_of(launch, launch.settings)
     _check_price(launch, model)
     opened = open_log(Project(launch.state, launch.cwd), choice)
     log, state = opened.log, opened.state
@@ -49,6 +49,7 @@ def open_agent(
         types, warnings = types_of_conversation(launch, log.path)
         skills, left_out = find_skills(launch)
         warnings += launch.installed.warnings if launch.installed else []
+        warnings += extensions_of(launch).warnings
         warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
         warnings += instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
@@ -153,7 +154,7 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
     if wanted == parent.model.id:
         return parent.model.client
     chosen = replace(launch.settings.model, id=wanted, context_window=None)
-    model = make_model(replace(launch.settings, model=chosen), launch.environ, launch.state)
+    model = model_of(launch, replace(launch.settings, model=chosen))
     _check_price(launch, model)
     return model
 
@@ -166,6 +167,6 @@ def _check_price(launch: LaunchOptions, model: Model) -> None:
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
     """Continue with another model. Raises UsageError for a script that cannot be read."""
     settings = replace(launch.settings, model=replace(launch.settings.model, id=id))
-    agent.model.change(make_model(settings, launch.environ, launch.state))
+    agent.model.change(model_of(launch, settings))
     if agent.log.last_seq:  # recorded, because thinking is bound to the model that thought
         agent.record(agent.handle.opening.model_entry(id))

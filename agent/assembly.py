@@ -22,6 +22,7 @@ from .compaction.policy import policy_of
 from .events import Ask, Emit
 from .features import FeatureSources, built_in_features
 from .features.environment import Surroundings
+from .features.from_outside import add_extensions, without_clashes
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
 from .features.subagents import SubagentSpec
@@ -117,7 +118,8 @@ def assemble(
         servers=None if parent or "mcp" in off else launch.mcp,
     )
     features.add(*built_in_features(handle, runner, sources, off=off))
-    handle.tools[:] = _tools(launch, features, parts)
+    add_extensions(launch, handle, features)
+    handle.tools[:] = _tools(launch, features, parts, emit)
     attach_engine(agent)
     return agent
 
@@ -194,12 +196,14 @@ def base_tools() -> list[Tool[Any]]:
     ]  # fmt: skip
 
 
-def _tools(launch: LaunchOptions, features: Features, parts: SessionParts) -> list[Tool[Any]]:
+def _tools(
+    launch: LaunchOptions, features: Features, parts: SessionParts, emit: Emit
+) -> list[Tool[Any]]:
     """Return the tools of a conversation. A subagent has those of its parent that its type allows,
     with its own features behind them."""
     own = features.tools()
     if parts.parent is None or parts.type is None:
-        return [*base_tools(), *own, *launch.tools]
+        return without_clashes([*base_tools(), *own, *launch.tools], emit)
     by_name = {tool.name: tool for tool in own}
     return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]
 

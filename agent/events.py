@@ -182,7 +182,7 @@ class Notice:
 class Compacted:
     """A layer of compaction made the context smaller; tokens are those of the whole context."""
 
-    layer: Literal["demote", "microcompact", "truncate", "summary"]
+    layer: str  # "demote", "microcompact", "truncate", "summary" or one of an extension
     trigger: str
     tokens_before: int
     tokens_after: int

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .events import GivenAnswers
     from .extensions.mcp.servers import McpServers
     from .extensions.plugins import InstalledPlugins, Plugin
+    from .extensions.python_extensions import ExtensionSource
     from .models.base import Model
 
 
@@ -68,7 +69,8 @@ class LaunchOptions:
     mcp: "McpServers | None" = None  # None where none is configured
     tools: "Sequence[Tool[Any]]" = ()  # beside ours, of the program that starts the conversation
     installed: "InstalledPlugins | None" = None  # None for no plugins
-    # without MCP servers, plugins, hooks, and commands, skills and subagents from files
+    extensions: "ExtensionSource | None" = None  # None for no extensions
+    # without MCP servers, plugins, extensions, hooks, and commands, skills and subagents from files
     safe: bool = False
 
     @property

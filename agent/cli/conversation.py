@@ -77,6 +77,7 @@ def conversation_place(
         rules=rules,
         wait=options["wait"],
         choice=choice_of(options),
+        reload_extensions=lambda agent: _reload_extensions(launch, agent),
         status_command=launch.settings.statusline.command,
     )
     return ConversationPlace(launch, services, servers)
@@ -113,6 +114,14 @@ def _opener(
         return await asyncio.to_thread(build)
 
     return open_session
+
+
+async def _reload_extensions(
+    launch: LaunchOptions, agent: "AgentState"
+) -> tuple[list[str], list[str]]:
+    from ..features.from_outside import reload_extensions
+
+    return await reload_extensions(launch, agent)
 
 
 def _warning(emit: Emit) -> Callable[[str], None]:

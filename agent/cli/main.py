@@ -18,6 +18,7 @@ from ..version import __version__
 from .acp import acp
 from .compact import compact
 from .doctor import doctor
+from .extensions import extensions
 from .fleet import fleet
 from .log import log
 from .mcp import mcp
@@ -254,8 +255,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 @click.option(
     "--safe",
     is_flag=True,
-    help="Without MCP servers, plugins and hooks, and without commands, skills and subagents from "
-    "files.",
+    help="Without MCP servers, plugins, extensions and hooks, and without commands, skills and "
+    "subagents from files.",
 )
 @click.option("--plain", is_flag=True, help="Plain lines only, for screen readers.")
 @click.option("--verbose", is_flag=True, help="Headless: say on stderr what is done.")
@@ -317,6 +318,7 @@ for _command in (
     replay,
     mcp,
     plugin,
+    extensions,
     fleet,
 ):
     main.add_command(_command)

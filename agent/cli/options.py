@@ -36,7 +36,8 @@ MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # of a word that is taken for a mistyped command
 PICK = "?"  # --resume without an id
 SAFE_START = (
-    "a safe start: no MCP servers, plugins and hooks, no commands, skills and subagents from files"
+    "a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
+    "subagents from files"
 )
 NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

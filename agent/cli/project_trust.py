@@ -8,7 +8,7 @@ from typing import Any
 from ..config.places import home_folder
 from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
 from ..errors import UsageError
-from ..extensions import command_files, skills
+from ..extensions import command_files, python_extensions, skills
 from ..extensions.mcp import config as mcp_config
 from ..features import instructions, subagent_types
 from .options import cwd_of, load, say
@@ -22,8 +22,8 @@ def trust_project(options: dict[str, Any]) -> None:
     files |= dict(_project_files(cwd))
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands or "
-            "skills and no AGENTS.md that others may write in this project to trust"
+            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands, "
+            "extensions or skills and no AGENTS.md that others may write in this project to trust"
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
@@ -51,6 +51,7 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
     files = [
         *subagent_types.project_files(cwd, home),
         *command_files.project_files(cwd, home),
+        *python_extensions.project_files(cwd, home),
         *filter(None, [mcp_config.project_file(cwd, home)]),
         *(path for path, _ in instructions.files_of_others(cwd)),
     ]

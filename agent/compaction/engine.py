@@ -137,6 +137,7 @@ class CompactionEngine:
                 self._layers.clear(full)
             elif self._calls_since_summary == 0:
                 self._layers.clear_after_summary()
+            self._layers.clear_by_extensions()
         await self.force_fit()
 
     async def force_fit(self) -> None:

@@ -1,6 +1,6 @@
 """The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -91,6 +91,10 @@ class EngineHost(Protocol):
 
     def preserved_sections(self) -> Sequence[PreservedSection]:
         """Return the state of each category that is always kept, as it is on disk now."""
+
+    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
+        """Yield the name of each additional layer and the targets of its mask. The next layer runs
+        when the caller goes on."""
 
     def recall(self, ref: int) -> KeptText | None:
         """Return the whole text of an entry as the Recall tool gives it; None if it is missing."""

@@ -41,11 +41,11 @@ class EnvironmentFeature(Feature):
 
     def __init__(self, handle: SessionHandle, surroundings: Surroundings) -> None:
         super().__init__(handle)
-        self._around, self._cwd = surroundings, handle.context.cwd
+        self.surroundings, self._cwd = surroundings, handle.context.cwd
 
     def first_entries(self) -> Sequence[Entry]:
         """Return what the session learns before its first turn."""
-        handle, around = self.handle, self._around
+        handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
             entries = prompt.changed_files_notice(self._stale_files())
         else:
@@ -76,7 +76,7 @@ class EnvironmentFeature(Feature):
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         """Return what the model must know after a summary and does not see any more."""
-        handle, around = self.handle, self._around
+        handle, around = self.handle, self.surroundings
         sections = preserved_sections(
             self._cwd,
             handle.policy.rules,
@@ -100,7 +100,7 @@ class EnvironmentFeature(Feature):
 
     def _changed_instructions(self) -> Sequence[tuple[Entry, str]]:
         """Return an entry, and a line for the user, for each changed instruction file; blocking."""
-        around = self._around
+        around = self.surroundings
         folders = instructions.search_folders(self._cwd, around.config_home)
         files = instructions.instruction_files(self._cwd, around.config_home, around.trust_dir)
         return instructions.changed_entries(
@@ -111,7 +111,7 @@ class EnvironmentFeature(Feature):
         """Return the files that the model should read again. Changed instruction files are left
         out: the model gets their new text."""
         ledger = self.handle.ledger
-        folders = instructions.search_folders(self._cwd, self._around.config_home)
+        folders = instructions.search_folders(self._cwd, self.surroundings.config_home)
         told = set(map(str, instructions.candidates(folders)))
         stale = list_stale_files(ledger)
         return [path for path in stale if ledger.absolute_path(path) not in told]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..loop.agent import AgentState
     from ..models.base import Model
     from ..session.entries import Content
+    from .command_files import Shown
 
     Decision = bool | Answer | None  # None: nobody is there to answer
     Approve = Callable[[Question], Decision | Awaitable[Decision]]
@@ -301,7 +302,7 @@ class Agent:
             raise UsageError("a run is on already", hint=hint)
         self._run = run
 
-    async def expanded(self, words: "Content") -> "Content":
+    async def expanded(self, words: "Content") -> "Content | Shown":
         """Return the words that others stand for: those of the command that they call. Raises
         RecordError, UsageError for words that are none, and ToolError for a prompt of an MCP
         server."""
@@ -425,13 +426,14 @@ class AgentRun:
     async def _turn(self, schema: "ResultSchema | None") -> TurnFinished:
         """Run the turn and return how it ended. Raises RecordError."""
         from ..loop.turn import run_turn
+        from .command_files import Shown
 
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
         try:
             if self._agent.is_for_task and (done := await self._done_before(schema)):
                 return done
-            words: Content | None
+            words: Content | Shown | None
             words = self._words if self._verbatim else await self._agent.expanded(self._words)
         except asyncio.CancelledError:
             return TurnFinished("interrupted", "")
@@ -440,6 +442,10 @@ class AgentRun:
         except (CtxagentError, ToolError) as error:  # what the words call cannot be done
             shown = {"type": type(error).__name__, "message": str(error)}
             return TurnFinished("error", "", shown)
+        if isinstance(words, Shown):
+            shown_text = TurnFinished("ok", words.text)
+            self._agent.state.emit(shown_text)
+            return shown_text
         if self._agent.is_for_task and self._agent.state.totals.turns:
             words = None  # the turn goes on
         return await run_turn(
@@ -465,8 +471,8 @@ def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":
     """Return functions as tools. Raises UsageError for one that cannot be one."""
     if not functions:
         return []
+    from ...tools.function_tool import function_tools
     from ..permissions.rules import TOOL_NAMES
-    from .functions import function_tools
 
     return function_tools(functions, TOOL_NAMES)
 

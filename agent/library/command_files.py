@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..events import Notice
@@ -10,6 +11,13 @@ from ..launch import LaunchOptions
 
 if TYPE_CHECKING:
     from ..loop.agent import AgentState
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The text that a command shows, which ends the run."""
+
+    text: str
 
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
@@ -25,12 +33,15 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], 
     )
 
 
-async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> str:
-    """Return the words of a headless run: those of the command that the task calls, or the task
-    as it is. Raises RecordError, and ToolError for a prompt of a server."""
+async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> "str | Shown":
+    """Return the message of a headless run: the prompt of the command that the task calls, or the
+    task as it is; for a command that only shows a text, that. Raises RecordError, CtxagentError for
+    a command that fails, and ToolError for a prompt of a server."""
     from ..app import change_model
+    from ..features.from_outside import find_command, run_command
     from ..features.mcp import servers_of
     from ..loop.command_words import command_words, model_of_turn, prompt_words
+    from ..loop.feature import Prompt
 
     name, _, arguments = task.partition(" ")
     if not name.startswith("/"):
@@ -39,6 +50,9 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
         await servers.wait_for([name[1:].partition(":")[0]])
         if name[1:] in servers.prompts():
             return await prompt_words(agent, servers, name[1:], arguments.strip())
+    if (feature := find_command(agent, name[1:])) is not None:
+        found = await run_command(feature, arguments.strip())
+        return found.text if isinstance(found, Prompt) else Shown(found or "")
     files, warnings = await asyncio.to_thread(command_files_of, launch)
     for warning in warnings:
         agent.emit(Notice("warning", warning))

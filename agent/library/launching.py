@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConfigError, NoCredentials
 from ..launch import Budget, LaunchOptions
 
 if TYPE_CHECKING:
@@ -17,13 +18,25 @@ def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "Loaded
     """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. Raises
     ConfigError."""
     from ..config.load import load_settings
-    from ..config.places import config_home
+    from ..config.places import config_home, home_folder
+    from ..extensions.python_extensions import ExtensionSource
     from ..permissions.rules import parse_rule
 
-    if os.access(models := config_home(environ) / "models.toml", os.R_OK):
+    own = config_home(environ)
+    if os.access(models := own / "models.toml", os.R_OK):
         from ..models.catalog import add_models
 
         add_models(models)
+    try:
+        return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
+    except ConfigError:  # perhaps because a rule names the tool of an extension
+        loaded = load_settings(cwd, environ=environ, flags=flags)
+        source = ExtensionSource(own, cwd, home_folder(environ), loaded.trust_dir)
+        if not source.exists:
+            raise
+    from ..features.from_outside import load_extensions
+
+    load_extensions(source)
     return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
 
 
@@ -53,6 +66,7 @@ def launch_options(
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
+    from ..extensions.python_extensions import ExtensionSource
     from ..models.servers import server_environment
     from ..security.folders import distrust_writable_folders
 
@@ -75,6 +89,9 @@ def launch_options(
         installed=None if safe else InstalledPlugins(own, loaded.trust_dir),
         safe=safe,
     )
+    if not safe:
+        source = ExtensionSource(own, cwd, launch.home, launch.trust or launch.state)
+        launch = replace(launch, extensions=source)
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     return launch
 
@@ -83,8 +100,15 @@ def check_key(launch: LaunchOptions) -> None:
     """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
     from ..models.credentials import find_credentials
 
-    if launch.model is None and not launch.is_scripted:
+    if launch.model is not None or launch.is_scripted:
+        return
+    try:
         find_credentials(launch.environ)
+    except NoCredentials:
+        from ..features.from_outside import has_provider
+
+        if not has_provider(launch):
+            raise
 
 
 def check_start(launch: LaunchOptions) -> None:

@@ -1,7 +1,7 @@
 """The agent as the compaction engine sees it: what the engine may read, and what it may do."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,14 @@ class CompactionHost:
             agent.ledger.phase,
             agent.model.current_window().size,
         )
+
+    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
+        for name, clears in self._agent.features.clears(self.view, self.current_window()):
+            yield name, [
+                {"seq": each.result.item.seq, "tool_use_id": each.result.call.id,
+                 "stub": each.text}
+                for each in clears
+            ]  # fmt: skip
 
     def recall(self, ref: int) -> KeptText | None:
         return self._agent.context.recall(ref)

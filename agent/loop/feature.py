@@ -5,25 +5,32 @@ calls the features in a fixed order and knows none of them by name. Extensions u
 interface.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from ...tools.base import Output, Tool
-from ..errors import RequestRejected
+from ...tools.base import Effect, Output, Tool
+from ...tools.function_tool import function_tool
+from ..config.settings import ModelSettings
+from ..context.view import View, ViewResult
+from ..context.window import Window
+from ..errors import CtxagentError, RequestRejected
 from ..events import TurnFinished
-from ..models.base import Reply
+from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle
 
+Provider = Callable[[ModelSettings, Mapping[str, str]], Model]  # given settings and environment
 
-class Veto(Exception):
+
+class Veto(CtxagentError):
     """Raised by a feature to prevent what is about to happen. The reason is shown."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,66 @@ class ToolCall:
     cwd: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The result of a command that sends a message to the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureCommand:
+    """A slash command that a feature adds."""
+
+    name: str  # without the slash
+    help: str
+    run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
+    argument: str = ""  # what help shows after the name: [FILE]
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """A result in the view to replace by a short text."""
+
+    result: ViewResult
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of compaction: a pure function from the view to the results to clear. It runs before
+    each model call, after the built-in layers."""
+
+    name: str
+    plan: Callable[[View, Window], Sequence[Clear]]
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def tool(effect: Effect = "run") -> Callable[[M], M]:
+    """Make a method of a feature a tool. Its name, its docstring and its type hints are what the
+    model gets. A tool with the effect "none" or "read" runs without a question."""
+
+    def mark(method: M) -> M:
+        method.__dict__["tool_effect"] = effect
+        return method
+
+    return mark
+
+
+def command(help: str, *, argument: str = "", name: str = "") -> Callable[[M], M]:
+    """Make an asynchronous method of a feature a slash command of its name. The method takes the
+    text after the name. It returns a text to show, or a Prompt."""
+
+    def mark(method: M) -> M:
+        shown = name or method.__name__.replace("_", "-")
+        method.__dict__["command"] = (shown, help, argument)
+        return method
+
+    return mark
+
+
 class Feature:
     """A part of the agent. Every method does nothing unless a subclass overrides it.
 
@@ -61,13 +128,53 @@ class Feature:
     """
 
     name: ClassVar[str] = ""  # for settings and messages
+    # Model providers by the prefix of their model IDs: "echo" for "echo:small".
+    providers: ClassVar[Mapping[str, Provider]] = {}
+    # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
+    recording_formats: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, handle: SessionHandle) -> None:
         self.handle = handle
 
     def tools(self) -> Sequence[Tool[Any]]:
-        """Return the tools that this feature adds."""
+        """Return the tools that this feature adds: the methods marked with `tool`."""
+        return [function_tool(method, effect) for method, effect in self._marked("tool_effect")]
+
+    def commands(self) -> Sequence[FeatureCommand]:
+        """Return the slash commands that this feature adds: the methods marked with `command`."""
+        return [
+            FeatureCommand(name, help, method, argument)
+            for method, (name, help, argument) in self._marked("command")
+        ]
+
+    @classmethod
+    def tool_names(cls) -> list[str]:
+        """Return the names of the tools among the methods."""
+        return [name for name, each in vars(cls).items() if "tool_effect" in _marks(each)]
+
+    @classmethod
+    def parts(cls) -> list[str]:
+        """Return a few words for each part that this class adds."""
+        marks = [(name, _marks(each)) for name, each in vars(cls).items()]
+        found = [f"tool {name}" for name, mark in marks if "tool_effect" in mark]
+        found += [f"command /{mark['command'][0]}" for _, mark in marks if "command" in mark]
+        found += [f"provider {name}" for name in cls.providers]
+        found += [f"format {name}" for name in cls.recording_formats]
+        events = (name for name, _ in marks if not name.startswith("_") and hasattr(Feature, name))
+        return found + [name for name in events if callable(getattr(Feature, name))]
+
+    def _marked(self, mark: str) -> Iterator[tuple[Any, Any]]:
+        for name, method in vars(type(self)).items():
+            if mark in _marks(method):
+                yield getattr(self, name), _marks(method)[mark]
+
+    def layers(self) -> Sequence[Layer]:
+        """Return the layers of compaction that this feature adds."""
         return ()
+
+    def status(self) -> str:
+        """Return a few words for the status line, "" for none. Must be quick."""
+        return ""
 
     def first_entries(self) -> Sequence[Entry]:
         """Return entries to record before the first turn. Runs in a thread; may block."""
@@ -140,3 +247,9 @@ class Feature:
 
     async def close(self) -> None:
         """Release what the feature holds, before the log is closed."""
+
+
+def _marks(method: Any) -> Mapping[str, Any]:
+    """Return what the decorators have noted of a method."""
+    marks = getattr(method, "__dict__", None)
+    return marks if isinstance(marks, dict) else {}

@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tools.base import Output, Tool
-from ..errors import RecordError, RequestRejected
+from ..context import tokens
+from ..context.view import View
+from ..context.window import Window
+from ..errors import CtxagentError, RecordError, RequestRejected
 from ..events import Emit, Notice, TurnFinished
+from ..extensions.foreign_code import foreign_code
 from ..models.base import Reply
 from ..session.entries import Content, Entry
-from .feature import Feature, IncomingMessage, ToolCall, Turn, Veto
+from .feature import Clear, Feature, FeatureCommand, IncomingMessage, ToolCall, Turn, Veto
 
 F = TypeVar("F", bound=Feature)
 T = TypeVar("T")
@@ -35,6 +39,11 @@ class Features:
         self._guarded |= set(features) if guarded else set()
         self._by_event.clear()
 
+    @property
+    def extensions(self) -> list[Feature]:
+        """The features from outside."""
+        return [each for each in self._features if each in self._guarded]
+
     def drop(self, feature: Feature) -> None:
         """Switch a feature off."""
         self._features.remove(feature)
@@ -50,17 +59,43 @@ class Features:
     def tools(self) -> list[Tool[Any]]:
         """Return the tools of all features."""
         found = list[Tool[Any]]()
-        for each in self._for("tools"):
+        for each in [*self._features]:
             found += self._call(each, "tools") or ()
         return found
 
+    def commands(self) -> list[FeatureCommand]:
+        """Return the slash commands of all features."""
+        found = list[FeatureCommand]()
+        for each in [*self._features]:
+            found += self._call(each, "commands") or ()
+        return found
+
+    def clears(self, view: View, window: Window) -> Iterator[tuple[str, Sequence[Clear]]]:
+        """Yield the name of each layer that features add, and what it clears. The next layer runs
+        when the caller goes on."""
+        for each in self._for("layers"):
+            for layer in self._call(each, "layers") or ():
+                with self._guard(each):
+                    found = [
+                        clear
+                        for clear in layer.plan(view, window)
+                        if not clear.result.masked
+                        and tokens.estimate(clear.text) < clear.result.size
+                    ]
+                    yield layer.name, found
+
+    def status(self) -> list[str]:
+        """Return the words of all features for the status line."""
+        found = (self._call(each, "status") for each in self._for("status"))
+        return [text for text in found if text]
+
     def first_entries(self) -> list[Entry]:
         """Return the entries to record before the first turn; blocking."""
-        return self._entries("first_entries")
+        return self._collect("first_entries")
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return the entries to add after a summary."""
-        return self._entries("reinserted", staying)
+        return self._collect("reinserted", staying)
 
     def recorded(self, entry: Entry) -> None:
         """Pass an entry on."""
@@ -164,8 +199,8 @@ class Features:
             ]
         return self._by_event[event]
 
-    def _entries(self, event: str, *given: Any) -> list[Entry]:
-        found = list[Entry]()
+    def _collect(self, event: str, *given: Any) -> list[Any]:
+        found = list[Any]()
         for each in self._for(event):
             found += self._call(each, event, *given) or ()
         return found
@@ -185,18 +220,22 @@ class Features:
 
     @contextmanager
     def _guard(self, feature: Feature) -> Iterator[None]:
-        """Switch a guarded feature off when it fails. Other errors are passed on."""
-        try:
+        """Switch an extension off when it fails. Errors of our own features are passed on."""
+        if feature not in self._guarded:
             yield
-        except (Veto, RecordError):
+            return
+        try:
+            with foreign_code() as problems:
+                yield
+        except Veto as veto:
+            text = f"the extension {feature.name} prevented it: {veto.message}"
+            raise Veto(text) from None
+        except RecordError:
             raise
-        except Exception as error:
-            if feature not in self._guarded:
-                raise
-            self._failed(feature, error)
-
-    def _failed(self, feature: Feature, error: Exception) -> None:
-        if feature in self._features:
-            self.drop(feature)
-        text = f"the extension {feature.name} failed and is switched off for this session"
-        self._emit(Notice("warning", f"{text}: {type(error).__name__}: {error}"))
+        except CtxagentError as error:  # raised by code of the extension
+            problems = [f"{type(error).__name__}: {error}"]
+        if problems:
+            if feature in self._features:
+                self.drop(feature)
+            text = f"the extension {feature.name} failed and is switched off for this session"
+            self._emit(Notice("warning", f"{text}: {problems[0]}"))

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -33,6 +33,7 @@ TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
     "Mcp", "Skill", "WebFetch", "WebSearch", "AskUser", "Plan",
 )  # fmt: skip
+_added_names: dict[str, None] = {}  # of the tools of extensions
 MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
@@ -116,6 +117,11 @@ class Rule:
         return bool(self.path) and self.path[0] not in "/~"
 
 
+def add_tool_names(names: Iterable[str]) -> None:
+    """Let rules name these tools, too."""
+    _added_names.update(dict.fromkeys(names))
+
+
 def parse_rule(text: str) -> Rule:
     """Return the rule that a setting, an option or a person wrote. Raises UsageError."""
     if of_server := _MCP_RULE.fullmatch(text):
@@ -126,9 +132,9 @@ def parse_rule(text: str) -> Rule:
     ):
         raise UsageError(f"{text!r} is not a permission rule", hint=_RULE_EXAMPLES)
     tool, subject = match[1], match[2]
-    if tool not in TOOL_NAMES:
-        near = difflib.get_close_matches(tool.capitalize(), TOOL_NAMES, 1, 0.5)
-        meant = f"Did you mean {near[0]}?" if near else f"The tools are {', '.join(TOOL_NAMES)}."
+    if tool not in (names := (*TOOL_NAMES, *_added_names)):
+        near = difflib.get_close_matches(tool.capitalize(), names, 1, 0.5)
+        meant = f"Did you mean {near[0]}?" if near else f"The tools are {', '.join(names)}."
         raise UsageError(f"the rule {text!r} names no tool", hint=f"{meant} {_RULE_EXAMPLES}")
     if tool == "Bash" and subject and subject.endswith(":*"):
         words = subject[:-2]

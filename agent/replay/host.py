@@ -5,7 +5,7 @@ asks nobody. Summaries are made from the ledger unless a model is given that wri
 taken to be as the recorded calls left them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +105,9 @@ class ReplayHost:
 
     def recall(self, ref: int) -> KeptText | None:
         return find_text(self.path, ref)
+
+    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
+        return iter(())
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         return ()

@@ -8,7 +8,6 @@ from typing import Literal
 
 from .lost_facts import LostFact
 
-ReplayLayer = Literal["demote", "microcompact", "truncate", "summary"]
 NeedKind = Literal["asked again", "used"]
 
 
@@ -36,7 +35,7 @@ class ReplayAct:
     """One act of compaction."""
 
     number: int  # of the call that follows
-    layer: ReplayLayer
+    layer: str
     trigger: str
     count: int  # results or inputs that it took; entries, for a summary
     before: int  # tokens of the context

@@ -19,7 +19,7 @@ _DONE = {  # what a layer acts on, in the singular and the plural, and what beco
 
 def done_by(layer: str, count: int) -> str:
     """Return what one act of a layer did: "3 old results cleared"."""
-    if layer not in _DONE:  # of a later version
-        return f"{layer} of {count:,}"
+    if layer not in _DONE:  # of an extension, or of a later version
+        return f"{count_of(count, 'result')} cleared by {layer}"
     noun, nouns, one, several = _DONE[layer]
     return f"{count_of(count, noun, nouns)} {one if count == 1 else several}"

@@ -14,6 +14,7 @@ Fragment = tuple[str, str]  # a style of prompt_toolkit, and text
 
 BAR_CELLS = 8  # cells of the context bar
 MAX_BRANCH_CELLS = 32  # cells of a branch
+MAX_EXTRA_CELLS = 40  # cells of the words of extensions
 SEPARATOR = " · "
 BYPASS = "bypass"
 BYPASS_WORDS = "bypass: asks nothing"
@@ -22,7 +23,7 @@ WOULD_COST = "would cost"  # before an amount that nobody pays
 # The part that stays longest first: that nothing is asked must never be cut off.
 _PRIORITIES = (
     BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary",
-    "effort", "bar", "branch",
+    "effort", "bar", "branch", "extra",
 )  # fmt: skip
 
 
@@ -40,6 +41,7 @@ class StatusLine:
     jobs: int = 0
     effort: str = ""
     preparing: bool = False  # a summary is being written in the background
+    extra: str = ""  # words of extensions
     sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX where commands should run in one
 
 
@@ -89,6 +91,8 @@ def _parts(status: StatusLine) -> list[_Part]:
         unpaid = is_scripted(status.model) and status.cost_usd > 0
         would = f"{WOULD_COST} " if unpaid else ""
         parts.append(_Part("cost", [("", f"{would}${status.cost_usd:.2f}")]))
+    if status.extra:
+        parts.append(_Part("extra", [("", cut_to_cells(clean(status.extra), MAX_EXTRA_CELLS))]))
     for count, what in ((status.agents, "agent"), (status.jobs, "job")):
         if count:
             parts.append(_Part(f"{what}s", [("", count_of(count, what))]))

@@ -578,8 +578,8 @@ def test_a_safe_start_has_none_of_it(place: Place) -> None:
     steps = [call, Say("Done.")]
     server, done = ran(place, steps, "--safe", "--allow", "Bash(true)", task="/mine")
     assert done.stderr == (
-        "note: a safe start: no MCP servers, plugins and hooks, no commands, skills and subagents "
-        "from files\n"
+        "note: a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills "
+        "and subagents from files\n"
     )
     assert "/mine" in told(server.requests[0])
     assert "My command." not in told(server.requests[0])

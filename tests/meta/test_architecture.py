@@ -62,16 +62,17 @@ WITHOUT_TEST_FILE = {
     "doctor": "references salvage server session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
-        "command_files config connection login plugin_contents plugin_install plugins servers "
-        "skills transport"
+        "command_files config connection login plugin_contents plugin_install plugins "
+        "python_extensions servers skills transport"
     ),
+    "features": "environment from_outside plan prompt result_schema skills web_search",
     "fleet": "attempt places summary",
-    "library": "agent functions result",
+    "library": "agent result",
     "loop": (
-        "agent compaction_host model_call plans prompt result_files result_schema skills "
-        "startup tool_calls web_search"
+        "agent call_gate compaction_host feature features model_call model_session "
+        "result_files tool_calls"
     ),
-    "models": "retry server_gaps sse",
+    "models": "credentials retry server_gaps sse",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"
@@ -80,15 +81,15 @@ WITHOUT_TEST_FILE = {
     "session": "log_file",
     "system": "child git_links process_table safe_open",
     "tools": (
-        "base download edit_hints file_access image mcp python_grep recall search_engines "
-        "text web_fetch"
+        "base download edit_hints file_access function_tool image mcp python_grep recall "
+        "search_engines text web_fetch"
     ),
     "ui": (
-        "capabilities command_context completions context cost diffs headless history images "
-        "input_filter input_queue intent jobs keys log markdown_stream menu_rows open_session "
-        "path_match picker plain preserve_report prompt questions screen server session "
-        "sessions settings status stream_input stream_messages terminal theme tool_calls "
-        "tool_updates transcript transport updates writer"
+        "capabilities command_context completions context cost diffs files headless history "
+        "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "
+        "open_session path_match picker plain preserve_report prompt questions screen server "
+        "session sessions settings status stream_input stream_messages terminal theme "
+        "tool_calls tool_updates transcript transport updates writer"
     ),
     "worktree": "file_modes garbage git linked object_store restore staging tree_edit",
 }

@@ -27,7 +27,7 @@ LayerName = Literal["demote", "microcompact", "truncate"]
 
 MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
 MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
-GATES: dict[LayerName, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
+GATES: dict[str, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
 
 
 @dataclass(slots=True)
@@ -122,6 +122,11 @@ class LayerRunner:
         self._mask(chosen, "instead of a summary")
         self.due = [each for each in self.due if each not in chosen]
         return True
+
+    def clear_by_extensions(self) -> None:
+        """Mask what the layers of extensions plan."""
+        for name, targets in self.host.more_masks():
+            self._record(name, [*targets], "a layer of an extension")
 
     def clear_all(self, *, answered_only: bool) -> None:
         """Replace every result by a stub, when nothing else fits; with `answered_only` those the
@@ -231,7 +236,7 @@ class LayerRunner:
             return None  # it stays in the context, as it would without a file
         return _target(result, demoted[0].reference) if demoted else None
 
-    def _record(self, layer: LayerName, targets: list[dict[str, Any]], trigger: str) -> None:
+    def _record(self, layer: str, targets: list[dict[str, Any]], trigger: str) -> None:
         """Record a mask with these targets, if there are any, and tell the front end."""
         if not targets:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from ...errors import UsageError
 from ...session.log import LOG_NAME
@@ -17,7 +17,7 @@ from .fields import JsonObject
 from .reader import RecordingFile
 
 # No two of these recognize the same row.
-_READERS: dict[str, ModuleType] = {
+_READERS: dict[str, Any] = {
     "claude-code": claude,
     "codex": codex,
     "pi": pi,
@@ -30,6 +30,11 @@ _READERS: dict[str, ModuleType] = {
 FORMATS = tuple(_READERS)
 _MAX_LISTED = 8  # keys or kinds of a file that is none of these
 _MAX_LISTED_CHARS = 40  # of one of them
+
+
+def add_format(name: str, reader: Any) -> None:
+    """Add a format. `reader` has the functions `recognizes` and `read`, as `pi` in this package."""
+    _READERS.setdefault(name, reader)
 
 
 def load_recording(path: Path) -> Recording:

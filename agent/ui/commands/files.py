@@ -14,6 +14,7 @@ from .registry import COMMANDS, Command
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
     from ...extensions.mcp.servers import McpServers
+    from ...loop.feature import FeatureCommand
 
 
 MAX_PROMPT_DESCRIPTION_CHARS = 200
@@ -57,7 +58,23 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
         )
         server = name.partition(":")[0]
         found[name] = Command(name, f"{about} · MCP server {server}", partial(_say, name), takes)
+    for each in repl.agent.features.commands() if repl.conversation.is_open else ():
+        found[each.name] = Command(
+            each.name, f"{each.help} · extension", partial(_run_feature, each), each.argument
+        )
     return found
+
+
+async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument: str) -> None:
+    """Run the command of a feature: show its text, or send its prompt."""
+    from ...features.from_outside import run_command
+    from ...loop.feature import Prompt
+
+    found = await run_command(command, argument)
+    if isinstance(found, Prompt):
+        repl.say_next(found.text)
+    elif found:
+        repl.show(found)
 
 
 def _servers(repl: CommandContext) -> "McpServers | None":

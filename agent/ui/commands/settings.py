@@ -137,6 +137,16 @@ async def _forget(repl: CommandContext, text: str) -> None:
     repl.say(f"forgotten: {rule}{where}")
 
 
+@command("load the extensions again")
+async def _reload(repl: CommandContext, argument: str) -> None:
+    if repl.services.reload_extensions is None:
+        raise UsageError("extensions cannot be loaded here", hint="Start ctxagent again.")
+    names, warnings = await repl.services.reload_extensions(repl.agent)
+    for warning in warnings:
+        repl.notify("warning", warning)
+    repl.say(f"loaded: {', '.join(names) or 'no extension'}")
+
+
 @command("the tools the model has", anytime=True)
 async def _tools(repl: CommandContext, argument: str) -> None:
     rows = [

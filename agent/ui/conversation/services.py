@@ -1,6 +1,6 @@
 """The services that the command line gives the REPL: the project, its sessions and settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -73,4 +73,8 @@ class ConversationServices:
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
     choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
     wait: bool = False  # whether to wait for the session asked for, if another process has it
+    # loads the extensions again, and returns their names and warnings
+    reload_extensions: "Callable[[AgentState], Awaitable[tuple[list[str], list[str]]]] | None" = (
+        None
+    )
     status_command: str = ""  # of the person's; its line stands below the status line

@@ -19,7 +19,6 @@ from ctxagent.agent.replay.results import (
     NeedKind,
     PricedCall,
     ReplayAct,
-    ReplayLayer,
     ReplayRun,
     Share,
 )
@@ -33,7 +32,7 @@ HOSTILE = (
     "一" * 60 + ".jsonl",
 )
 _FORMATS = ("claude-code", "codex", "pi", "opencode", "copilot", "swe-agent", "ctxagent")
-_LAYERS: tuple[ReplayLayer, ...] = ("demote", "microcompact", "truncate")
+_LAYERS: tuple[str, ...] = ("demote", "microcompact", "truncate")
 _CLEARED = {"none": 0, "default": 12, "v5": 3, "ctx-001": 19, "anchored": 27, "ledger": 8}
 _SUMMED = {"none": 0.97, "default": 0.93, "v5": 0.93, "ctx-001": 0.75, "anchored": 0.85}
 _SHARES = {"system": 3, "tools": 8, "words": 2, "text": 6, "calls": 9, "results": 60, "stubs": 4}

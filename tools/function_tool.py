@@ -12,10 +12,10 @@ from typing import Any, cast
 from pydantic import PydanticUserError, create_model
 from pydantic_core import to_json
 
-from ...tools import base
-from ...tools.base import Context, Output, Tool
-from ...tools.system.shorten import shorten
-from ..errors import ToolError, UsageError
+from ..agent.errors import ToolError, UsageError
+from . import base
+from .base import Context, Effect, Output, Tool
+from .system.shorten import shorten
 
 MAX_TITLE_CHARS = 200
 
@@ -27,15 +27,15 @@ def function_tools(
 ) -> list[Tool[Any]]:
     """Return the functions as tools; none may have a name that is `taken`, as those of our own
     tools are. Raises UsageError for a function that cannot be one."""
-    tools = [_function_tool(each) for each in functions]
+    tools = [function_tool(each) for each in functions]
     names = [*taken, *(tool.name for tool in tools)]
     if twice := [tool.name for tool in tools if names.count(tool.name) > 1]:
         raise UsageError(f"there are two tools with the name {twice[0]}", hint="Rename one.")
     return tools
 
 
-def _function_tool(function: Callable[..., Any]) -> Tool[Any]:
-    """Return a function, which may be a coroutine, as a tool.
+def function_tool(function: Callable[..., Any], effect: Effect = "run") -> Tool[Any]:
+    """Return a function or a method, which may be a coroutine, as a tool.
 
     It needs a docstring and a type hint for each parameter; `Annotated[str, Field(description=…)]`
     says more of one. What it returns goes to the model: text as it is, all else as JSON. An
@@ -62,10 +62,12 @@ def _function_tool(function: Callable[..., Any]) -> Tool[Any]:
             f"the parameters of {shown} have no JSON schema: {why}", hint=hint
         ) from None
 
+    does = effect
+
     class FunctionTool(Tool[base.Params]):
         name = shown
         description = described
-        effect = "run"  # what it does is not known
+        effect = does
         Params = made
 
         def schema(self) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""`ctxagent extensions`: the Python extensions of the user, the project and packages."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import cwd_of, ends_process, load, say
+
+if TYPE_CHECKING:
+    from ..extensions.python_extensions import Extension
+    from ..loop.feature import Feature
+
+
+@click.group()
+def extensions() -> None:
+    """Extensions: Python files that add tools, commands and hooks."""
+
+
+@extensions.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+@ends_process
+def list_extensions(options: dict[str, Any], as_json: bool) -> int:
+    """List the extensions, where they come from and what they add. Their code runs. The exit code
+    is 1 if one cannot be used."""
+    from ..config.places import config_home, home_folder
+    from ..extensions.python_extensions import ExtensionSource
+    from ..features.from_outside import load_extensions
+
+    loaded, cwd = load(options), cwd_of(options)
+    source = ExtensionSource(
+        config_home(os.environ), cwd, home_folder(os.environ), loaded.trust_dir
+    )
+    rows = [_row(each) for each in load_extensions(source).extensions]
+    if as_json:
+        say(json.dumps(rows, indent=1))
+    elif not rows:
+        say(f"no extension: put a file into {config_home(os.environ) / 'extensions'}", err=True)
+    else:
+        for row in rows:
+            what = row["problem"] or ", ".join(row["adds"]) or "nothing"
+            say(f"{row['name']}  {row['source']}\n    {what}")
+    return 1 if any(row["problem"] for row in rows) else 0
+
+
+def _row(extension: "Extension[Feature]") -> dict[str, Any]:
+    """Return what is to be said of an extension."""
+    return {
+        "name": extension.name,
+        "source": extension.source,
+        "problem": extension.problem,
+        "adds": [part for each in extension.classes for part in each.parts()],
+    }
