@@ -10,8 +10,9 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
+# LOAD=16: while so many processes compute. Many tests wait for a screen or a process: three workers.
 test: $(STAMP)
-	$(BIN)/pytest -n 3 --dist worksteal  # many wait, for a screen or a process
+	$(if $(LOAD),$(BIN)/python -m ctxagent.tests.support.load $(LOAD)) $(BIN)/pytest -n 3 --dist worksteal
 
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
 ALL_ROOMS := tests $(foreach room,e2e faults terminal security/attacks,--ignore=tests/$(room))

@@ -1,6 +1,7 @@
 """What holds for all tests: the same run finds the same, so that a failure can be found again, and
 how busy the machine is, how pytest was started and which test came before makes no difference."""
 
+import gc
 import os
 import shutil
 import signal
@@ -38,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="t", dir="/tmp")
     os.environ["TMPDIR"] = tempfile.tempdir = folder  # also for the workers
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """Leave all collected tests out of each later collection of garbage, which takes a while."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

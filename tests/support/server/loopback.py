@@ -236,10 +236,10 @@ class Server:
     def _sharing(self, body: Body) -> Body:
         """A request that shares equal messages with the one before: many requests of a long session
         are kept, and each repeats nearly all of the last."""
-        if not isinstance(body, dict):  # which the validator refuses
-            return body
-        before = self.requests[-1].get("messages") if self.requests else None
-        after = body.get("messages")
+        before, after = (
+            each.get("messages") if isinstance(each, dict) else None
+            for each in (self.requests[-1] if self.requests else None, body)
+        )
         if not isinstance(before, list) or not isinstance(after, list):
             return body
         messages = [old if old == new else new for old, new in zip(before, after, strict=False)]
