@@ -53,11 +53,11 @@ from .loop.subagent_types import (
 )
 from .loop.subagents import SubagentRunner, SubagentSpec
 from .loop.web_search import asks_for_searches
+from .models.address import UNENCRYPTED, unencrypted_host
 from .models.base import Model
 from .models.catalog import check_price
-from .models.credentials import UNENCRYPTED, unencrypted_host
 from .models.factory import make_model
-from .models.servers import BASE_URL_VAR
+from .models.messages.servers import BASE_URL_VAR
 from .permissions.approval import Approval
 from .security.planted import PlantedWatch
 from .security.redaction import Redaction

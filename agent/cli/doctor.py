@@ -79,13 +79,13 @@ def doctor(
 async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
     """Return what the server of the settings takes. Raises UsageError for a scripted model."""
     from ..doctor.server import check_server
-    from ..models.anthropic import AnthropicModel
     from ..models.factory import make_model
-    from ..models.servers import server_environment
+    from ..models.messages.model import MessagesModel
+    from ..models.messages.servers import server_environment
 
     environ = server_environment(loaded.settings.model.server, os.environ)
     model = make_model(loaded.settings, environ, state)
-    if not isinstance(model, AnthropicModel):
+    if not isinstance(model, MessagesModel):
         raise UsageError(f"{model.id} is scripted and has no server")
     try:
         return [finding async for finding in check_server(model)]

@@ -14,11 +14,11 @@ from typing import Any
 from ..context.compaction_block import COMPACTION, compaction_in
 from ..context.request import Request
 from ..errors import ModelError, RequestRejected
-from ..models.anthropic import AnthropicModel
 from ..models.base import Reply
 from ..models.catalog import known_model
-from ..models.request_body import body
-from ..models.server_gaps import GAPS, IMAGES
+from ..models.messages.body import body
+from ..models.messages.gaps import GAPS, IMAGES
+from ..models.messages.model import MessagesModel
 from ..session.entries import Block
 from .finding import Finding
 
@@ -49,7 +49,7 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # messages
 
 
-async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
+async def check_server(model: MessagesModel) -> AsyncIterator[Finding]:
     """Yield what the server takes, as it is found. Raises NoCredentials."""
     first: Reply | None = None
     for probe in _probes():
@@ -113,7 +113,7 @@ def _probes() -> list[_Probe]:
     ]
 
 
-def _request(model: AnthropicModel, probe: _Probe) -> Request:
+def _request(model: MessagesModel, probe: _Probe) -> Request:
     message: dict[str, Any] = {"role": "user", "content": [*probe.content]}
     if probe.gap == "cache":
         message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
@@ -134,7 +134,7 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
     )
 
 
-async def _ask(model: AnthropicModel, request: Request) -> Reply:
+async def _ask(model: MessagesModel, request: Request) -> Reply:
     async with aclosing(model.stream(request)) as stream:
         async for delta in stream:
             if isinstance(delta, Reply):

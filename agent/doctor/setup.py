@@ -20,8 +20,9 @@ from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..extensions.skills import load_skills
-from ..models.credentials import UNENCRYPTED, find_credentials, unencrypted_host
-from ..models.servers import BASE_URL_VAR, server_environment
+from ..models.address import UNENCRYPTED, unencrypted_host
+from ..models.messages.credentials import find_credentials
+from ..models.messages.servers import BASE_URL_VAR, server_environment
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding

@@ -7,7 +7,7 @@ from ..context.request import Request
 from ..events import Delta
 from ..models.base import Reply
 from ..models.catalog import Limits
-from ..models.server_gaps import ServerGaps
+from ..models.messages.gaps import ServerGaps
 
 
 class CustomModel(ABC):

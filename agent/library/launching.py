@@ -53,7 +53,7 @@ def launch_options(
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
-    from ..models.servers import server_environment
+    from ..models.messages.servers import server_environment
     from ..security.folders import distrust_writable_folders
 
     settings, own = loaded.settings, config_home(environ)
@@ -81,7 +81,7 @@ def launch_options(
 
 def check_key(launch: LaunchOptions) -> None:
     """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
-    from ..models.credentials import find_credentials
+    from ..models.messages.credentials import find_credentials
 
     if launch.model is None and not launch.is_scripted:
         find_credentials(launch.environ)
@@ -106,7 +106,7 @@ def check_start(launch: LaunchOptions) -> None:
 
 def warm(launch: LaunchOptions) -> None:
     """Start to import what the first request needs, unless the model needs no server."""
-    from ..models.anthropic import start_import
+    from ..models.messages.model import start_import
 
     if launch.model is None and not launch.is_scripted:
         start_import()

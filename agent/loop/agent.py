@@ -28,8 +28,8 @@ from ..errors import RequestRejected, UsageError
 from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
-from ..models.request_body import body
-from ..models.server_gaps import GAPS, IMAGES
+from ..models.messages.body import body
+from ..models.messages.gaps import GAPS, IMAGES
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch

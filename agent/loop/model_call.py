@@ -22,7 +22,7 @@ from ..events import (
 )
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import cost
-from ..models.request_body import parameters
+from ..models.messages.body import parameters
 from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 from ..session.searches import FOUND
 

@@ -23,7 +23,7 @@ from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Emit, Notice
 from ..launch import LaunchOptions
 from ..models.base import Model
-from ..models.servers import BASE_URL_VAR
+from ..models.messages.servers import BASE_URL_VAR
 from ..permissions.rules import parse_rule
 from ..session.entries import Entry, Mask
 from ..session.searches import FOUND, WIRE_NAME, is_search

@@ -2,13 +2,12 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..context.request import Request
 from ..events import Delta
 from ..session.entries import Block, Usage
 from .catalog import Limits
-from .server_gaps import ServerGaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Model(Protocol):
     """Something that answers requests."""
 
     id: str
-    gaps: ServerGaps  # what its server does not take
+    gaps: Any  # what its server does not take
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas (events) and, last, one `Reply`. Retries by itself and raises ModelError

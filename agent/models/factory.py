@@ -7,7 +7,7 @@ from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from .base import Model
 from .catalog import DEFAULT_LIMITS
-from .server_gaps import FILE_NAME
+from .messages.gaps import FILE_NAME
 from .shared_wait import SharedWait
 
 
@@ -21,9 +21,9 @@ def make_model(settings: Settings, environ: Mapping[str, str], state: Path) -> M
 
         window = chosen.context_window or DEFAULT_LIMITS.window
         return ScriptedModel.from_file(Path(chosen.id.removeprefix(SCRIPTED)), window=window)
-    from .anthropic import AnthropicModel
+    from .messages.model import MessagesModel
 
-    return AnthropicModel(
+    return MessagesModel(
         chosen.id,
         base_url=chosen.base_url,
         context_window=chosen.context_window,

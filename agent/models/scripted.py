@@ -23,8 +23,8 @@ from ..prompts import prompt_text
 from ..session.entries import Block, Usage
 from .base import Reply
 from .catalog import Limits
-from .request_body import body, digest, encode
-from .server_gaps import ServerGaps
+from .messages.body import body, digest, encode
+from .messages.gaps import ServerGaps
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000

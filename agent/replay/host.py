@@ -26,7 +26,7 @@ from ..errors import ModelError
 from ..events import Compacted, Event
 from ..models.base import Model, Reply
 from ..models.catalog import cache_life, cache_prices, cost, price_factor
-from ..models.request_body import body
+from ..models.messages.body import body
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log

@@ -30,7 +30,7 @@ from ..errors import LimitReached
 from ..events import Compacted
 from ..models.base import Model
 from ..models.catalog import cost
-from ..models.request_body import body
+from ..models.messages.body import body
 from ..session.entries import Assistant, Session, ToolResult, Usage, User
 from ..session.log import LOG_NAME
 from ..session.store import content_text

@@ -23,7 +23,7 @@ from ..compaction.summary.request import rebuild_chunk_messages
 from ..context.compaction_block import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
-from ..models.request_body import body_with, digest, encode
+from ..models.messages.body import body_with, digest, encode
 from ..session.entries import Assistant, Entry, Session
 from ..session.log import LOG_NAME, Entries
 from ..session.store import AGENTS

@@ -24,7 +24,7 @@ from ctxagent.agent.context.request import (
     with_question,
 )
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.request_body import LATE_TOOLS_BETAS, betas, body
+from ctxagent.agent.models.messages.body import LATE_TOOLS_BETAS, betas, body
 from ctxagent.agent.session.entries import (
     LOADED_TOOLS,
     Assistant,

@@ -14,8 +14,8 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.request_body import body
-from ctxagent.agent.models.server_gaps import ServerGaps
+from ctxagent.agent.models.messages.body import body
+from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
 from ctxagent.tools.base import Context, Output, Params, Tool

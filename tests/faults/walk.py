@@ -45,8 +45,8 @@ from ctxagent.agent.loop.resume import copy_cache
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.request_body import betas, body, digest, encode
-from ctxagent.agent.models.server_gaps import ServerGaps
+from ctxagent.agent.models.messages.body import betas, body, digest, encode
+from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import (

@@ -28,8 +28,8 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.session.entries import Assistant, End, Note, ToolResult, User
 from ctxagent.tools.base import Context, Output, Params, Tool
 

@@ -34,9 +34,9 @@ from ctxagent.agent.events import Accepted, Answer, Event, Question
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.anthropic import AnthropicModel
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.models.request_body import body, encode
+from ctxagent.agent.models.messages.body import body, encode
+from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.models.scripted import Step as Scripted
@@ -73,7 +73,7 @@ BOUND = 60.0  # seconds; nothing here takes as long
 def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False) -> LaunchOptions:
     (folder / "project").mkdir(exist_ok=True)
     environ = {"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": KEY, "DEPLOY_TOKEN": TOKEN}
-    model = AnthropicModel(MODEL, base_url=url, context_window=window, environ=environ, retry=QUICK)
+    model = MessagesModel(MODEL, base_url=url, context_window=window, environ=environ, retry=QUICK)
     return LaunchOptions(
         settings=Settings(
             model=ModelSettings(id=MODEL, base_url=url, context_window=window),
@@ -510,7 +510,7 @@ def test_the_bytes_are_those_that_the_sdk_sends(request_: Request) -> None:
         return [d.sent for d in deltas if isinstance(d, Accepted | Reply)]
 
     with Server([Say("Yes.")]) as server:
-        real = AnthropicModel(
+        real = MessagesModel(
             request_.model, base_url=server.url, environ={"ANTHROPIC_API_KEY": KEY}
         )
         told = asyncio.run(play(real))

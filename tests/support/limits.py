@@ -25,8 +25,8 @@ from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta
 from ctxagent.agent.loop.prompt import first_entries
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.ui.input.pasted import PastedTexts

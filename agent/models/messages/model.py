@@ -2,9 +2,9 @@
 
 Only this module and `lazy_sdk`, which imports the SDK, know it. The import takes up to a second,
 so it happens in a thread (`start_import`) and never at start-up. The SDK gives authentication,
-headers, pooling and typed errors; reading the stream, the limits on silence and the retries are
-ours (`sse.py`, `retry.py`), because the SDK retries only before the first byte, obeys any
-retry-after, and takes a stream that broke off for a finished one.
+headers, pooling and typed errors. Reading the stream, the limits on silence and the retries are
+ours (`models/sse.py`, `models/retry.py`), because the SDK retries only before the first byte, obeys
+any retry-after, and takes a stream that broke off for a finished one.
 """
 
 import asyncio
@@ -21,21 +21,24 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from ..context.request import Request
-from ..errors import NoCredentials, RequestRejected, conceal
-from ..events import Accepted, Delta, Retrying
+from ...context.request import Request
+from ...errors import NoCredentials, RequestRejected, conceal
+from ...events import Accepted, Delta, Retrying
+from ..address import LOOPBACK_HOSTS, check_address
+from ..base import Reply
+from ..bounded_body import bound_body
+from ..catalog import DEFAULT_LIMITS, Limits, known_model
+from ..retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
+from ..server_limits import in_list, told_limits
+from ..shared_wait import OTHERS_WAIT, SharedWait
+from ..sse import limit_silence, parse_events
 from . import lazy_sdk
-from .base import Reply
-from .bounded_body import bound_body
-from .catalog import DEFAULT_LIMITS, Limits, known_model
-from .credentials import LOOPBACK_HOSTS, find_credentials
-from .request_body import betas, body, digest, encode
-from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy, classify_error
-from .server_gaps import ServerGaps
-from .server_limits import in_list, told_limits
+from .body import betas, body, digest, encode
+from .credentials import find_credentials
+from .draft import ReplyDraft, call_ids
+from .gaps import ServerGaps
+from .refusals import classify_error
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
-from .shared_wait import OTHERS_WAIT, SharedWait
-from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
 if TYPE_CHECKING:
     import anthropic
@@ -55,20 +58,6 @@ class Timeouts:
     connect: float = 10.0
     first_byte: float = 120.0  # from the request to the first byte of the reply's events
     between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
-
-
-def check_address(url: str) -> None:
-    """Raise RequestRejected for a base URL that no request can go to."""
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # not a port, or a bracket that is not closed
-        sound = False
-    if not sound:
-        raise RequestRejected(
-            f"The base URL {conceal(url)!r} is not an http or https address.",
-            hint=f"Write {BASE_URL_VAR} or model.base_url as https://HOST[:PORT].",
-        )
 
 
 @cache
@@ -99,7 +88,7 @@ def _load(done: "Future[None]") -> None:
             gc.enable()
 
 
-class AnthropicModel:
+class MessagesModel:
     """A model behind the Messages API. See `base.Model`."""
 
     def __init__(
@@ -133,7 +122,7 @@ class AnthropicModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas, a `Retrying` before each wait, and the reply. Raises NoCredentials and
         RequestRejected (PromptTooLong) at once, ModelUnavailable when the attempts are used up."""
-        plan = RetryPlan(self.retry, request.overload_wait)
+        plan = RetryPlan(self.retry, BASE_URL_VAR, request.overload_wait)
         while True:
             has_output = False
             if (told := self._shared_wait.left()) > 0:
@@ -199,7 +188,7 @@ class AnthropicModel:
         if self._client is None:
             find_credentials(self._environ)
             if self.base_url:
-                check_address(self.base_url)
+                check_address(self.base_url, BASE_URL_VAR)
             await asyncio.wrap_future(start_import())
         if self._client is None:  # a concurrent call may have been faster
             self._client = self._build()
