@@ -12,7 +12,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.gaps import ServerGaps
@@ -46,6 +46,7 @@ class Charging:
 
     id = "scripted"
     gaps = ServerGaps(None, "", id)
+    abilities = abilities_of(id)
 
     def __init__(self, window: int) -> None:
         self.window, self.cache, self.dollars, self.done, self.peak = (

@@ -507,7 +507,7 @@ def test_the_bytes_are_those_that_the_sdk_sends(request_: Request) -> None:
     async def play(model: Any) -> list[str]:
         deltas = [delta async for delta in model.stream(request_)]
         await model.close()
-        return [d.sent for d in deltas if isinstance(d, Accepted | Reply)]
+        return [d.sent["sha256"] for d in deltas if isinstance(d, Accepted | Reply)]
 
     with Server([Say("Yes.")]) as server:
         real = MessagesModel(

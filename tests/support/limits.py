@@ -23,7 +23,7 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
 from ctxagent.agent.loop.prompt import first_entries
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.models.scripted import Step
@@ -99,6 +99,7 @@ class Reader:
 
     id = "scripted"
     gaps = ServerGaps(None, "", id)
+    abilities = abilities_of(id)
 
     def __init__(self, calls: int, window: int) -> None:
         self.calls, self.window, self.done, self.peak = calls, window, 0, 0

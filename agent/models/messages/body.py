@@ -1,4 +1,4 @@
-"""The JSON body of a request to the Messages API, the same for every model of this package."""
+"""The JSON body of a request to the Messages API, and what the log keeps of it."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 from ...context.compaction_block import COMPACTION, COMPACTION_BETA, begins_with_block
 from ...context.request import Request, adds_tools
-from ..catalog import known_model
+from ..catalog import MESSAGES, known_model
 from .gaps import fitted
 
 # Betas for tools that a system message adds: only sessions with older logs need them.
@@ -62,9 +62,19 @@ def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
     return needed
 
 
-def digest(data: bytes) -> str:
-    """Return the sha256, in hex, by which the log knows the bytes of a request."""
-    return hashlib.sha256(data).hexdigest()
+def sent_of(request: Request, data: bytes) -> dict[str, Any]:
+    """Return how a request was sent, as the log keeps it: these are its bytes."""
+    sent = {
+        "protocol": MESSAGES,
+        "parameters": parameters(request),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    return {**sent, "gaps": [*request.gaps]} if request.gaps else sent
+
+
+def rebuild(request: Request, sent: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a request that was sent so. See `base.Provider`."""
+    return encode(body_with(request, sent["parameters"], tuple(sent.get("gaps", ()))))
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -83,7 +83,7 @@ class ReplyDraft:
     model: str  # the one asked for, until the server names it
     taken_ids: frozenset[str] = frozenset()  # of the calls in the request
     max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
-    sent: str = ""  # sha256 of the request's bytes
+    sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     began: bool = False
     stopped: bool = False
     stop_reason: str | None = None

@@ -25,7 +25,7 @@ from ...context.request import Request
 from ...errors import NoCredentials, RequestRejected, conceal
 from ...events import Accepted, Delta, Retrying
 from ..address import LOOPBACK_HOSTS, check_address
-from ..base import Reply
+from ..base import Abilities, Reply
 from ..bounded_body import bound_body
 from ..catalog import DEFAULT_LIMITS, Limits, known_model
 from ..retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
@@ -33,7 +33,8 @@ from ..server_limits import in_list, told_limits
 from ..shared_wait import OTHERS_WAIT, SharedWait
 from ..sse import limit_silence, parse_events
 from . import lazy_sdk
-from .body import betas, body, digest, encode
+from .abilities import abilities_of
+from .body import betas, body, encode, sent_of
 from .credentials import find_credentials
 from .draft import ReplyDraft, call_ids
 from .gaps import ServerGaps
@@ -142,6 +143,10 @@ class MessagesModel:
             yield retrying
             await asyncio.sleep(retrying.seconds)
 
+    @property
+    def abilities(self) -> Abilities:
+        return abilities_of(self.id, self.gaps)
+
     def assumed_limits(self) -> Limits:
         """Return the limits by the settings, else by the table, else the stated default."""
         row = known_model(self.id)
@@ -173,7 +178,7 @@ class MessagesModel:
         draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
         with self._translated(draft):
             response = await self._open(client, data, headers, deadline)
-            draft.sent = digest(data)
+            draft.sent = sent_of(request, data)
             try:
                 async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:

@@ -11,16 +11,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ..context.compaction_block import COMPACTION, compaction_in
-from ..context.request import Request
-from ..errors import ModelError, RequestRejected
-from ..models.base import Reply
-from ..models.catalog import known_model
-from ..models.messages.body import body
-from ..models.messages.gaps import GAPS, IMAGES
-from ..models.messages.model import MessagesModel
-from ..session.entries import Block
-from .finding import Finding
+from ...context.compaction_block import COMPACTION, compaction_in
+from ...context.request import Request
+from ...errors import ModelError, RequestRejected
+from ...session.entries import Block
+from ..base import Reply, ServerAnswer
+from ..catalog import known_model
+from .body import body
+from .gaps import GAPS, IMAGES
+from .model import MessagesModel
 
 MAX_REPLY_TOKENS = 512
 MAX_WHY_CHARS = 200
@@ -49,27 +48,27 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # messages
 
 
-async def check_server(model: MessagesModel) -> AsyncIterator[Finding]:
+async def check_server(model: MessagesModel) -> AsyncIterator[ServerAnswer]:
     """Yield what the server takes, as it is found. Raises NoCredentials."""
     first: Reply | None = None
     for probe in _probes():
         request = _request(model, probe)
         if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request):
-            yield Finding(probe.what, "not asked of this model")
+            yield ServerAnswer(probe.what, "not asked of this model")
             continue
         try:
             reply = await _ask(model, request)
         except RequestRejected as refusal:
             why = refusal.message[:MAX_WHY_CHARS]
             if first is None:
-                yield Finding("answers", why, ok=False)
+                yield ServerAnswer("answers", why, ok=False)
                 return
             if probe.gap:
                 model.gaps.add(probe.gap)
-            yield Finding(probe.what, f"not taken: {why}", note=True)
+            yield ServerAnswer(probe.what, f"not taken: {why}", note=True)
             continue
         except ModelError as error:
-            yield Finding(probe.what, error.message, ok=first is not None, note=True)
+            yield ServerAnswer(probe.what, error.message, ok=first is not None, note=True)
             if first is None:
                 return
             continue
@@ -79,18 +78,20 @@ async def check_server(model: MessagesModel) -> AsyncIterator[Finding]:
                 model.gaps.see(COMPACTION)
         elif probe.gap:
             model.gaps.add(probe.gap)
-        yield Finding(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
+        yield ServerAnswer(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
         if first is None:
             first = reply
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
             counted = reply.usage.prompt > 0
-            yield Finding("usage", usage if counted else "not told: estimates", note=not counted)
+            yield ServerAnswer(
+                "usage", usage if counted else "not told: estimates", note=not counted
+            )
             reason = str(reply.stop_reason)
-            yield Finding("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
+            yield ServerAnswer("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
     limits = await model.limits()
     known = limits.source != "default"
     window = f"{limits.window:,} tokens ({limits.source})"
-    yield Finding(
+    yield ServerAnswer(
         "window", window if known else f"{window}: set model.context_window", note=not known
     )
 
