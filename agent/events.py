@@ -204,7 +204,16 @@ class TurnFinished:
 
 
 # The last two are searches of the web, which the server makes while it answers.
-Delta = Accepted | TextDelta | ThinkingDelta | ToolDraft | Retrying | ToolStarted | ToolFinished
+Delta = (
+    Accepted
+    | TextDelta
+    | ThinkingDelta
+    | ToolDraft
+    | Retrying
+    | ToolStarted
+    | ToolFinished
+    | Notice
+)
 
 Event = (
     SessionOpened

@@ -70,7 +70,6 @@ class Request:
     origin: Mapping[str, Any] = field(default_factory=dict)
     # Asks for a compaction block in place of a reply, by these instructions.
     compaction: str | None = None
-    gaps: tuple[str, ...] = ()  # what the server does not take, as `models.server_gaps` names it
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
 

@@ -7,7 +7,6 @@ from ..context.request import Request
 from ..events import Delta
 from ..models.base import Abilities, Reply, abilities_of
 from ..models.catalog import Limits
-from ..models.messages.gaps import ServerGaps
 
 
 class CustomModel(ABC):
@@ -16,7 +15,6 @@ class CustomModel(ABC):
 
     def __init__(self, id: str, *, window: int = 200_000, output: int = 32_000) -> None:
         self.id = id
-        self.gaps = ServerGaps(None, "", id)
         self._limits = Limits(window, output, "setting")
 
     @abstractmethod

@@ -20,7 +20,6 @@ from ..compaction.drift.monitor import DriftMonitor
 from ..compaction.engine import CompactionEngine
 from ..compaction.policy import DEFAULT, Policy
 from ..config.settings import ImagesMode
-from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ..context.request import Request
 from ..context.view import View, start_folding
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
@@ -28,8 +27,6 @@ from ..errors import RequestRejected, UsageError
 from ..events import Ask, CallFinished, Emit, GivenAnswers, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
-from ..models.messages.body import body
-from ..models.messages.gaps import GAPS, IMAGES
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..security.planted import PlantedWatch
@@ -216,71 +213,37 @@ class AgentState:
         if purpose == "turn":
             self.last_calls[self.model.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
-        gaps = self.model.gaps
-        while True:
-            request = replace(request, gaps=self._gaps_for(request))
-            try:
-                reply = await stream_reply(
-                    self.model,
-                    request,
-                    emit,
-                    self._record_reply,
-                    purpose,
-                    ratio=self.view.ratio,
-                    clean=self.clean_reply,
-                )
-            except RequestRejected as refusal:
-                gap = gaps.learn(refusal, body(request))
-                if gap:
-                    self._tell_of(gap, refusal)
-                # Images are taken out by the engine, so that the log says so.
-                if not gap or gap == IMAGES or request.compaction is not None:
-                    raise
-            else:
-                gaps.prove()
-                if request.compaction is not None:
-                    self._learn_compaction(reply)
-                return reply
-
-    def _gaps_for(self, request: Request) -> tuple[str, ...]:
-        """Return what a request must do without on this server."""
-        gaps = self.model.gaps
-        lacks = (
-            request.compaction is None
-            and begins_with_block(request.messages)
-            and not gaps.takes_compaction_block
-        )
-        return tuple(dict.fromkeys((*gaps.names, COMPACTION))) if lacks else gaps.names
-
-    def _learn_compaction(self, reply: Reply) -> None:
-        """Note whether the server summarises by itself, or answered as if it had not been asked."""
-        if compaction_in(reply.content):
-            self.model.gaps.see(COMPACTION)
-        elif any(block["type"] != COMPACTION for block in reply.content):
-            self.model.gaps.add(COMPACTION)
+        took_images = self.model.abilities.images
+        try:
+            return await stream_reply(
+                self.model,
+                request,
+                lambda event: (self.emit if isinstance(event, Notice) else emit)(event),
+                self._record_reply,
+                purpose,
+                ratio=self.view.ratio,
+                clean=self.clean_reply,
+            )
+        except RequestRejected as refusal:
+            is_new = took_images and not self.model.abilities.images
+            if is_new and self.images_setting == "auto":
+                why = refusal.message[:MAX_WHY_CHARS]
+                text = f"{self.model.id} takes no images: requests go without from now on ({why})"
+                self.emit(Notice("warning", text))
+            raise
 
     def has_compaction(self) -> bool:
         """Tell whether the server can summarise this conversation by itself, as far as is known:
         not one in which an earlier block stands that it is sent as text."""
-        row, gaps = known_model(self.model.id), self.model.gaps
+        can = self.model.abilities
         stands = self.view.summary is not None and self.view.summary.block is not None
-        if row is None or not row.compaction or COMPACTION in gaps.names:
-            return False
-        return gaps.takes_compaction_block or not stands
-
-    def _tell_of(self, gap: str, refusal: RequestRejected) -> None:
-        """Tell what the server does not take, as a warning where that keeps something from it."""
-        if gap == IMAGES and self.images_setting != "auto":
-            return
-        why = refusal.message[:MAX_WHY_CHARS]
-        told = f"{self.model.id} takes {GAPS[gap]}: requests go without from now on ({why})"
-        self.emit(Notice("warning" if gap == IMAGES else "info", told))
+        return can.makes_blocks and (can.takes_blocks or not stands)
 
     def takes_images(self) -> bool:
         """Tell whether the model takes images, by the setting, else as far as is known."""
         if self.images_setting != "auto":
             return self.images_setting == "on"
-        return IMAGES not in self.model.gaps.names
+        return self.model.abilities.images
 
     def allow_for_turn(self, rules: Sequence[str], of: str) -> None:
         """Let rules allow calls until the turn ends; `of` says in warnings whose they are."""

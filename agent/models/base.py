@@ -59,7 +59,6 @@ class Model(Protocol):
     """Something that answers requests."""
 
     id: str
-    gaps: Any  # what its server does not take
 
     @property
     def abilities(self) -> Abilities:

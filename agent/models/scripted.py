@@ -26,7 +26,6 @@ from .base import Abilities, Model, Reply, ServerAnswer, abilities_of
 from .catalog import DEFAULT_LIMITS, Limits
 from .messages.body import body, encode, sent_of
 from .messages.body import rebuild as rebuild  # as the model of that protocol
-from .messages.gaps import ServerGaps
 
 if TYPE_CHECKING:
     from ..config.settings import ModelSettings, ServerName
@@ -76,7 +75,6 @@ class ScriptedModel:
         `pace` is the seconds between two words, `window` the size of the context in tokens. `check`
         is called with the JSON body of each request, to raise when it is not a good one."""
         self.id = id
-        self.gaps = ServerGaps(None, "", id)
         self.pace = pace
         self.window = window
         self.check = check

@@ -25,7 +25,6 @@ from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta
 from ctxagent.agent.loop.prompt import first_entries
 from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
 from ctxagent.agent.session.log import Log
@@ -98,7 +97,6 @@ class Reader:
     its process's memory (MB) and the time at each tenth of the way."""
 
     id = "scripted"
-    gaps = ServerGaps(None, "", id)
     abilities = abilities_of(id)
 
     def __init__(self, calls: int, window: int) -> None:

@@ -14,9 +14,10 @@ from .gaps import fitted
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 
 
-def body(request: Request) -> dict[str, Any]:
-    """Return the body of POST /v1/messages, without `stream`. It shares the request's blocks."""
-    return body_with(request, parameters(request), request.gaps)
+def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
+    """Return the body of POST /v1/messages, without `stream`, for a server with these gaps. It
+    shares the request's blocks."""
+    return body_with(request, parameters(request), gaps)
 
 
 def parameters(request: Request) -> dict[str, Any]:
@@ -62,14 +63,14 @@ def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
     return needed
 
 
-def sent_of(request: Request, data: bytes) -> dict[str, Any]:
-    """Return how a request was sent, as the log keeps it: these are its bytes."""
+def sent_of(request: Request, data: bytes, gaps: Collection[str] = ()) -> dict[str, Any]:
+    """Return how a request was sent, as the log keeps it: `data` are its bytes."""
     sent = {
         "protocol": MESSAGES,
         "parameters": parameters(request),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    return {**sent, "gaps": [*request.gaps]} if request.gaps else sent
+    return {**sent, "gaps": [*gaps]} if gaps else sent
 
 
 def rebuild(request: Request, sent: Mapping[str, Any]) -> bytes:

@@ -19,10 +19,9 @@ from ..base import Reply, ServerAnswer
 from ..catalog import known_model
 from .body import body
 from .gaps import GAPS, IMAGES
-from .model import MessagesModel
+from .model import MAX_WHY_CHARS, MessagesModel
 
 MAX_REPLY_TOKENS = 512
-MAX_WHY_CHARS = 200
 
 # That ask for it.
 _PARAMETERS = {"thinking": "thinking", "effort": "output_config", COMPACTION: COMPACTION}
@@ -53,11 +52,14 @@ async def check_server(model: MessagesModel) -> AsyncIterator[ServerAnswer]:
     first: Reply | None = None
     for probe in _probes():
         request = _request(model, probe)
-        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request):
+        # Marks of the cache stand in blocks.
+        wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
+        gaps = [name for name in GAPS if name not in wanted]
+        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request, gaps):
             yield ServerAnswer(probe.what, "not asked of this model")
             continue
         try:
-            reply = await _ask(model, request)
+            reply = await _ask(model, request, gaps)
         except RequestRejected as refusal:
             why = refusal.message[:MAX_WHY_CHARS]
             if first is None:
@@ -120,8 +122,6 @@ def _request(model: MessagesModel, probe: _Probe) -> Request:
         message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
     row = known_model(model.id)
     compacts = probe.gap == COMPACTION and row is not None and row.compaction
-    # Marks of the cache stand in blocks.
-    wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
     return Request(
         model.id,
         [],
@@ -131,12 +131,11 @@ def _request(model: MessagesModel, probe: _Probe) -> Request:
         effort="low" if probe.gap == "effort" else None,
         compaction="Say in a word what was asked." if compacts else None,
         thinking=probe.gap == "thinking",
-        gaps=tuple(name for name in GAPS if name not in wanted),
     )
 
 
-async def _ask(model: MessagesModel, request: Request) -> Reply:
-    async with aclosing(model.stream(request)) as stream:
+async def _ask(model: MessagesModel, request: Request, gaps: Sequence[str]) -> Reply:
+    async with aclosing(model.send(request, gaps)) as stream:
         async for delta in stream:
             if isinstance(delta, Reply):
                 return delta
