@@ -5,13 +5,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...context.compaction_block import COMPACTION, COMPACTION_BETA, begins_with_block
+from ...context.compaction_block import COMPACTION, begins_with_block
 from ...context.request import Request, adds_tools
 from ..catalog import MESSAGES, known_model
 from .gaps import fitted
 
 # Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
+COMPACTION_BETA = "compact-2026-09-04"
 
 
 def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
