@@ -8,10 +8,13 @@ import pytest
 from ctxagent.agent.errors import ConfigError
 from ctxagent.agent.models.catalog import (
     CACHE_LIFE_S,
+    CacheTerms,
     add_models,
     cache_terms,
+    cost,
     scripted_id,
 )
+from ctxagent.agent.session.entries import Usage
 
 ROW = "window = 32_000\noutput = 4_000\ninput_price = {}\noutput_price = 0\n"
 
@@ -40,3 +43,13 @@ def test_a_free_model_has_the_relations_of_most(own: Path) -> None:
     own.write_text(f"[walrus]\n{ROW.format(0)}")
     add_models(own)
     assert cache_terms("walrus") == cache_terms("unheard-of")
+
+
+def test_writing_to_the_cache_has_a_price_of_its_own(own: Path) -> None:
+    own.write_text(f"[walrus]\n{ROW.format(2)}cache_write_price = 2\ncache_read_price = 0.5\n")
+    add_models(own)
+    assert cache_terms("walrus") == CacheTerms(read=0.25, write=1.0)
+    assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.0
+    own.write_text(f"[walrus]\n{ROW.format(2)}")
+    add_models(own)
+    assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.5

@@ -15,7 +15,7 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, PromptTooLong, RequestRejected
-from ctxagent.agent.events import Accepted, Retrying, TextDelta, ThinkingDelta, ToolDraft
+from ctxagent.agent.events import Accepted, Notice, Retrying, TextDelta, ThinkingDelta, ToolDraft
 from ctxagent.agent.models.address import check_address
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
@@ -781,3 +781,37 @@ def test_a_base_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(RequestRejected) as raised:
         check_address(url, "ANTHROPIC_BASE_URL")
     assert "cret" not in str(raised.value)
+
+
+def test_a_request_is_repeated_without_what_the_server_refuses() -> None:
+    refusal = Fail(400, "cache_control: extra inputs are not permitted")
+    with Server([refusal, Say("Yes.")]) as server:
+        model = connect(server.url)
+        notice, *_, reply = play(model)
+    assert notice == Notice(
+        "info",
+        f"{KNOWN} takes no cache_control: requests go without from now on "
+        f"(the server refused the request (400): {refusal.message})",
+    )
+    assert isinstance(reply, Reply)
+    assert reply.sent["gaps"] == ["cache"]
+    assert reply.sent["sha256"] == server.digests[-1]
+    assert "cache_control" not in str(server.requests[-1])
+
+
+def test_a_refusal_in_the_middle_of_a_stream_voids_what_came() -> None:
+    error = ("invalid_request_error", "thinking is not supported")
+    with Server([Say("Half a", error=error), Say("Whole.")]) as server:
+        seen = play(connect(server.url))
+    (voided,) = [place for place, delta in enumerate(seen) if isinstance(delta, Retrying)]
+    assert isinstance(seen[voided - 1], Notice)
+    assert "".join(d.text for d in seen[voided:] if isinstance(d, TextDelta)) == "Whole."
+
+
+def test_a_refusal_of_images_is_learned_and_raised() -> None:
+    with Server([Fail(400, "this model does not support image input")]) as server:
+        model = connect(server.url)
+        assert model.abilities.images
+        with pytest.raises(RequestRejected, match="does not support image input"):
+            play(model)
+    assert not model.abilities.images
