@@ -47,7 +47,8 @@ class Abilities:
     images: bool = True
     makes_blocks: bool = False  # summarises a conversation by a compaction block
     takes_blocks: bool = False  # takes such a block in later requests
-    searches_web: bool = False  # by itself, in the middle of a reply
+    # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
+    searches_web: bool | None = False
 
 
 def abilities_of(id: str) -> Abilities:

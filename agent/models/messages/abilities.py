@@ -14,5 +14,5 @@ def abilities_of(id: str, gaps: ServerGaps) -> Abilities:
         images=IMAGES not in gaps.names,
         makes_blocks=row is not None and row.compaction and COMPACTION not in gaps.names,
         takes_blocks=gaps.takes_compaction_block,
-        searches_web=gaps.is_public,
+        searches_web=gaps.is_public or None,
     )
