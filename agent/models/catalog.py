@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
-from ..session.entries import Usage
+
+if TYPE_CHECKING:
+    from ..session.entries import Usage
 
 MESSAGES = "messages"  # the wire protocol of models where no row says otherwise
 CACHE_READ_FACTOR = 0.1  # of the input price, where no row says otherwise
@@ -197,7 +199,7 @@ def price_factor(model: str, prompt: int) -> float:
     return price.surcharge_factor
 
 
-def cost(model: str, usage: Usage) -> float | None:
+def cost(model: str, usage: "Usage") -> float | None:
     """Return the dollars that one call costs, or None when the model's price is not known."""
     row = _priced_row(model)
     if row is None:

@@ -1,4 +1,5 @@
-"""The wire protocols, and the model that the settings name."""
+"""The wire protocols, and the model that the settings name. Imports nothing heavy: the key of a
+model is looked for before the prompt is painted."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,30 +7,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..config.keys import SCRIPTED
 from ..errors import UsageError
-from .base import Model, Provider
 from .catalog import MESSAGES, known_model
 from .messages.servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 
 if TYPE_CHECKING:
     from ..config.settings import ModelSettings, Settings
+    from .base import Model, Provider
 
 
 class WireProtocol(NamedTuple):
     """A protocol, and the environment variables that belong to it."""
 
-    load: Callable[[], Provider]  # imports it
+    load: "Callable[[], Provider]"  # imports it
     keys: tuple[str, ...] = ()  # the variables with a key; the first is the usual one
     address: str = ""  # the variable that names the server
     prefix: str = ""  # begins the names of all its variables
 
 
-def _messages() -> Provider:
+def _messages() -> "Provider":
     from .messages import provider
 
     return provider
 
 
-def _scripted() -> Provider:
+def _scripted() -> "Provider":
     from . import scripted
 
     return scripted
@@ -56,7 +57,7 @@ def protocol_of(chosen: "ModelSettings") -> WireProtocol:
     return PROTOCOLS[name]
 
 
-def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> Model:
+def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return the model that the settings name; what is learned of its server is kept in the
     directory `state`. Raises UsageError for a script that cannot be read."""
     return protocol_of(settings.model).load().make(settings.model, environ, state)
