@@ -433,7 +433,9 @@ def _call_block(block: Block) -> Block | None:
         return None
     sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
     arguments = without_surrogates(arguments) if sendable else {}
-    return {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+    call = {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+    signature = _clean(block.get("signature"))  # of a protocol that signs calls
+    return {**call, "signature": signature} if signature else call
 
 
 def _search_block(block: Block) -> Block | None:

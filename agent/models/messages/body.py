@@ -39,12 +39,26 @@ def body_with(
 ) -> dict[str, Any]:
     """Return the body with these parameters in place of the request's own, for a server with these
     gaps."""
-    out = {**parameters, "messages": request.messages}
+    out = {**parameters, "messages": [*map(_without_signatures, request.messages)]}
     if request.system:
         out["system"] = request.system
     if request.tools:
         out["tools"] = request.tools
     return fitted(out, gaps) if gaps else out
+
+
+def _without_signatures(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the signatures that another protocol gave its calls."""
+    content = message["content"]
+    if not any(block["type"] == "tool_use" and "signature" in block for block in content):
+        return message
+    kept = [
+        {name: value for name, value in block.items() if name != "signature"}
+        if block["type"] == "tool_use"
+        else block
+        for block in content
+    ]
+    return {**message, "content": kept}
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
