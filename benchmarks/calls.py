@@ -64,7 +64,7 @@ async def per_call(loop: AgentState, calls: int) -> dict[str, float]:
         await run_turn(loop, "hello")
         used.append(time.thread_time() - cpu)
         wall.append(time.perf_counter() - clock)
-    await loop.model.close()
+    await loop.model.client.close()
     return {"cpu_ms": statistics.median(used) * 1e3, "wall_ms": statistics.median(wall) * 1e3}
 
 

@@ -1,7 +1,10 @@
 """AskUser: puts one to four questions to the person, each with choices and room for other words."""
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 
 MAX_QUESTIONS = 4
@@ -27,6 +30,10 @@ class AskUserParams(Params):
     questions: list[QuestionParams] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
 
+async def no_answers(questions: Sequence[QuestionParams]) -> Sequence[str]:
+    raise ToolError("Nobody can be asked here.")
+
+
 class AskUserTool(Tool[AskUserParams]):
     name = "AskUser"
     description = (
@@ -36,12 +43,18 @@ class AskUserTool(Tool[AskUserParams]):
     effect = "none"
     Params = AskUserParams
 
+    def __init__(
+        self, ask: Callable[[Sequence[QuestionParams]], Awaitable[Sequence[str]]] = no_answers
+    ) -> None:
+        """`ask` returns the user's answers. It raises ToolError where nobody answers."""
+        self._ask = ask
+
     def title(self, params: AskUserParams) -> str:
         more = len(params.questions) - 1
         return params.questions[0].question + (f" and {more} more" if more else "")
 
     async def run(self, params: AskUserParams, context: Context) -> Output:
-        answers = await context.ask_person(params.questions)
+        answers = await self._ask(params.questions)
         pairs = zip(params.questions, answers, strict=True)
         lines = [f"{each.question} → {answer}" for each, answer in pairs]
         return Output("\n".join(["The user answers:", *lines]), {"answers": list(answers)})

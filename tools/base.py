@@ -11,14 +11,13 @@ by then raises `Interrupted` with it (instead of CancelledError), and leaves no 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from ..agent.errors import ToolError
 from .system.kept_text import KeptText
 from .system.output_file import MAX_OUTPUT_BYTES, OutputFile
 from .system.spawn import Enclosed
@@ -169,22 +168,6 @@ class Confinement(Protocol):
     def remove_empty(self) -> None: ...
 
 
-async def _no_answers(questions: Sequence[Any]) -> Sequence[str]:
-    raise ToolError("Nobody can be asked here.")
-
-
-async def _nobody(task: SubagentTask) -> Output:
-    raise ToolError("Subagents cannot be started here. Do the work yourself.")
-
-
-async def _nobody_agrees(plan: str) -> Output:
-    raise ToolError("There is nobody here to agree to a plan. Say it in your answer.")
-
-
-def _no_skill(name: str | None) -> Output:
-    raise ToolError("There are no skills here.")
-
-
 @dataclass(slots=True)
 class Context:
     """What a tool is handed."""
@@ -212,14 +195,6 @@ class Context:
     recall_image: Callable[[int | str], bytes | None] = lambda ref: None
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
-    spawn: Callable[[SubagentTask], Awaitable[Output]] = _nobody  # runs a subagent
-    # Has a skill loaded behind the results of this reply, or lists all where no name is given;
-    # raises ToolError.
-    skill: Callable[[str | None], Output] = _no_skill
-    # Returns the person's answers to questions of AskUser; raises ToolError where nobody answers.
-    ask_person: Callable[[Sequence[Any]], Awaitable[Sequence[str]]] = _no_answers
-    # Puts a plan, in Markdown, to the person and returns what they say to it.
-    propose_plan: Callable[[str], Awaitable[Output]] = _nobody_agrees
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # running subagents by id, each with a way to interrupt it alone
@@ -266,6 +241,11 @@ class Tool(ABC, Generic[P]):
     # tokens of a result that the model gets at most; None for the usual
     max_result_tokens: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
+
+    @property
+    def wire_name(self) -> str:
+        """The name by which the model calls the tool."""
+        return self.name
 
     @abstractmethod
     async def run(self, params: P, context: Context) -> Output: ...

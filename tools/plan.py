@@ -1,10 +1,11 @@
 """Plan: proposes a plan to the person, who may edit it, agree to it or say why not."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import Field
 
+from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 from .system.shorten import one_line
 
@@ -27,6 +28,10 @@ class PlanParams(Params):
     steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
 
 
+async def nobody_agrees(plan: str) -> Output:
+    raise ToolError("There is nobody here to agree to a plan. Say it in your answer.")
+
+
 class PlanTool(Tool[PlanParams]):
     name = "Plan"
     description = (
@@ -36,11 +41,15 @@ class PlanTool(Tool[PlanParams]):
     effect = "none"
     Params = PlanParams
 
+    def __init__(self, propose: Callable[[str], Awaitable[Output]] = nobody_agrees) -> None:
+        """`propose` shows a plan in Markdown to the user and returns their answer."""
+        self._propose = propose
+
     def title(self, params: PlanParams) -> str:
         return title_of(params.plan)
 
     async def run(self, params: PlanParams, context: Context) -> Output:
-        return await context.propose_plan(plan_text(params.plan, params.steps))
+        return await self._propose(plan_text(params.plan, params.steps))
 
 
 def plan_text(plan: str, steps: Sequence[str]) -> str:

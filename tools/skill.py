@@ -1,12 +1,19 @@
 """Skill: loads the instructions of a skill, which stand in the context from then on."""
 
+from collections.abc import Callable
+
 from pydantic import Field
 
+from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 
 
 class SkillParams(Params):
     name: str | None = Field(None, description="The skill. Without it: a list of all skills.")
+
+
+def no_skill(name: str | None) -> Output:
+    raise ToolError("There are no skills here.")
 
 
 class SkillTool(Tool[SkillParams]):
@@ -19,6 +26,10 @@ class SkillTool(Tool[SkillParams]):
     effect = "none"
     Params = SkillParams
 
+    def __init__(self, load: Callable[[str | None], Output] = no_skill) -> None:
+        """`load` loads a skill, or lists all for None. It raises ToolError."""
+        self._load = load
+
     def title(self, params: SkillParams) -> str:
         return params.name or "all"
 
@@ -26,4 +37,4 @@ class SkillTool(Tool[SkillParams]):
         return params.name or ""
 
     async def run(self, params: SkillParams, context: Context) -> Output:
-        return context.skill(params.name)
+        return self._load(params.name)

@@ -1,10 +1,9 @@
 """Task: a piece of work for a subagent, which has a context of its own and gives back one answer.
 
-What a subagent is, and which types there are, is not known here: the context spawns it, and the
-types stand in the description as they are handed in.
+The tool knows nothing of subagents: it is given their types and a function that runs one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -26,6 +25,10 @@ class TaskParams(Params):
     resume: str | None = Field(None, description="Id of an earlier subagent, which goes on")
 
 
+async def nobody(task: SubagentTask) -> Output:
+    raise ToolError("Subagents cannot be started here. Do the work yourself.")
+
+
 class TaskTool(Tool[TaskParams]):
     name = "Task"
     description = (
@@ -39,9 +42,13 @@ class TaskTool(Tool[TaskParams]):
     max_result_tokens = MAX_ANSWER_TOKENS
     Params = TaskParams
 
-    def __init__(self, types: Sequence[tuple[str, str]] = ()) -> None:
-        """Take the types there are: names, and what each is for."""
-        self._types = types
+    def __init__(
+        self,
+        types: Sequence[tuple[str, str]] = (),
+        spawn: Callable[[SubagentTask], Awaitable[Output]] = nobody,
+    ) -> None:
+        """`types` has the name and the purpose of each type. `spawn` runs a subagent."""
+        self._types, self._spawn = types, spawn
 
     def subject(self, params: TaskParams) -> str:
         """Return the type; a resumed subagent has it in its id, and nothing else counts."""
@@ -59,7 +66,7 @@ class TaskTool(Tool[TaskParams]):
     async def run(self, params: TaskParams, context: Context) -> Output:
         if params.resume is None and params.type is None:
             raise ToolError("Give a type, or the id of a subagent to resume.")
-        return await context.spawn(
+        return await self._spawn(
             SubagentTask(
                 description=" ".join(params.description.split()),
                 prompt=params.prompt,

@@ -25,8 +25,13 @@ class WebSearchTool(Tool[WebSearchParams]):
     effect = "none"
     Params = WebSearchParams
 
+    @property
+    def wire_name(self) -> str:
+        """The name by which the model calls the tool."""
+        return "web_search"
+
     def schema(self) -> dict[str, Any]:
-        return {"type": TOOL_TYPE, "name": "web_search", "max_uses": MAX_USES}
+        return {"type": TOOL_TYPE, "name": self.wire_name, "max_uses": MAX_USES}
 
     async def run(self, params: WebSearchParams, context: Context) -> Output:
         raise ToolError(

@@ -128,7 +128,7 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
 
     async with _opened(launch, choice) as agent:
         if _asks_model(launch):
-            await agent.window()
+            await agent.model.window()
         else:
             await _learn_window(agent, launch)
         newest_only = wanted.newest_only
@@ -179,7 +179,7 @@ def _take_back(agent: "AgentState") -> None:
     from ..compaction.history import describe
 
     last = agent.engine.uncompact(agent.log.entries())
-    tokens = agent.current_window().tokens
+    tokens = agent.model.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
     say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
@@ -189,7 +189,7 @@ async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
     from ..models.catalog import known_model
 
     if known_model(agent.model.id) or launch.settings.model.context_window:
-        await agent.window()
+        await agent.model.window()
 
 
 @asynccontextmanager

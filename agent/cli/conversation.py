@@ -54,7 +54,7 @@ def conversation_place(
         change_model(agent, launch, id)
 
     def skills() -> "tuple[Mapping[str, Skill], Sequence[str]]":
-        from ..loop.skills import skills_of
+        from ..features.skills import skills_of
 
         return skills_of(launch)
 

@@ -54,7 +54,7 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
         hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
         raise UsageError("a headless run can't pick the session to resume", hint=hint)
     if options["json_schema"] is not None:
-        from ..loop.result_schema import read_schema
+        from ..features.result_schema import read_schema
 
         front.schema = read_schema(options["json_schema"])
     worktree = enter_worktree(options, loaded)

@@ -10,7 +10,7 @@ from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted
 from ..errors import UsageError
 from ..extensions import command_files, skills
 from ..extensions.mcp import config as mcp_config
-from ..loop import instructions, subagent_types
+from ..features import instructions, subagent_types
 from .options import cwd_of, load, say
 
 

@@ -66,9 +66,11 @@ class Columns:
         return self._terms(label, settings)
 
     def _terms(self, label: str, settings: "Settings") -> "Terms":
-        from ..app import every_tool
+        from ...tools.ask_user import AskUserTool
+        from ...tools.plan import PlanTool
+        from ..assembly import base_tools
         from ..compaction.policy import policy_of
-        from ..loop.prompt import system_prompt
+        from ..features.prompt import system_prompt
         from ..models.catalog import known_model, known_models
         from ..models.factory import make_model
         from ..replay.player import Terms
@@ -92,7 +94,7 @@ class Columns:
             model=id,
             window=base.model.context_window or row.limits.window,
             system=system_prompt(),
-            tools=tuple(tool.schema() for tool in every_tool()),
+            tools=tuple(tool.schema() for tool in (*base_tools(), AskUserTool(), PlanTool())),
             writer=writer,
             fills=self.fills,
         )

@@ -48,8 +48,8 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
+    from ..features.skills import skills_of
     from ..library.command_files import command_files_of
-    from ..loop.skills import skills_of
     from ..ui.commands import COMMANDS
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)

@@ -212,7 +212,7 @@ class CompactionEngine:
             "summary": str(self.host.folder / "summary.md"),
         }
         self._check_preserved()
-        if veto := await self.host.run_hook("before_compact", event):
+        if veto := await self.host.before_summary(event):
             raise CompactionFailed(f"a before_compact hook said no: {veto}")
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
@@ -232,7 +232,7 @@ class CompactionEngine:
         self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
         self._account = SummaryAccount()
-        await self.host.run_hook("after_compact", {**event, "seq": summary.seq})
+        await self.host.after_summary({**event, "seq": summary.seq})
         self._applier.report(summary, draft, started)
         return summary
 

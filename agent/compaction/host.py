@@ -104,5 +104,8 @@ class EngineHost(Protocol):
     ) -> ModelAnswer:
         """Send a request of the engine's own to the model and record the reply with a purpose."""
 
-    async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
-        """Run the user's hook commands at a point; return the reason of a veto, or None."""
+    async def before_summary(self, event: dict[str, Any]) -> str | None:
+        """Announce a summary. Return the reason of a veto, or None."""
+
+    async def after_summary(self, event: dict[str, Any]) -> None:
+        """Announce a recorded summary."""

@@ -52,6 +52,10 @@ PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
+FeatureName = Literal[
+    "environment", "questions", "attachments", "plan", "subagents", "skills", "web-search", "mcp",
+    "drift", "run-state", "result-schema", "hooks",
+]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
@@ -411,6 +415,18 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureSettings:
+    """[features]"""
+
+    off: tuple[str, ...] = _setting(
+        (),
+        list_of(one_of(FeatureName)),
+        "Features to switch off, with their tools. The model is then never told of them.",
+        loosens=loosens_if_longer,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class WebSettings:
     """[web]"""
 
@@ -513,6 +529,7 @@ class Settings:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
     web: WebSettings = field(default_factory=WebSettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)

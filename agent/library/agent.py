@@ -31,9 +31,8 @@ from .mcp_servers import RunServers
 from .result import Result, result_of
 
 if TYPE_CHECKING:
+    from ..features.result_schema import ResultSchema
     from ..loop.agent import AgentState
-    from ..loop.attachments import Attached
-    from ..loop.result_schema import ResultSchema
     from ..models.base import Model
     from ..session.entries import Content
 
@@ -317,18 +316,6 @@ class Agent:
             await asyncio.to_thread(self._check_words, words)
         return await expand_task(self.state, self._launch, words)
 
-    def attached_to(self, words: "Content", *, verbatim: bool) -> "list[Attached]":
-        """Return what words bring in; blocking."""
-        from ..loop.attachments import find_mentions, find_skill
-        from ..loop.command_words import is_of_command
-
-        typed, mcp = not verbatim and not is_of_command(words), self._launch.mcp
-        skills = find_skill(self.state, words) if typed else []
-        named = find_mentions(
-            words, self._launch.cwd, typed=typed, servers=mcp.names if mcp else ()
-        )
-        return [*skills, *named]
-
 
 class AgentRun:
     """A run of one task: `await` it for its result, or read its events with `async for` first. It
@@ -425,7 +412,7 @@ class AgentRun:
             self._events.put_nowait(None)
 
     async def _ran(self) -> Result:
-        from ..loop.result_schema import as_schema
+        from ..features.result_schema import as_schema
 
         began, schema = time.monotonic(), as_schema(self._schema)
         self.finished = await self._turn(schema)
@@ -456,7 +443,12 @@ class AgentRun:
         if self._agent.is_for_task and self._agent.state.totals.turns:
             words = None  # the turn goes on
         return await run_turn(
-            self._agent.state, words, self._next_words, self._attached, schema=schema
+            self._agent.state,
+            words,
+            self._next_words,
+            attached=[self._beside] if self._beside else (),
+            verbatim=self._verbatim,
+            schema=schema,
         )
 
     async def _done_before(self, schema: "ResultSchema | None") -> TurnFinished | None:
@@ -464,11 +456,6 @@ class AgentRun:
         from ..loop.single_task import find_answer
 
         return await find_answer(self._agent.state, str(self._words), needs_end=schema is not None)
-
-    def _attached(self, words: "Content") -> "list[Attached]":
-        beside, self._beside = self._beside, None
-        named = self._agent.attached_to(words, verbatim=self._verbatim)
-        return [*([beside] if beside else []), *named]
 
     def _said(self) -> "Content | None":
         return self._waiting.popleft() if self._waiting else None

@@ -29,17 +29,16 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     """Return the words of a headless run: those of the command that the task calls, or the task
     as it is. Raises RecordError, and ToolError for a prompt of a server."""
     from ..app import change_model
-    from ..loop.command_words import command_words, model_of_turn
+    from ..features.mcp import servers_of
+    from ..loop.command_words import command_words, model_of_turn, prompt_words
 
     name, _, arguments = task.partition(" ")
     if not name.startswith("/"):
         return task
-    if agent.mcp is not None and ":" in name:
-        from ..loop.command_words import prompt_words
-
-        await agent.mcp.wait_for([name[1:].partition(":")[0]])
-        if name[1:] in agent.mcp.prompts():
-            return await prompt_words(agent, agent.mcp, name[1:], arguments.strip())
+    if ":" in name and (servers := servers_of(agent)) is not None:
+        await servers.wait_for([name[1:].partition(":")[0]])
+        if name[1:] in servers.prompts():
+            return await prompt_words(agent, servers, name[1:], arguments.strip())
     files, warnings = await asyncio.to_thread(command_files_of, launch)
     for warning in warnings:
         agent.emit(Notice("warning", warning))

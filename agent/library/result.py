@@ -78,7 +78,7 @@ def result_of(
         context=_context(agent) if agent else None,
         compaction=totals.all.compaction,
         agents=_agents(agent) if agent else [],
-        denials=[dataclasses.asdict(each) for each in agent.denials] if agent else [],
+        denials=[dataclasses.asdict(each) for each in agent.handle.denials] if agent else [],
         error=finished.error,
     )
 
@@ -87,13 +87,13 @@ def _context(agent: "AgentState") -> dict[str, Any]:
     """Return how full the window is, and the tokens from which on a summary is due."""
     from ..compaction.policy import summary_due_at
 
-    window = agent.current_window()
+    window = agent.model.current_window()
     return {
         "tokens": window.tokens,
         "window": window.size,
         "level": window.level,
         "free": window.free,
-        "summary_at": summary_due_at(agent.policy, window),
+        "summary_at": summary_due_at(agent.handle.policy, window),
     }
 
 

@@ -44,7 +44,7 @@ async def command_words(agent: AgentState, command: CommandFile, arguments: str)
             )
             agent.emit(Notice("warning", told))
     else:
-        agent.allow_for_turn(command.allowed_tools, f"/{command.name}")
+        agent.handle.allow_for_turn(command.allowed_tools, f"/{command.name}")
     for text, is_shell in parts:
         if is_shell and command.is_trusted:
             text = await _output(agent, text)
@@ -77,7 +77,7 @@ def is_of_command(words: Content) -> bool:
 
 
 async def _output(agent: AgentState, command: str) -> str:
-    runner, id = agent.tool_runner(), f"command-{agent.log.last_seq + 1}"
+    runner, id = agent.runner, f"command-{agent.log.last_seq + 1}"
     try:
         output = await runner.permitted(
             BashTool(), BashParams.model_validate({"command": command}), id

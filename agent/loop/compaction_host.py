@@ -10,7 +10,7 @@ from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
 from ..compaction.host import CompactionPurpose, ModelAnswer
 from ..compaction.layers import truncate
-from ..compaction.preserve import PreservedSection, preserved_sections, preserved_text
+from ..compaction.preserve import PreservedSection, preserved_sections
 from ..context.compaction_block import compaction_in
 from ..context.request import Request
 from ..context.view import View
@@ -19,14 +19,14 @@ from ..models.catalog import CacheTerms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
-from . import instructions
 from .agent import AgentState
+from .feature import Veto
 from .model_call import text_of
 
 
 def attach_engine(agent: AgentState) -> AgentState:
     """Give an agent its compaction engine, and return the agent."""
-    agent.engine = CompactionEngine(CompactionHost(agent), agent.policy)
+    agent.engine = CompactionEngine(CompactionHost(agent), agent.handle.policy)
     return agent
 
 
@@ -35,8 +35,8 @@ class CompactionHost:
 
     def __init__(self, agent: AgentState) -> None:
         self._agent = agent
-        self.record, self.rebuild_view = agent.record, agent.rebuild_view
-        self.current_window, self.sync = agent.current_window, agent.log.sync_all
+        self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
+        self.current_window, self.sync = agent.model.current_window, agent.log.sync_all
 
     @property
     def view(self) -> View:
@@ -48,7 +48,7 @@ class CompactionHost:
 
     @property
     def effort(self) -> str | None:
-        return self._agent.effort
+        return self._agent.model.effort
 
     @property
     def emit(self) -> Emit:
@@ -63,7 +63,7 @@ class CompactionHost:
         return self._agent.model.id
 
     def cache_terms(self) -> CacheTerms:
-        return self._agent.model.abilities.cache
+        return self._agent.model.client.abilities.cache
 
     def price_factor(self, prompt: int) -> float:
         return price_factor(self.model_id, prompt)
@@ -72,29 +72,18 @@ class CompactionHost:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
     def takes_images(self) -> bool:
-        return self._agent.takes_images()
+        return self._agent.model.takes_images()
 
     def has_compaction(self) -> bool:
-        return self._agent.has_compaction()
+        return self._agent.model.has_compaction()
 
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
-        asked_at = agent.last_calls.get(model) or agent.totals.replied_at(model)
+        asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > self.cache_terms().life
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        agent = self._agent
-        entries = agent.setup.reinserted(
-            agent.ledger,
-            agent.context,
-            mode=agent.approval.mode,
-            preserved=preserved_text(self.preserved_sections()),
-        )
-        return [
-            *instructions.without_standing(entries, agent.view, staying),
-            *agent.plan.after_summary(staying),
-            *agent.skills.after_summary(staying),
-        ]
+        return self._agent.features.reinserted(staying)
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         agent = self._agent
@@ -109,10 +98,10 @@ class CompactionHost:
         agent = self._agent
         return preserved_sections(
             agent.context.cwd,
-            agent.policy.rules,
+            agent.handle.policy.rules,
             agent.ledger,
             agent.ledger.phase,
-            agent.current_window().size,
+            agent.model.current_window().size,
         )
 
     def recall(self, ref: int) -> KeptText | None:
@@ -124,10 +113,17 @@ class CompactionHost:
     async def ask_model(
         self, request: Request, purpose: CompactionPurpose = "summary"
     ) -> ModelAnswer:
-        reply = await self._agent.ask_model(request, lambda event: None, purpose)
+        reply = await self._agent.model.ask(request, lambda event: None, purpose)
         block = compaction_in(reply.content)
         text = block["content"] if block else text_of(reply.content)
         return ModelAnswer(text, reply.stop_reason, cost(reply.model, reply.usage), block)
 
-    async def run_hook(self, name: str, event: dict[str, Any]) -> str | None:
-        return await self._agent.hooks.run(name, event)
+    async def before_summary(self, event: dict[str, Any]) -> str | None:
+        try:
+            await self._agent.features.before_summary(event)
+        except Veto as veto:
+            return veto.reason
+        return None
+
+    async def after_summary(self, event: dict[str, Any]) -> None:
+        await self._agent.features.after_summary(event)

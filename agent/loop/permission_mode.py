@@ -1,13 +1,12 @@
 """Tell the model when the permission mode changed: by a notice before the next words."""
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..config.settings import PermissionMode
     from ..context.view import View
-    from ..permissions.approval import Approval
-    from ..session.entries import Entry
+    from .session_handle import SessionHandle
 
 MEANINGS: "dict[PermissionMode, str]" = {
     "ask": "looking is free, the user is asked about everything else",
@@ -25,16 +24,7 @@ _MODE_NOTICE = re.compile(
 )
 
 
-class Announcer(Protocol):
-    """A conversation as its mode is announced in; `AgentState` has these members."""
-
-    approval: "Approval"
-    view: "View"
-
-    def record(self, entry: "Entry") -> "Entry": ...
-
-
-def announce_mode(agent: Announcer, last_mode: str) -> None:
+def announce_mode(handle: "SessionHandle", last_mode: str) -> None:
     """Record a notice for the model when the mode is not the one it knows of.
 
     `last_mode` is the mode of the model's newest turn; it counts where the view names none. Raises
@@ -42,9 +32,9 @@ def announce_mode(agent: Announcer, last_mode: str) -> None:
     """
     from ..session.entries import User
 
-    now = agent.approval.mode
-    if agent.view.items and now != (announced_mode(agent.view) or last_mode):
-        agent.record(User(content=mode_notice(now), source="notice"))
+    now = handle.approval.mode
+    if handle.view.items and now != (announced_mode(handle.view) or last_mode):
+        handle.record(User(content=mode_notice(now), source="notice"))
 
 
 def mode_notice(mode: "PermissionMode") -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from ...tools.system.files import open_kept, replace_file
 from ..compaction.drift import WATCHED_TURNS
@@ -311,11 +311,19 @@ def _parsed_state(told: dict[str, Any]) -> CachedState | None:
     return kept
 
 
-def create_session(path: Path) -> tuple[Log, SessionState, ResumeCache]:
+class OpenedLog(NamedTuple):
+    """The log of a session that this process has open."""
+
+    log: Log
+    state: SessionState
+    cache: ResumeCache
+
+
+def create_session(path: Path) -> OpenedLog:
     """Make a new log; return what `resume_session` returns."""
     log = Log(path)
     log.keep_conversation(0)
-    return log, SessionState(), ResumeCache(path)
+    return OpenedLog(log, SessionState(), ResumeCache(path))
 
 
 def copy_cache(log: Path, copy: Path) -> None:
@@ -326,7 +334,7 @@ def copy_cache(log: Path, copy: Path) -> None:
         replace_file(copy.with_name(CACHE_NAME), data, single_writer=True, durable=False)
 
 
-def resume_session(path: Path, *, read_only: bool = False) -> tuple[Log, SessionState, ResumeCache]:
+def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
     """Open an existing log and return it with the session's state. Raises as `Log.open` does."""
     resumption, kept = ResumeCache(path), CachedState()
 
@@ -340,7 +348,7 @@ def resume_session(path: Path, *, read_only: bool = False) -> tuple[Log, Session
     log = Log.open(path, read, read_only=read_only)
     if not read_only:
         log.keep_conversation(kept.standing.conversation_bytes)
-    return log, kept.standing, resumption
+    return OpenedLog(log, kept.standing, resumption)
 
 
 @cache

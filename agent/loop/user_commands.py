@@ -35,8 +35,9 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
     """
     agent.log.check_writable()
     await agent.begin()
-    runner, id = agent.tool_runner(), f"shell-{agent.log.last_seq + 1}"
-    runner.context = replace(agent.context, sandbox=None)  # a person has none in a shell either
+    id = f"shell-{agent.log.last_seq + 1}"
+    context = replace(agent.context, sandbox=None)  # as in a shell of the user
+    runner = replace(agent.runner, handle=replace(agent.handle, context=context))
     given = {"command": command}
     agent.emit(ToolStarted(id, SHELL, command, given))
     started = time.monotonic()

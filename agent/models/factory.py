@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..config.keys import SCRIPTED
 from ..errors import UsageError
+from .address import UNENCRYPTED, unencrypted_host
 from .catalog import MESSAGES, known_model
 from .messages.servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 
@@ -68,6 +69,12 @@ def address_of(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     UsageError for an unknown protocol."""
     variable = protocol_of(chosen).address
     return (chosen.base_url or environ.get(variable) or "") if variable else ""
+
+
+def unencrypted_warnings(chosen: "ModelSettings", environ: Mapping[str, str]) -> list[str]:
+    """Return a warning where the key would go to another machine unencrypted."""
+    host = unencrypted_host(address_of(chosen, environ))
+    return [UNENCRYPTED.format(host=host)] if host else []
 
 
 def is_of_protocol(variable: str) -> bool:

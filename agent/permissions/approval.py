@@ -152,6 +152,11 @@ class Approval:
         copied._rules = self._rules.with_rule(rule)
         return copied
 
+    def names_host(self, tool: str, host: str) -> bool:
+        """Return True if a rule allows a tool this host by name."""
+        rules = self.rules()
+        return f"{tool}({host})" in (*rules["allow"], *rules["session"])
+
     def rules(self) -> Mapping[str, Sequence[str]]:
         """Return the rules by what they do, in the order of their force, for display."""
         return self._rules.texts()

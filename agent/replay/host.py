@@ -111,8 +111,11 @@ class ReplayHost:
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         return None
 
-    async def run_hook(self, point: str, event: dict[str, Any]) -> str | None:
+    async def before_summary(self, event: dict[str, Any]) -> str | None:
         return None
+
+    async def after_summary(self, event: dict[str, Any]) -> None:
+        """Do nothing: nobody listens to a replay."""
 
     def redact(self, words: str) -> str:
         return words

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...tools.base import Confinement
 from ...tools.system.files import make_private_folder
 from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
@@ -28,6 +29,7 @@ from ..config.places import user_file
 from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
+from ..permissions.approval import Approval
 from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seatbelt, seccomp
 from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
@@ -476,6 +478,20 @@ def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
             *(plugin.folder for plugin in launch.plugins),
         ],
     )
+
+
+def sandbox_warnings(sandbox: Confinement | None, approval: Approval) -> list[str]:
+    """Return a warning where commands cannot be confined as the settings say."""
+    if approval.sandboxed and approval.unconfined:
+        less = approval.unconfined
+        return [f"Commands are asked about, since nothing confines them here: {less}"]
+    if sandbox is None or sandbox.required:
+        return []
+    if sandbox.partial:
+        return [f"Commands are confined by Landlock alone, which holds less: {sandbox.partial}"]
+    if sandbox.absent:
+        return [f"Commands run without a sandbox: {sandbox.absent}"]
+    return []
 
 
 def agent_paths(launch: LaunchOptions) -> list[Path]:

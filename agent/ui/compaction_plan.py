@@ -29,7 +29,7 @@ def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> 
         would = summary_line(planned or agent.engine.preview())
     except CompactionFailed as error:
         would = error.message
-    window, freed = agent.current_window(), agent.engine.tokens_freed_instead_of_summary()
+    window, freed = agent.model.current_window(), agent.engine.tokens_freed_instead_of_summary()
     when = _when(agent, window, is_clearing=freed is not None)
     if (calls := agent.engine.calls_until_summary_pays()) is not None:
         when += f"; a summary pays {in_calls(calls)}"
@@ -52,7 +52,7 @@ def dry_run(
     `newest_only` and `option` are as for `small_saving`. Raises CompactionFailed when it would do
     nothing."""
     planned = agent.engine.preview(newest_only=newest_only)
-    head = [usage_line(agent.current_window())]
+    head = [usage_line(agent.model.current_window())]
     head += [f"{option}: {summary_line(planned)}"] if newest_only else next_lines(agent, planned)
     head += small_saving(agent, newest_only=newest_only, option=option).splitlines()
     return "\n".join([*head, *item_lines(planned, limit=limit)])
@@ -135,7 +135,7 @@ def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
     results are cleared then and no summary is begun."""
     from ..compaction.policy import summary_due_at, threshold_tokens
 
-    policy = agent.policy
+    policy = agent.handle.policy
     at, start = summary_due_at(policy, window), threshold_tokens(policy.prepare_at, window)
     if policy.mode == "off" or at is None:
         return "only when you say /compact"

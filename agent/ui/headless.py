@@ -22,9 +22,9 @@ from . import signals
 from .subagent_progress import SubagentEvent, Subagents
 
 if TYPE_CHECKING:
+    from ..features.result_schema import ResultSchema
     from ..library.agent import Agent, AgentRun
     from ..loop.agent import AgentState
-    from ..loop.result_schema import ResultSchema
 
 OutputFormat = Literal["text", "json", "stream-json"]
 STATUSES: "dict[int, Literal['interrupted', 'limit']]" = {INTERRUPTED: "interrupted", 4: "limit"}

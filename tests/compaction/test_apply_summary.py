@@ -83,7 +83,7 @@ def talking(
     project.mkdir(exist_ok=True)
     talk = Conversation(project, answer, tools=[Bash(passes)], window=WINDOW, policy=policy)
     if again:
-        talk.agent.setup.after_summary = lambda: [
+        talk.environment.after_summary_entries = lambda: [
             User(content="rule " * again, source="environment")
         ]
     return talk
@@ -109,7 +109,7 @@ def stood(talk: Conversation) -> list[int]:
         elif due[0]:
             due[0] -= 1
             if not due[0]:
-                found.append(talk.agent.current_window().tokens)
+                found.append(talk.agent.model.current_window().tokens)
         return recorded
 
     talk.agent.engine.host.record = spying  # type: ignore[method-assign]
@@ -134,7 +134,9 @@ def test_a_preview_counts_what_is_said_again(project: Path) -> None:
     talk = talking(project, replace(BARE, mode="remind"), calls=20)
     talk.say("Go.")
     before = talk.agent.engine.preview().tokens_after_estimate
-    talk.agent.setup.after_summary = lambda: [User(content="rule " * 4_000, source="environment")]
+    talk.environment.after_summary_entries = lambda: [
+        User(content="rule " * 4_000, source="environment")
+    ]
     assert talk.agent.engine.preview().tokens_after_estimate >= before + 3_900
 
 
@@ -237,7 +239,9 @@ def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> N
 
     project.mkdir()
     talk = Conversation(project, answer, tools=[Bash()], window=5_000, policy=BARE)
-    talk.agent.setup.after_summary = lambda: [User(content="rule " * 900, source="environment")]
+    talk.environment.after_summary_entries = lambda: [
+        User(content="rule " * 900, source="environment")
+    ]
     for number in range(40):
         said = f"Message {number}: " + f"detail {number} " * 40
         assert talk.say(said).status == "ok", number
@@ -271,7 +275,9 @@ def test_the_end_of_the_ladder_names_a_veto(project: Path) -> None:
 def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(project: Path) -> None:
     talk = talking(project, replace(BARE, mode="remind"), calls=3)
     talk.say("Go.")
-    talk.agent.setup.after_summary = lambda: [User(content="rule " * 4_000, source="environment")]
+    talk.environment.after_summary_entries = lambda: [
+        User(content="rule " * 4_000, source="environment")
+    ]
     with pytest.raises(CompactionFailed, match="the context would not get smaller"):
         asyncio.run(talk.agent.engine.compact())
     assert talk.of(Summary) == []

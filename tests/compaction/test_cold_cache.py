@@ -60,10 +60,10 @@ def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
         return isinstance(event, Accepted) and len(talk.seen(Accepted)) == 2
 
     assert talk.interrupted_at("count", is_second).status == "interrupted"
-    talk.agent.last_calls["scripted"] = 1.0  # long ago
+    talk.agent.model.last_calls["scripted"] = 1.0  # long ago
     assert talk.say("go on").text == "I see."
     assert talk.of(Mask) == []
-    talk.agent.last_calls["scripted"] = 1.0
+    talk.agent.model.last_calls["scripted"] = 1.0
     assert talk.say("and?").text == "Yes."
     assert [len(mask.targets) for mask in talk.of(Mask)] == [3]
 

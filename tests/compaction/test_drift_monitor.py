@@ -13,6 +13,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Notice
+from ctxagent.agent.features.drift import DriftFeature
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, Note, User
@@ -130,7 +131,7 @@ def test_an_archive_that_cannot_be_searched_is_no_obstacle(
         raise error
 
     talk = compacted(DRIFTS["contradiction"][0], ON)
-    talk.agent.drift_monitor.search = search
+    talk.agent.features.find(DriftFeature).monitor.search = search
     assert talk.say("continue").text == ON.text
     (put,) = [e for e in talk.of(User) if "[Goal check]" in str(e.content)]
     assert "Never touch migrations/" in put.content
@@ -149,7 +150,7 @@ def test_at_the_limit_of_calls_an_answer_stays_an_answer(
     compacted: Callable[..., Conversation],
 ) -> None:
     talk = compacted(DRIFTS["complete"][0])
-    talk.agent.budget_meter.budget = Budget(calls=talk.agent.budget_meter.calls + 1)
+    talk.agent.handle.budget_meter.budget = Budget(calls=talk.agent.handle.budget_meter.calls + 1)
     finished = talk.say("continue")
     assert (finished.status, finished.text) == ("ok", DRIFTS["complete"][0].text)
 
@@ -194,7 +195,7 @@ def test_a_session_that_is_resumed_is_still_watched(compacted: Callable[..., Con
     first = compacted()
     asyncio.run(first.agent.close())
     again = Conversation(first.cwd, [*DRIFTS["constraint"], ON])
-    again.agent.drift_monitor.resume(again.agent.view.summary, 0)
+    again.agent.features.find(DriftFeature).monitor.resume(again.agent.view.summary, 0)
     again.say("continue")
     assert drifts(again) == ["constraint"]
 

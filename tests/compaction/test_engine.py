@@ -269,7 +269,7 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
         ahead = talk.agent.engine.is_preparing and not asks_for_a_record(request)
         return replace(player(request), delay=0.3 if ahead else 0.0)
 
-    talk.agent.model = ScriptedModel(step, check=validate, window=60_000)
+    talk.agent.model.client = ScriptedModel(step, check=validate, window=60_000)
     assert talk.say("count").text == "All counted."
     entries = talk.entries()
     assert talk.of(Summary)
@@ -433,7 +433,7 @@ def test_a_prompt_the_server_finds_too_long_is_made_smaller_once(project: Path) 
     talk = Conversation(project, step, policy=policy, window=200_000)
     assert talk.say("count").text == "All counted."
     assert sum(size > 60_000 for size in sizes) == 1
-    assert talk.agent.current_window().size == 21_000
+    assert talk.agent.model.current_window().size == 21_000
 
 
 def test_a_server_that_always_finds_it_too_long_is_a_clear_end(project: Path) -> None:
@@ -537,7 +537,7 @@ def test_cancelling_a_summary_changes_nothing(project: Path) -> None:
             return Step(text=RECORD, delay=60)
 
         model = ScriptedModel(step, check=validate)
-        talk.agent.model = model
+        talk.agent.model.client = model
         task = asyncio.ensure_future(talk.agent.engine.compact())
         await asked.wait()
         task.cancel()
@@ -573,7 +573,7 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
     assert f"#{target['seq']}" in target["stub"]
     result = next(e for e in talk.of(ToolResult) if e.seq == target["seq"])
     player = [Step(tools=[("Recall", {"ref": target["seq"]})]), Step(text="Found.")]
-    talk.agent.model = ScriptedModel(player, check=validate)
+    talk.agent.model.client = ScriptedModel(player, check=validate)
     talk.say("what was that?")
     assert talk.of(ToolResult)[-1].content == result.content
 
@@ -686,7 +686,7 @@ def test_too_long_without_figures_does_not_shrink_the_window_for_good(project: P
     player = Player(30, 2_500)
     talk = Conversation(project, step, window=60_000)
     assert talk.say("count").text == "All counted."
-    assert talk.agent.current_window().size == 60_000
+    assert talk.agent.model.current_window().size == 60_000
     assert talk.say("again").text == "All counted."
 
 
@@ -747,7 +747,7 @@ def test_one_summary_stands_in_the_view(project: Path) -> None:
         asyncio.run(talk.agent.engine.compact())
         items, summary = talk.agent.view.items, talk.of(Summary)[-1]
         assert [item.seq for item in items if item.source == "summary"] == [summary.seq]
-        assert summary.tokens_after == talk.agent.current_window().tokens
+        assert summary.tokens_after == talk.agent.model.current_window().tokens
         first, last = summary.covers
         assert said[0] == first <= last < summary.keep_from
         talk.say("More: " + "more " * 300)

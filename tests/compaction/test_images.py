@@ -118,7 +118,9 @@ def test_what_a_server_refuses_goes(
         assert shown in ({0, 1}, {0, 2})  # whichever of the two was read first
     else:
         assert shown == set(left)
-    assert talk.agent.limits is None or talk.agent.limits.window == 200_000  # nothing is learned
+    assert (
+        talk.agent.model.limits is None or talk.agent.model.limits.window == 200_000
+    )  # nothing is learned
 
 
 def test_another_refusal_is_told(tmp_path: Path) -> None:

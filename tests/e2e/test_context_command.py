@@ -210,7 +210,7 @@ def clearable(cwd: Path, policy: Policy) -> Conversation:
 
 def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -> None:
     talk = clearable(tmp_path, replace(DEFAULT, prepare_at=0.55, summarize_at=0.6, clear_keep=1))
-    desk, before = CommandDesk(talk), talk.agent.current_window().tokens
+    desk, before = CommandDesk(talk), talk.agent.model.current_window().tokens
     assert before > 0.6 * 80_000
     shown = " ".join(desk.run("/context").split())
     told = rf"{before:,} → about ([\d,]+) tokens · old results and inputs cleared, no summary"

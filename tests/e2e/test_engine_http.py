@@ -161,10 +161,10 @@ def test_a_summary_taken_back_after_more_calls(project: Path) -> None:
                 await counted(talk)
             await talk.agent.engine.compact()
             await counted(talk)  # this turn's thinking is bound to the summary
-            small = talk.agent.current_window().tokens
+            small = talk.agent.model.current_window().tokens
             talk.agent.engine.uncompact(talk.entries())
             assert (
-                talk.agent.current_window().tokens > 1.5 * small
+                talk.agent.model.current_window().tokens > 1.5 * small
             )  # and not what the last call used
             await counted(talk)
 
@@ -253,7 +253,7 @@ def test_a_window_smaller_than_believed_is_learned_once(project: Path) -> None:
     assert told_too_long(talk) == ["the prompt was too long; the window is 20,000 tokens"]
     learned = [e.tokens for e in talk.seen(CallStarted) if e.tokens > 20_000]
     assert len(learned) == 1
-    assert talk.agent.current_window().size == 20_000
+    assert talk.agent.model.current_window().size == 20_000
 
 
 class Silent:
@@ -350,13 +350,13 @@ def test_what_was_said_before_an_interrupt_counts(project: Path) -> None:
                     if left[0] == 0:
                         asyncio.get_running_loop().call_soon(turn.cancel)
 
-            talk.agent.emit = emit
+            talk.agent.handle.emit = emit
             assert (await turn).status == "interrupted"
-            talk.agent.emit = talk.events.append
+            talk.agent.handle.emit = talk.events.append
 
         async def play() -> None:
             await interrupted_at(TextDelta, 38)
-            assert talk.agent.current_window().tokens >= talk.agent.view.size
+            assert talk.agent.model.current_window().tokens >= talk.agent.view.size
             assert (await run_turn(talk.agent, "go on")).text == "Hello."
             await interrupted_at(ToolDraft, 35)
             assert (await run_turn(talk.agent, "go on")).text == "Hello again."

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.app import every_tool
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
 from ctxagent.agent.compaction.summary.user_messages import messages_section
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.context.word_classes import count_word_classes
-from ctxagent.agent.loop import instructions, prompt
-from ctxagent.agent.loop.subagent_types import built_in_types
+from ctxagent.agent.features import instructions, prompt
+from ctxagent.agent.features.subagent_types import built_in_types
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
@@ -25,6 +24,7 @@ from ctxagent.agent.prompts import prompt_text
 from ctxagent.agent.session.user_messages import LoggedMessage
 
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.setup import every_tool
 
 FOLDER = Path(__file__).parent / "snapshots"
 

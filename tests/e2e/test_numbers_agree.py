@@ -126,13 +126,13 @@ def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> N
     acts: list[tuple[int, int]] = []  # tokens after an act, as told and as they are
 
     def emit(event: Event) -> None:
-        window = talk.agent.current_window()
+        window = talk.agent.model.current_window()
         if isinstance(event, CallStarted):
             sent.append(window.tokens >= (summary_due_at(policy, window) or 0))
         elif isinstance(event, Compacted):
             acts.append((event.tokens_after, window.tokens))
 
-    talk.agent.emit = emit
+    talk.agent.handle.emit = emit
     assert talk.say("go on").text == "Done."
     (summary,) = talk.of(Summary)
     told = " ".join(CommandDesk(talk).run("/context").split())
@@ -159,9 +159,9 @@ def test_a_stub_and_its_receipt_say_what_context_said(tmp_path: Path) -> None:
 
     def emit(event: Event) -> None:
         if isinstance(event, Compacted):
-            acts.append((event.tokens_after, talk.agent.current_window().tokens))
+            acts.append((event.tokens_after, talk.agent.model.current_window().tokens))
 
-    talk.agent.emit = emit
+    talk.agent.handle.emit = emit
     talk.agent.engine.policy = replace(DEFAULT, clear_when="every-call", clear_keep=1)
     talk.agent.engine.__post_init__()
     talk.say("go on")

@@ -38,7 +38,7 @@ class Look:
     def __init__(self, talk: Conversation, *results: Sequence[Entry] | Exception) -> None:
         self.results, self.looks = results, 0
         self.begun, self.go = threading.Event(), threading.Event()
-        talk.agent.setup.startup = self
+        talk.environment.startup = self
 
     def __call__(self) -> Sequence[Entry]:
         self.looks += 1

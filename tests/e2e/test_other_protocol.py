@@ -75,7 +75,7 @@ def server(replies: Sequence[Body]) -> Iterator[tuple[str, list[Body]]]:
 def run(place: Place, url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run the command that has the protocol, without any key."""
     return subprocess.run(
-        [sys.executable, "-P", "-c", START, "-c", "web.search=off", *arguments],
+        [sys.executable, "-P", "-c", START, *arguments],
         cwd=place.project,
         env=place.environ({ADDRESS_VAR: url}),
         stdin=subprocess.DEVNULL,

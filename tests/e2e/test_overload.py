@@ -101,7 +101,7 @@ def test_a_summary_keeps_its_few_attempts(tmp_path: Path) -> None:
     player = Player(10, 2_500)
     policy = replace(DEFAULT, clear_when="off", truncate_at=None, prepare_at=None)
     talk = Conversation(tmp_path / "project", step, policy=policy, window=60_000)
-    talk.agent.overload_wait = 600
+    talk.agent.model.overload_wait = 600
 
     async def run() -> None:
         await run_turn(talk.agent, "count")

@@ -16,8 +16,8 @@ import pytest
 
 from ctxagent.agent.cli import stdin
 from ctxagent.agent.cli.stdin import Patience, read_beside_task
-from ctxagent.agent.loop.prompt import system_prompt
-from ctxagent.agent.loop.subagent_types import built_in_types
+from ctxagent.agent.features.prompt import system_prompt
+from ctxagent.agent.features.subagent_types import built_in_types
 
 from ..support.command import COMMAND, PATIENCE, Place
 from ..support.server.loopback import Say, Server

@@ -162,7 +162,7 @@ def test_long_words_go_to_a_file_and_what_is_interrupted_keeps_them(project: Pat
             if calls == 2:
                 asyncio.get_running_loop().call_soon(turn.cancel)
 
-        talk.agent.emit = emit
+        talk.agent.handle.emit = emit
         return await turn
 
     assert asyncio.run(run()).status == "interrupted"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import is_trusted, read_untrusted, trust
-from ctxagent.agent.loop.instructions import LINK_OUTSIDE, instruction_files
-from ctxagent.agent.loop.prompt import environment_text
-from ctxagent.agent.loop.subagent_types import load_types
+from ctxagent.agent.features.instructions import LINK_OUTSIDE, instruction_files
+from ctxagent.agent.features.prompt import environment_text
+from ctxagent.agent.features.subagent_types import load_types
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.permissions.shell.git import program_git_runs

@@ -361,7 +361,7 @@ def test_the_key_never_reaches_the_disk_the_model_or_an_event(tmp_path: Path) ->
         ("Edit", {"path": ".keys", "old_string": "B=", "new_string": "C="}),
     ]
     loop, events = work(tmp_path, Step(tools=calls), Step(text="Done."))
-    told = json.dumps(loop.model.requests[-1].messages) + repr(events)
+    told = json.dumps(loop.model.client.requests[-1].messages) + repr(events)
     for secret, name in ((KEY, "ANTHROPIC_API_KEY"), (OTHER, "DEPLOY_TOKEN")):
         assert secret not in told
         assert mark(name) in told
@@ -393,7 +393,7 @@ def test_shapes_are_taken_out_on_request_before_anything_is_kept(tmp_path: Path)
         ("Write", {"path": ".env", "content": f"CI_TOKEN={mark('GitLab token')}\nPORT=82\n"}),
     ]  # fmt: skip
     loop, events = work(tmp_path, Step(tools=calls), Step(tools=edits), Step(text="."), redact=True)
-    told = json.dumps(loop.model.requests[-1].messages) + repr(events)
+    told = json.dumps(loop.model.client.requests[-1].messages) + repr(events)
     kept = everything(tmp_path / "state/projects") + told.encode()
     session = everything(loop.folder)
     for secret in (token, password, lot(64)):

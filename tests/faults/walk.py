@@ -29,7 +29,6 @@ from ctxagent.agent.compaction.policy import PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.context.window import LearnedWindow
 from ctxagent.agent.errors import (
     CompactionFailed,
     LimitReached,
@@ -488,9 +487,9 @@ class Walk:
             if not left:
                 asyncio.get_running_loop().call_soon(turn.cancel)
 
-        talk.agent.emit = emit
+        talk.agent.handle.emit = emit
         await turn
-        talk.agent.emit = talk.events.append
+        talk.agent.handle.emit = talk.events.append
 
     async def _kill_in_turn(self) -> None:
         talk, left = self.talk, self.chance.randint(1, 30)
@@ -504,7 +503,7 @@ class Walk:
                 sizes.append(talk.agent.log.path.stat().st_size)
                 raise Killed
 
-        talk.agent.emit = emit
+        talk.agent.handle.emit = emit
         with suppress(Killed, RecordError):
             await self._say()
         await self._abandon(sizes[0] if sizes else None)
@@ -563,8 +562,8 @@ class Walk:
         model = StrictModel(
             self.script, self.chance.choice(list(RATIOS)), self.chance.choice(WINDOWS)
         )
-        self.talk.model = agent.model = model
-        agent.limits, agent.learned_window = None, LearnedWindow()
+        self.talk.model = model
+        agent.model.change(model)
         if agent.log.last_seq:
             made = Session(id="s", cwd=str(self.cwd), version="0", model=model.id)
             agent.record(made)

@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.app import every_tool
-from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.events import Event, ToolOutput
+from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.file_changes import ChangeTracker
 from ctxagent.agent.loop.tool_calls import ToolRunner
-from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.session.entries import Assistant, Entry, Session, ToolResult
-from ctxagent.agent.session.ledger import Ledger
-from ctxagent.agent.session.log import Log
+from ctxagent.agent.session.entries import Assistant, Session, ToolResult
 from ctxagent.agent.session.stale_files import list_stale_files
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.tools.base import Context
 from ctxagent.tools.job import end_all
+
+from ..support.sessions.setup import session_handle
 
 ENV = {
     "PATH": os.environ["PATH"],
@@ -53,33 +51,20 @@ class Bench:
             for words in ("init -qb main", "add .", "commit -qm First", "branch other"):
                 subprocess.run(["git", *words.split()], cwd=self.project, env=ENV, check=True)
         state = folder / "state"
-        self.log = Log(state / "sessions" / "s" / "log.jsonl")
-        self.ledger = Ledger()
+        path = state / "sessions" / "s" / "log.jsonl"
         self.events: list[Event] = []
-        self.context = Context(self.project, session_dir=self.log.path.parent, env=ENV)
+        self.context = Context(self.project, session_dir=path.parent, env=ENV)
         tree = WorkTree(
             self.project,
             store=state / "worktree.git",
-            index=self.log.path.parent / "worktree.index",
+            index=path.parent / "worktree.index",
             env=ENV,
         )
-        self.tool_runner = ToolRunner(
-            tools={tool.name: tool for tool in every_tool()},
-            approval=Approval(mode="bypass", cwd=self.project),
-            context=self.context,
-            policy=DEFAULT,
-            record=self.record,
-            next_seq=lambda: self.log.last_seq + 1,
-            emit=self.events.append,
-            ask=None,
-            change_tracker=ChangeTracker(tree, self.context) if watched else None,
-        )
+        handle = session_handle(self.project, path, emit=self.events.append, context=self.context)
+        self.log, self.ledger, self.record = handle.log, handle.ledger, handle.record
+        tracker = ChangeTracker(tree, self.context) if watched else None
+        self.tool_runner = ToolRunner(handle, Features(self.events.append), tracker)
         self.record(Session(id="s", cwd=str(self.project), version="0", model="m"))
-
-    def record(self, entry: Entry) -> Entry:
-        recorded = self.log.append(entry)
-        self.ledger.add(recorded)
-        return recorded
 
     async def call(self, tool: str, given: dict[str, Any]) -> ToolResult:
         """One call; its result, as it stands in the log."""
@@ -267,12 +252,12 @@ def interrupt(bench: Bench, command: str, when: Callable[[Event], bool]) -> Tool
             if when(event):
                 asyncio.get_running_loop().call_soon(call.cancel)
 
-        bench.tool_runner.emit = emit
+        bench.tool_runner.handle.emit = emit
         with pytest.raises(asyncio.CancelledError):
             await call
 
     asyncio.run(run())
-    bench.tool_runner.emit = bench.events.append
+    bench.tool_runner.handle.emit = bench.events.append
     return bench.newest()
 
 
@@ -313,13 +298,13 @@ def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
                 slow.acquire()
                 asyncio.get_running_loop().call_soon(call.cancel)
 
-        bench.tool_runner.emit = emit
+        bench.tool_runner.handle.emit = emit
         with pytest.raises(asyncio.CancelledError):  # who waits for the look waits for ever
             await call
         slow.release()
 
     asyncio.run(run())
-    bench.tool_runner.emit = bench.events.append
+    bench.tool_runner.handle.emit = bench.events.append
     result = bench.newest()
     assert result.details["interrupted"]
     assert "changes" not in result.details
@@ -352,7 +337,7 @@ def test_a_command_that_has_ended_keeps_its_output_when_the_look_is_interrupted(
                 watch.tree._lock.acquire()
                 check()
 
-        bench.tool_runner.emit = emit
+        bench.tool_runner.handle.emit = emit
         with pytest.raises(asyncio.CancelledError):
             await call
         watch.tree._lock.release()

@@ -450,7 +450,7 @@ def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> 
             await asyncio.Event().wait()
             raise AssertionError
 
-        talk.agent.ask = ask
+        talk.agent.handle.ask = ask
         turn = asyncio.ensure_future(run_turn(talk.agent, "go"))
         await asked.wait()
         turn.cancel()
@@ -506,7 +506,7 @@ def test_results_are_recorded_as_they_finish(project: Path) -> None:
             assert [r.content for r in talk.of(ToolResult)] == ["first"]  # on disk already
             gate.set()
 
-    talk.agent.emit = emit
+    talk.agent.handle.emit = emit
     assert talk.say("go").status == "ok"
     sent = talk.model.requests[-1].messages[-1]["content"]  # type: ignore[attr-defined]
     assert [b["content"] for b in sent] == ["second", "first"]  # in the order of the calls
@@ -560,8 +560,8 @@ def test_retrying_voids_the_words_of_the_broken_attempt(project: Path) -> None:
 
 def test_before_the_first_call_the_window_is_that_of_the_model(project: Path) -> None:
     talk = Conversation(project, model=ScriptedModel([Step(text="hi")], window=50_000))
-    assert talk.agent.current_window().size == 50_000
-    assert talk.agent.reply_room() == 32_000
+    assert talk.agent.model.current_window().size == 50_000
+    assert talk.agent.model.reply_room() == 32_000
 
 
 def test_a_message_that_went_to_a_file_is_recalled_whole_and_its_rules_count(

@@ -77,7 +77,7 @@ def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
     tree = WorkTree(
         tmp_path, store=talk.agent.folder / "store", index=index, env=talk.agent.context.env
     )
-    talk.agent.change_tracker = ChangeTracker(tree, talk.agent.context)
+    talk.agent.runner.change_tracker = ChangeTracker(tree, talk.agent.context)
     talk.say("begin")
     assert [fact.command for fact in talk.agent.ledger.unresolved()] == ["sort b"]
     entry = run(talk, "echo two >> a.txt; echo new > b")
@@ -116,7 +116,7 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
         running = asyncio.create_task(
             user_commands.run_shell_command(talk.agent, "echo $$ > pid; echo begun; sleep 300")
         )
-        talk.agent.emit = lambda event: (
+        talk.agent.handle.emit = lambda event: (
             asyncio.get_running_loop().call_soon(running.cancel) and None
             if isinstance(event, ToolOutput)
             else None
@@ -143,7 +143,7 @@ def test_what_an_interrupt_kept_from_a_session_is_made_up_for(tmp_path: Path, wa
         assert go.wait(100)
         return [User(content="Here you are.", source="environment")]
 
-    talk.agent.setup.startup = surroundings
+    talk.environment.startup = surroundings
 
     async def interrupted() -> None:
         work = (
@@ -179,7 +179,7 @@ def test_a_large_output_counts_as_any_other(tmp_path: Path) -> None:
     assert talk.agent.totals.all.compaction["tokens_saved"] == saved
     (act,) = acts(talk.entries())
     assert (act.layer, act.saved, act.files) == ("demote", saved, (entry.offloaded,))
-    filling = break_down(talk.agent.view, talk.agent.current_window())
+    filling = break_down(talk.agent.view, talk.agent.model.current_window())
     assert [(p.kind, p.count, p.saved) for p in filling.parts if p.kind == "commands"] == [
         ("commands", 1, saved)
     ]

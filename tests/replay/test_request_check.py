@@ -201,7 +201,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
             loop.engine.uncompact(loop.log.entries())
             await said(loop, "and more")
             change_model(loop, start, OTHER)
-            loop.effort = "high"
+            loop.model.effort = "high"
             await said(loop, "the rest")
 
         log = run(start, SessionChoice(), first)

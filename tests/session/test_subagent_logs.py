@@ -21,7 +21,7 @@ from ctxagent.agent.session.totals import Totals
 from ctxagent.tools.system.kept_text import KeptText
 
 from ..e2e.test_subagent_http import Cast, agent_logs, tasks
-from ..loop.test_subagents import Talk, approximate, task
+from ..features.test_subagents import Talk, approximate, task
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.server.loopback import Step as ServerStep

@@ -22,7 +22,7 @@ from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
-from ctxagent.agent.loop.prompt import first_entries
+from ctxagent.agent.features.prompt import first_entries
 from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import Step
@@ -140,7 +140,7 @@ def session(folder: Path, size: int) -> Figures:
     model = Reader(size, 16_000)
     talk = Conversation(folder, model=model, tools=[ReadTool()])
     counts = {"events": 0}
-    talk.agent.emit = lambda event: counts.update(events=counts["events"] + 1)
+    talk.agent.handle.emit = lambda event: counts.update(events=counts["events"] + 1)
     finished = talk.say("read them all")
     assert finished.text == "done", finished
     path = talk.agent.log.path
@@ -176,7 +176,7 @@ def calls(folder: Path, size: int) -> Figures:
 
     async def run() -> None:
         nonlocal most
-        done = asyncio.create_task(talk.agent.tool_runner().run(blocks, {}, cut=False))
+        done = asyncio.create_task(talk.agent.runner.run(blocks, {}, cut=False))
         while not done.done():
             most = max(most, sum(1 for _ in os.scandir("/proc/self/fd")))
             await asyncio.sleep(0)
@@ -202,7 +202,7 @@ def pins(folder: Path, size: int) -> Figures:
     def work() -> Figures:
         asyncio.run(talk.agent.engine.compact())
         finished = talk.say("go on")
-        return {"status": finished.status, "tokens": talk.agent.current_window().tokens}
+        return {"status": finished.status, "tokens": talk.agent.model.current_window().tokens}
 
     return timed(work)
 
@@ -224,7 +224,7 @@ def argument(folder: Path, size: int) -> Figures:
         )
         return {
             "status": finished.status,
-            "tokens": talk.agent.current_window().tokens,
+            "tokens": talk.agent.model.current_window().tokens,
             "shown_kb": shown / 1024,
             "written_mb": (folder / "big.txt").stat().st_size / MB,
         }

@@ -73,7 +73,7 @@ def test_help_names_every_command(desk: CommandDesk) -> None:
 
 def test_context_names_the_largest_item(desk: CommandDesk) -> None:
     shown = desk.run("/context").split("\n")
-    window = desk.agent.current_window()
+    window = desk.agent.model.current_window()
     assert shown[0].startswith(f"{window.tokens:,} of 200,000 tokens")
     assert "GREEN" in shown[0]
     heading = next(n for n, line in enumerate(shown) if line.split() == ["largest", "tokens"])
@@ -111,7 +111,7 @@ def test_permissions(desk: CommandDesk) -> None:
 
 def test_effort_and_model(desk: CommandDesk) -> None:
     assert "high" in desk.run("/effort high")
-    assert desk.agent.effort == "high"
+    assert desk.agent.model.effort == "high"
     with pytest.raises(UsageError, match="no effort 'most'"):
         desk.run("/effort most")
     assert "window 200,000 tokens" in desk.run("/model other")
@@ -163,7 +163,7 @@ def test_todo_and_tools_and_config(desk: CommandDesk) -> None:
     desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
     assert "▸ write it" in desk.run("/todo")
     shown = desk.run("/tools")
-    assert all(tool.name in shown for tool in desk.agent.tools)
+    assert all(tool.name in shown for tool in desk.agent.handle.tools)
     assert desk.run("/config").split() == ["model.id", "scripted", "-c"]
 
 
@@ -221,7 +221,7 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
     left = desk.session
     desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
     desk.agent.approval.allow_for_session("Bash(touch:*)")
-    desk.agent.effort = "high"
+    desk.agent.model.effort = "high"
     told = " ".join(desk.run("/clear").split())
     assert "where the old session stood (below) · permission mode ask" in told
     assert "effort high" in told
@@ -513,7 +513,7 @@ def test_compact_knows_its_options(desk: CommandDesk, argument: str) -> None:
 
 def test_uncompact_restores_the_request(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
-    before, tokens = request_of(talk), talk.agent.current_window().tokens
+    before, tokens = request_of(talk), talk.agent.model.current_window().tokens
     desk.run("/compact")
     assert request_of(talk) != before
     assert f"holds {tokens:,} tokens again" in desk.run("/uncompact")

@@ -17,8 +17,8 @@ from ctxagent.agent.config.settings import UiSettings
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, SessionError
 from ctxagent.agent.events import Retrying, TextDelta
+from ctxagent.agent.features.prompt import entries_after_summary
 from ctxagent.agent.loop import permission_mode
-from ctxagent.agent.loop.prompt import entries_after_summary
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Summary, User
 from ctxagent.agent.session.log import read_log
@@ -918,7 +918,7 @@ def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
     drive(desk, act)
     for loop in desk.loops[1:]:
         assert loop.approval.mode == "plan"
-        assert loop.effort == "high"
+        assert loop.model.effort == "high"
     assert desk.chosen == [(loop, "other") for loop in desk.loops]
 
 

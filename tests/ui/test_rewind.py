@@ -185,7 +185,7 @@ def test_a_checkpoint_by_hand(desk: Opened) -> None:
     assert saved.facts.intent == "write a"
     assert saved.facts.model == "scripted"
     assert saved.facts.mode == "bypass"
-    assert saved.facts.tokens == talk.agent.current_window().tokens > 0
+    assert saved.facts.tokens == talk.agent.model.current_window().tokens > 0
     assert "a.txt" in str(saved.facts.ledger)
     assert "now the second" in str(saved.facts.ledger)
     assert saved.seq == entry.seq - 1

@@ -39,8 +39,7 @@ from .updates import Update, UpdateStream, message, replayed, usage_update
 if TYPE_CHECKING:
     from acp.interfaces import Client
 
-    from ...loop.attachments import Attached
-    from ...session.entries import Content
+    from ...features.attachments import Attached
     from ..transcript import Transcript
 
 MAX_TITLE_CHARS = 80
@@ -198,8 +197,8 @@ class EditorSession:
         return [
             _select(MODEL, "Model", "model", agent.model.id, models),
             _select(
-                EFFORT, "Effort", "thought_level", agent.effort or MODEL_EFFORT,
-                list(dict.fromkeys([*EFFORTS, agent.effort or MODEL_EFFORT])),
+                EFFORT, "Effort", "thought_level", agent.model.effort or MODEL_EFFORT,
+                list(dict.fromkeys([*EFFORTS, agent.model.effort or MODEL_EFFORT])),
             ),
         ]  # fmt: skip
 
@@ -215,7 +214,7 @@ class EditorSession:
         if id == MODEL:
             self.conversation.set_model(str(value))
         elif value != MODEL_EFFORT:
-            self.conversation.agent.effort = str(value)
+            self.conversation.agent.model.effort = str(value)
 
     # Prompts.
 
@@ -279,23 +278,11 @@ class EditorSession:
         self._words_of_command = words
 
     async def _run_turn(self, words: str, attached: "Sequence[Attached]") -> TurnFinished:
-        from ...loop.attachments import find_mentions, find_skill
-        from ...loop.command_words import is_of_command
         from ...loop.turn import run_turn
-
-        agent, cwd = self.conversation.agent, self._services.cwd
-        beside = [*attached]
-
-        def attached_to(said: "Content") -> "Sequence[Attached]":
-            own = [*beside]
-            beside.clear()  # they belong to the first words, not to those in mid-turn
-            servers = agent.mcp.names if agent.mcp else ()
-            named = find_mentions(said, cwd, typed=not is_of_command(said), servers=servers)
-            return [*own, *find_skill(agent, said), *named]
 
         self.conversation.begin_turn()
         try:
-            turn = run_turn(agent, words, self._next_mid_turn, attached_to)
+            turn = run_turn(self.conversation.agent, words, self._next_mid_turn, attached=attached)
             finished = await self._task.run(turn)
         finally:
             self.conversation.end_turn()
@@ -346,7 +333,7 @@ class EditorSession:
 
     async def _tell_usage(self) -> None:
         agent = self.conversation.agent
-        window = agent.current_window()
+        window = agent.model.current_window()
         self._send(usage_update(window.tokens, window.size, agent.totals.all.cost_usd))
 
     async def _tell_commands(self) -> None:

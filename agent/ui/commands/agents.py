@@ -20,6 +20,7 @@ HEAD = ("subagent", "status", "calls", "tokens", "cost", "type: description")
     complete=completions.running_subagents,
 )
 async def _agents(repl: CommandContext, argument: str) -> None:
+    from ...features.subagents import SubagentsFeature
     from ..render import render
 
     verb, _, id = argument.partition(" ")
@@ -28,8 +29,8 @@ async def _agents(repl: CommandContext, argument: str) -> None:
         return
     if argument:
         raise UsageError(f"/agents does not take {argument!r}", hint="/agents or /agents stop ID")
-    if types := repl.agent.subagent_types:
-        rows = [(each.name, each.source, each.description) for each in types]
+    if feature := repl.agent.features.find(SubagentsFeature):
+        rows = [(each.name, each.source, each.description) for each in feature.types]
         repl.put(render.listing(rows, head=("type", "from", "")), "")
     if runs := repl.agent.ledger.agents.values():
         repl.put(render.listing([_row(repl, run) for run in runs], head=HEAD, wrap=False))

@@ -73,13 +73,15 @@ async def pinned(repl: CommandContext) -> Sequence[Offer]:
 async def paths(repl: CommandContext) -> Sequence[Offer]:
     """Return the files inside the project that were changed, then those that were read, newest
     first; then the resources of MCP servers."""
+    from ...features.mcp import servers_of
+
     ledger = repl.agent.ledger
     changed = sorted(ledger.files.values(), key=lambda fact: -fact.ref)
     rows: dict[str, str] = {f.path: f.action for f in changed if f.action != "deleted"}
     for path in reversed(list(ledger.read)):
         rows.setdefault(path, "read")
     inside = (row for row in rows.items() if not row[0].startswith("/"))
-    servers = repl.agent.mcp
+    servers = servers_of(repl.agent)
     return [*islice(inside, MAX_FILES), *(servers.resources().items() if servers else ())]
 
 

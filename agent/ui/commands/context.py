@@ -84,7 +84,7 @@ async def _compact(repl: CommandContext, argument: str) -> None:
         repl.show_lines(plan)
         return
     repl.agent.log.check_writable()
-    await repl.agent.window()
+    await repl.agent.model.window()
     chosen = await _choose_scope(repl, instructions, newest_only=newest_only)
     if chosen is None:
         return
@@ -113,7 +113,7 @@ async def _choose_scope(
     if not little:
         return newest_only
     repl.notify("warning", little)
-    if instructions or agent.policy.summarizer == "mechanical":
+    if instructions or agent.handle.policy.summarizer == "mechanical":
         return newest_only
     offers_all = "\n" in little
     choices, keys = (SMALL_CHOICES, "yan") if offers_all else (SMALL_CHOICES_OF_ALL, "yn")
@@ -184,7 +184,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
         note = f"this is a copy that ends at the compaction; what came later: /resume {left}"
         repl.notify("info", note)
     last = repl.agent.engine.uncompact(entries)
-    tokens = repl.agent.current_window().tokens
+    tokens = repl.agent.model.current_window().tokens
     repl.say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
 
 
@@ -204,7 +204,7 @@ async def _context(repl: CommandContext, argument: str) -> None:
     if argument not in ("", "status"):
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
     # A turn may be running: what it changes is copied before the first await.
-    window = agent.current_window()
+    window = agent.model.current_window()
     view, facts = agent.view.copy(), [] if argument else compaction_plan.next_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)

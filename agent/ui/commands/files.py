@@ -13,6 +13,7 @@ from .registry import COMMANDS, Command
 
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
+    from ...extensions.mcp.servers import McpServers
 
 
 MAX_PROMPT_DESCRIPTION_CHARS = 200
@@ -47,7 +48,7 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
     for name, skill in repl.skills.items():
         about = f"{skill.description} · skill in {skill.folder}"
         found[name] = Command(name, about, None, "[WORDS]")
-    servers = repl.agent.mcp if repl.conversation.is_open else None
+    servers = _servers(repl)
     for name, prompt in (servers.prompts() if servers else {}).items():
         about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)
         takes = " ".join(
@@ -59,6 +60,15 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
     return found
 
 
+def _servers(repl: CommandContext) -> "McpServers | None":
+    """Return the MCP servers of the open session, if there are any."""
+    if not repl.conversation.is_open:
+        return None
+    from ...features.mcp import servers_of
+
+    return servers_of(repl.agent)
+
+
 def _command(file: "CommandFile") -> Command:
     help = f"{file.description} · {file.shown_path}"
     return Command(file.name, help, partial(_run, file), file.argument_hint)
@@ -68,9 +78,8 @@ async def _say(name: str, repl: CommandContext, argument: str) -> None:
     """Have the words of a server's prompt said next."""
     from ...loop.command_words import prompt_words
 
-    agent = repl.agent
-    if agent.mcp is not None:
-        repl.say_next(await prompt_words(agent, agent.mcp, name, argument))
+    if (servers := _servers(repl)) is not None:
+        repl.say_next(await prompt_words(repl.agent, servers, name, argument))
 
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:

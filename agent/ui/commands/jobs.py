@@ -58,7 +58,7 @@ async def _background(repl: CommandContext, argument: str) -> None:
     "rename what commands made for other programs to run", argument="[PATH | all]", anytime=True
 )
 async def _set_aside(repl: CommandContext, argument: str) -> None:
-    watch, cwd = repl.agent.planted, repl.services.cwd
+    watch, cwd = repl.agent.runner.planted, repl.services.cwd
     told = watch.told if watch else []
     chosen = told if argument == "all" or not argument else [str(cwd.resolve() / argument)]
     if not watch or not told:

@@ -17,7 +17,9 @@ MAX_TOOLS_SHOWN = 200
 
 
 async def _names(repl: CommandContext) -> Sequence[Offer]:
-    servers = repl.agent.mcp
+    from ...features.mcp import servers_of
+
+    servers = servers_of(repl.agent)
     return [(each.name, each.where) for each in servers.status()] if servers else []
 
 
@@ -28,9 +30,10 @@ async def _names(repl: CommandContext) -> Sequence[Offer]:
     complete=_names,
 )
 async def _mcp(repl: CommandContext, argument: str) -> None:
+    from ...features.mcp import servers_of
     from ..render import render
 
-    servers = repl.agent.mcp
+    servers = servers_of(repl.agent)
     if servers is None:
         repl.say("no MCP server is configured: `ctxagent mcp add NAME COMMAND` adds one")
         return
@@ -51,7 +54,7 @@ async def _mcp(repl: CommandContext, argument: str) -> None:
 def _row(repl: CommandContext, server: "ServerStatus") -> tuple[str, ...]:
     from ...compaction.breakdown import break_down
 
-    filled = break_down(repl.agent.view, repl.agent.current_window()).parts
+    filled = break_down(repl.agent.view, repl.agent.model.current_window()).parts
     tokens = sum(part.tokens for part in filled if part.of == f"mcp {server.name}")
     facts = [server.error or server.where, *([server.protocol] if server.protocol else [])]
     if server.left_out:

@@ -87,7 +87,7 @@ def _check_room(agent: "AgentState", text: str) -> None:
     from ...compaction.summary.request import pinned_section
     from ...context import tokens
 
-    room = int(MAX_PINS_SHARE * agent.current_window().size)
+    room = int(MAX_PINS_SHARE * agent.model.current_window().size)
     if tokens.estimate(pinned_section({**agent.ledger.pins, 0: text})) > room:
         raise UsageError(
             f"pins may hold {room:,} tokens together, a tenth of the window",

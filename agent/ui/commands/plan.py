@@ -15,26 +15,29 @@ HOW_TO_PLAN = "In the mode plan (Shift-Tab) the agent proposes one."
     complete=completions.fixed(("edit", "drop")),
 )
 async def _plan(repl: CommandContext, argument: str) -> None:
-    from ...loop.plans import PLAN_FILE
+    from ...features.plan import PLAN_FILE, PlanFeature
 
     agent = repl.agent
+    feature = agent.features.find(PlanFeature)
     fact = agent.ledger.plan
     if argument not in ("", "edit", "drop"):
         raise UsageError(f"/plan does not know {argument!r}", hint="/plan, /plan edit, /plan drop")
     if fact is None:
         raise UsageError(NO_PLAN, hint=HOW_TO_PLAN)
-    if argument == "drop":
-        agent.plan.drop()
+    if argument and feature is None:
+        raise UsageError("plans are switched off", hint="See the setting features.off.")
+    if argument == "drop" and feature:
+        feature.drop()
         repl.say("the plan holds no more; the todo list is as it was")
         return
-    if argument == "edit":
+    if argument == "edit" and feature:
         text = (await repl.screen.edit(fact.text, PLAN_FILE)).strip()
         if text == fact.text.strip():
             repl.say("the plan is as it was")
             return
-        agent.plan.check(text)
+        feature.check(text)
         await agent.begin()
-        agent.plan.keep(text)
+        feature.keep(text)
         repl.say("the agent is told of the plan as it is now")
         return
     repl.show_report(fact.text)

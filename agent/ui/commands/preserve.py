@@ -13,7 +13,7 @@ async def _rules(repl: CommandContext, argument: str) -> None:
     if argument:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
     origins = {row[0]: row[2] for row in repl.services.settings()}
-    repl.show_lines(preserve_report.rules(repl.agent.policy.rules, origins))
+    repl.show_lines(preserve_report.rules(repl.agent.handle.policy.rules, origins))
 
 
 @command(
@@ -29,7 +29,7 @@ async def _preserve(repl: CommandContext, argument: str) -> None:
     if len(names) > 1 or any(name.startswith("--") for name in names):
         raise UsageError(f"/preserve does not take {argument!r}", hint="/rules lists the sections.")
     section, create = "".join(names), "--create" in words
-    rules, ledger = repl.agent.policy.rules, repl.agent.ledger
+    rules, ledger = repl.agent.handle.policy.rules, repl.agent.ledger
     found = preserve_report.check(
         repl.services.cwd, rules, ledger, ledger.phase, section, create=create
     )

@@ -181,7 +181,7 @@ def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, Sinc
     from ...session.checkpoints import WayBack
     from ...session.since_point import read_lineage, read_since
 
-    entries, tracker = agent.log.entries(), agent.change_tracker
+    entries, tracker = agent.log.entries(), agent.runner.change_tracker
     since, others = read_since(entries, point.seq), frozenset[str]()
     if tracker is not None and tracker.record is not None:
         line = read_lineage(entries, agent.folder.name)
@@ -311,8 +311,8 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
     if held != kept:
         agent.record(held)
-    if agent.change_tracker:
-        unsaved = await agent.change_tracker.save_before_rewind(way.saved)
+    if agent.runner.change_tracker:
+        unsaved = await agent.runner.change_tracker.save_before_rewind(way.saved)
         whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
         if left := sorted(way.stay - whole.stay):
             repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
@@ -346,8 +346,8 @@ def _record_rewind(
     from ...session.entries import Note
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
-    if agent.change_tracker:
-        agent.change_tracker.tell_others(changes)
+    if agent.runner.change_tracker:
+        agent.runner.change_tracker.tell_others(changes)
     data: dict[str, Any] = {"point": point.number, "before": before, "changes": rows}
     text = f"files as at point {point.number}"
     if error:

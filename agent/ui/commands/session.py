@@ -97,7 +97,7 @@ async def _open_fresh(repl: CommandContext, told: str) -> None:
     left = repl.session
     await repl.reopen(prior=told)
     agent = repl.agent
-    effort = f" · effort {agent.effort}" if agent.effort else ""
+    effort = f" · effort {agent.model.effort}" if agent.model.effort else ""
     same = f"permission mode {agent.approval.mode} · model {agent.model.id}{effort}"
     rows = [("carried over", f"where the old session stood (below) · {same}" if told else same)]
     if left_behind:
@@ -154,7 +154,7 @@ async def _export(repl: CommandContext, argument: str) -> None:
     format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
     repl.doing(f"writing {name}")
     if format == "html":
-        scale = WindowScale((await repl.agent.window()).size, LEVELS)
+        scale = WindowScale((await repl.agent.model.window()).size, LEVELS)
     redact = repl.agent.log.redact
     text = await asyncio.to_thread(export, log, format, scale=scale, redact=redact)
     path = await asyncio.to_thread(_write_new, repl.services.cwd, name, text)

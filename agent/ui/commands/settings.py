@@ -24,8 +24,8 @@ async def _model(repl: CommandContext, argument: str) -> None:
         argument = chosen.key
     if argument:
         repl.conversation.set_model(argument)
-    window = await repl.agent.window()
-    limits = repl.agent.limits
+    window = await repl.agent.model.window()
+    limits = repl.agent.model.limits
     source = f", by {limits.source}" if limits else ""
     repl.say(f"{repl.agent.model.id} · window {window.size:,} tokens{source}")
     confirmed = limits is not None and limits.source == "server"  # the server knows the model
@@ -67,8 +67,8 @@ async def _effort(repl: CommandContext, argument: str) -> None:
     if argument and argument not in EFFORTS:
         raise UsageError(f"there is no effort {argument!r}", hint=f"One of {', '.join(EFFORTS)}.")
     if argument:
-        repl.agent.effort = argument
-    repl.say(f"effort: {repl.agent.effort or 'model default'}")
+        repl.agent.model.effort = argument
+    repl.say(f"effort: {repl.agent.model.effort or 'model default'}")
 
 
 @command(
@@ -139,7 +139,9 @@ async def _forget(repl: CommandContext, text: str) -> None:
 
 @command("the tools the model has", anytime=True)
 async def _tools(repl: CommandContext, argument: str) -> None:
-    rows = [(t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.tools]
+    rows = [
+        (t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.handle.tools
+    ]
     repl.show_table(rows)
 
 

@@ -99,7 +99,7 @@ class Conversation:
         left, self._agent = self._agent, opened
         self._last_mode = opened.approval.mode
         if left is not None:
-            opened.approval.mode, opened.effort = left.approval.mode, left.effort
+            opened.approval.mode, opened.model.effort = left.approval.mode, left.model.effort
             with suppress(asyncio.CancelledError):
                 await left.close()
         if self._model and not read_only:
@@ -150,7 +150,7 @@ class Conversation:
 
     def begin_turn(self) -> None:
         """Tell the model if the permission mode has changed. Raises RecordError."""
-        permission_mode.announce_mode(self.agent, self._last_mode)
+        permission_mode.announce_mode(self.agent.handle, self._last_mode)
         self._last_mode = self.agent.approval.mode
 
     def end_turn(self) -> None:
@@ -163,7 +163,7 @@ class Conversation:
 
     def share(self) -> float | None:
         """Return how full the context is, from 0 to 1; None when no session is open."""
-        return self._agent.current_window().share if self._agent else None
+        return self._agent.model.current_window().share if self._agent else None
 
     def status(self, width: int) -> list[status.Fragment]:
         """Return the status line in at most `width` columns."""
@@ -172,7 +172,7 @@ class Conversation:
             return [("", "opening the session …" + (f" {waited:.0f} s" if waited >= 1 else ""))]
         if self._agent is None:
             return [("", "no session is open")]
-        window, sandbox = self._agent.current_window(), self._agent.context.sandbox
+        window, sandbox = self._agent.model.current_window(), self._agent.context.sandbox
         now = status.StatusLine(
             model=self._agent.model.id,
             mode=self._shown_mode(self._agent),
@@ -182,7 +182,7 @@ class Conversation:
             cost_usd=self._agent.totals.all.cost_usd,
             agents=len(self._agent.context.agents),
             jobs=len(self.running_jobs),
-            effort=self._agent.effort or "",
+            effort=self._agent.model.effort or "",
             preparing=self._agent.engine.is_preparing,
             sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
         )
@@ -192,14 +192,14 @@ class Conversation:
         """Return what the status line tells, for the person's own command. Raises CtxagentError
         when no session is open."""
         agent = self.agent
-        window = agent.current_window()
+        window = agent.model.current_window()
         return {
             "session": self.session,
             "cwd": str(self._services.cwd),
             "project": self._services.cwd.name,
             "version": self._services.version,
             "model": agent.model.id,
-            "effort": agent.effort,
+            "effort": agent.model.effort,
             "mode": self._shown_mode(agent),
             "branch": self._branch,
             "tokens": {

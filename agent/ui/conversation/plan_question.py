@@ -22,7 +22,7 @@ MODES: dict[str, tuple[str, str]] = {
 async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
     """Show a plan, and return whether the person agrees to it, as they leave it, and in which mode
     it is carried out; other words than those of a choice are a no with a reason."""
-    from ...loop.plans import PLAN_FILE
+    from ...features.plan import PLAN_FILE
 
     plan, problem = question.plan, ""
     offered = {word: each for word, each in MODES.items() if each[0] in question.modes}

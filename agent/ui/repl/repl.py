@@ -339,8 +339,6 @@ class Repl:
     async def _take_turn(self, words: str) -> None:
         """Run one turn until it has ended by itself or by an interrupt."""
         # Loaded with the session, after the first paint.
-        from ...loop.attachments import find_mentions, find_skill
-        from ...loop.command_words import is_of_command
         from ...loop.turn import run_turn
 
         self._in_turn, began, by_itself = True, time.monotonic(), True
@@ -349,17 +347,7 @@ class Repl:
                 async with self._task.redrawing():
                     await self._context.reopen()
             self.conversation.begin_turn()
-            agent, cwd = self.conversation.agent, self._services.cwd
-            servers = agent.mcp.names if agent.mcp else ()
-            turn = run_turn(
-                agent,
-                words,
-                self._next_mid_turn,
-                lambda said: [
-                    *find_skill(agent, said),
-                    *find_mentions(said, cwd, typed=not is_of_command(said), servers=servers),
-                ],
-            )
+            turn = run_turn(self.conversation.agent, words, self._next_mid_turn)
             finished = await self._task.run(turn)
             by_itself = finished is not None and finished.status != "interrupted"
             if finished is not None:

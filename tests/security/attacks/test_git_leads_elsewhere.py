@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.loop.prompt import environment_text
+from ctxagent.agent.features.prompt import environment_text
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import current_branch, safe_git_environment

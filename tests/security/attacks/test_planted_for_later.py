@@ -39,7 +39,7 @@ def talk_in(place: Field, *calls: dict[str, Any], mode: Any = "bypass") -> Conve
     steps = [Step(tools=[("Bash" if "command" in c else "Job", c)]) for c in calls]
     talk = Conversation(place.cwd, [*steps, Step(text="done")], mode=mode)
     sandbox = place.context().sandbox
-    talk.agent.context = replace(talk.agent.context, env=place.environ, sandbox=sandbox)
+    talk.agent.handle.context = replace(talk.agent.context, env=place.environ, sandbox=sandbox)
     talk.agent.approval.sandbox = sandbox
     assert talk.say("go").status == "ok", talk.events[-3:]
     return talk
@@ -59,7 +59,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
     assert "made or changed lib/.git" in told(talk)
     assert "/set-aside" in told(talk)
     assert not mark.exists()
-    watch = talk.agent.planted
+    watch = talk.agent.runner.planted
     assert watch
     (renamed,) = watch.set_aside(watch.told)
     of_a_person(place.cwd)

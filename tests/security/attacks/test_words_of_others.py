@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import other_writer
-from ctxagent.agent.loop.instructions import instruction_files
+from ctxagent.agent.features.instructions import instruction_files
 from ctxagent.tools.system.unicode import is_one_visible_line, reveal_invisible
 
 from ...support.command import Place

@@ -14,10 +14,11 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Budget
-from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.compaction_host import attach_engine
+from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.resume import create_session, resume_session
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -30,7 +31,7 @@ from ctxagent.agent.session.search.recall import enable_recall
 from ctxagent.tools.base import Context, Tool
 
 from ..server.validator import validate
-from .setup import FixedHooks, FixedSetup
+from .setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
 
 
 class Conversation:
@@ -53,8 +54,6 @@ class Conversation:
         policy: Policy | None = None,
         session: str = "s",
     ) -> None:
-        from ctxagent.agent.app import every_tool
-
         self.cwd = cwd
         self.events: list[Event] = []
         self.hooks = FixedHooks()
@@ -67,29 +66,27 @@ class Conversation:
         checkpoints = Checkpoints(path.parent, None, standing.numbering)
         context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
         enable_recall(context, state, path)
-        self.agent = AgentState(
-            log=log,
-            view=standing.view,
-            ledger=standing.ledger,
-            totals=standing.totals,
-            checkpoints=checkpoints,
-            resume_cache=resumption,
-            model=self.model,
-            tools=self.tools,
+        meter = BudgetMeter(bounds or Budget())
+        record = SessionRecord(
+            log, standing.view, standing.ledger, standing.totals, checkpoints, resumption
+        )
+        handle = SessionHandle(
+            session=record,
+            model=ModelSession(self.model, record, meter, lambda event: handle.emit(event)),
+            tools=[],
             approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
             context=context,
+            opening=FixedOpening(self._session),  # type: ignore[arg-type]
             emit=self.events.append,
             ask=ask,
-            setup=FixedSetup(
-                self._session,
-                after_summary=lambda: [User(content="Still here.", source="environment")],
-            ),
-            hooks=self.hooks,
-            planted=PlantedWatch(cwd),
             policy=policy or DEFAULT,
-            budget_meter=BudgetMeter(bounds or Budget()),
+            budget_meter=meter,
         )
-        attach_engine(self.agent)
+        self.environment = FixedEnvironment(
+            handle, lambda: [User(content="Still here.", source="environment")]
+        )
+        watch = PlantedWatch(cwd)
+        self.agent = put_together(handle, self.environment, self.hooks, self.tools, watch)
 
     def _session(self) -> Session:
         schemas = [tool.schema() for tool in self.tools]
@@ -113,7 +110,7 @@ class Conversation:
                 if when(event):
                     asyncio.get_running_loop().call_soon(turn.cancel)
 
-            self.agent.emit = emit
+            self.agent.handle.emit = emit
             return await turn
 
         return asyncio.run(run())

@@ -1,41 +1,173 @@
-"""What a session is told and the hooks it runs, as a test says."""
+"""Features whose behaviour a test sets, and the parts of a conversation around them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.session.entries import Entry, Session, User
+from ctxagent.agent.assembly import base_tools
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.config.settings import PermissionMode
+from ctxagent.agent.events import Emit
+from ctxagent.agent.features.attachments import AttachmentsFeature
+from ctxagent.agent.features.drift import DriftFeature
+from ctxagent.agent.features.plan import PlanFeature
+from ctxagent.agent.features.questions import QuestionsFeature
+from ctxagent.agent.features.result_schema import ResultSchemaFeature
+from ctxagent.agent.features.run_state import RunStateFeature
+from ctxagent.agent.features.skills import SkillsFeature, SkillSource
+from ctxagent.agent.features.subagent_types import AgentType, names_and_descriptions
+from ctxagent.agent.features.web_search import WebSearchFeature
+from ctxagent.agent.loop.agent import AgentState
+from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.compaction_host import attach_engine
+from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
+from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.model_session import ModelSession
+from ctxagent.agent.loop.resume import create_session
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.session_record import SessionRecord
+from ctxagent.agent.loop.tool_calls import ToolRunner
+from ctxagent.agent.models.scripted import ScriptedModel
+from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.security.planted import PlantedWatch
+from ctxagent.agent.session.checkpoints import Checkpoints
+from ctxagent.agent.session.entries import Entry, Session
+from ctxagent.tools.ask_user import AskUserTool
+from ctxagent.tools.base import Context, Output, Tool
+from ctxagent.tools.plan import PlanTool
+from ctxagent.tools.task import TaskTool
+
+
+def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
+    """All tools of a session without skills, servers and searches."""
+    found = [*base_tools(), AskUserTool(), PlanTool()]
+    return [*found, *([TaskTool(names_and_descriptions(types))] if types else [])]
 
 
 @dataclass
-class FixedSetup:
-    """A stand-in for `SessionSetup`; each field may be set anew by a test."""
+class FixedOpening:
+    """A stand-in for `SessionOpening`."""
 
     session: Callable[[], Session]
-    startup: Callable[[], Sequence[Entry]] = list
-    after_summary: Callable[[], Sequence[Entry]] = list
 
     def session_entry(self, *given: Any) -> Session:
         return self.session()
 
-    def startup_entries(self, *given: Any) -> Sequence[Entry]:
+
+class FixedEnvironment(Feature):
+    """A stand-in for `EnvironmentFeature`; a test may set each field."""
+
+    def __init__(self, handle: SessionHandle, after_summary: Callable[[], Sequence[Entry]] = list):
+        super().__init__(handle)
+        self.startup: Callable[[], Sequence[Entry]] = list
+        self.after_summary_entries = after_summary
+
+    def first_entries(self) -> Sequence[Entry]:
         return self.startup()
 
-    def changed_instructions(self, *given: Any) -> Sequence[tuple[User, str]]:
-        return ()
-
-    def reinserted(self, *given: Any, **named: Any) -> Sequence[Entry]:
-        return self.after_summary()
+    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
+        return self.after_summary_entries()
 
 
 @dataclass
 class FixedHooks:
-    """A stand-in for `SessionHooks`: keeps what it was told, and vetoes when a test says so."""
+    """A stand-in for the hooks: keeps what it was told, and vetoes when a test says so."""
 
     has_tool_hooks: bool = False
     veto: str | None = None
     seen: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
-    async def run(self, name: str, event: Mapping[str, Any]) -> str | None:
-        self.seen.append((name, event))
-        return self.veto if name.startswith("before_") else None
+
+class FixedHooksFeature(Feature):
+    """Tells `FixedHooks`."""
+
+    def __init__(self, handle: SessionHandle, hooks: FixedHooks) -> None:
+        super().__init__(handle)
+        self.hooks = hooks
+
+    def _told(self, name: str, event: Mapping[str, Any]) -> None:
+        self.hooks.seen.append((name, event))
+        if self.hooks.veto is not None and name.startswith("before_"):
+            raise Veto(self.hooks.veto)
+
+    async def session_started(self) -> None:
+        self._told("session_start", {})
+
+    async def session_ended(self) -> None:
+        self._told("session_end", {})
+
+    async def before_tool(self, call: ToolCall) -> None:
+        if self.hooks.has_tool_hooks:
+            self._told("before_tool", {"tool": call.tool})
+
+    async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
+        if self.hooks.has_tool_hooks:
+            self._told("after_tool", {"tool": call.tool})
+
+    async def before_summary(self, event: Mapping[str, Any]) -> None:
+        self._told("before_compact", event)
+
+    async def after_summary(self, event: Mapping[str, Any]) -> None:
+        self._told("after_compact", event)
+
+
+def put_together(
+    handle: SessionHandle,
+    environment: FixedEnvironment,
+    hooks: FixedHooks,
+    tools: Sequence[Tool[Any]],
+    planted: PlantedWatch | None = None,
+) -> AgentState:
+    """An agent with the features that need no files and no settings."""
+    features = Features(lambda event: handle.emit(event))
+    runner = ToolRunner(handle, features, None, planted)
+    features.add(
+        environment,
+        QuestionsFeature(handle),
+        AttachmentsFeature(handle, runner),
+        PlanFeature(handle),
+        SkillsFeature(handle, SkillSource()),
+        WebSearchFeature(handle, None, has_tool=False),
+        DriftFeature(handle),
+        RunStateFeature(handle),
+        ResultSchemaFeature(handle),
+        FixedHooksFeature(handle, hooks),
+    )
+    own = {tool.name: tool for tool in features.tools()}
+    handle.tools[:] = [own.get(tool.name, tool) for tool in tools]
+    agent = AgentState(handle, features, runner)
+    attach_engine(agent)
+    return agent
+
+
+def session_handle(
+    cwd: Path,
+    log: Path,
+    *,
+    emit: Emit = lambda event: None,
+    mode: PermissionMode = "bypass",
+    policy: Policy = DEFAULT,
+    context: Context | None = None,
+) -> SessionHandle:
+    """The handle of a new session, with a scripted model that has nothing to say."""
+    opened = create_session(log)
+    state = opened.state
+    record = SessionRecord(
+        opened.log, state.view, state.ledger, state.totals,
+        Checkpoints(log.parent, None, state.numbering), opened.cache,
+    )  # fmt: skip
+    meter = BudgetMeter()
+    entry = Session(id="s", cwd=str(cwd), version="0", model="m")
+    return SessionHandle(
+        session=record,
+        model=ModelSession(ScriptedModel([]), record, meter, emit),
+        tools=every_tool(),
+        approval=Approval(mode=mode, cwd=cwd),
+        context=context or Context(cwd=cwd, session_dir=log.parent),
+        opening=FixedOpening(lambda: entry),  # type: ignore[arg-type]
+        emit=emit,
+        ask=None,
+        policy=policy,
+        budget_meter=meter,
+    )

@@ -23,12 +23,11 @@ from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
-from ctxagent.agent.app import every_tool
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
 from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.export.templates import render
-from ctxagent.agent.loop.prompt import system_prompt
+from ctxagent.agent.features.prompt import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.recording import RecordedReply, RecordedStep, RecordedWords, Recording
@@ -36,6 +35,7 @@ from ctxagent.agent.replay.report import charts, measures
 from ctxagent.agent.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.session.log import LOG_NAME
 
+from ..sessions.setup import every_tool
 from ..sessions.workday import workday
 from .accounts import first_that_pays, noted
 

@@ -15,14 +15,16 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 
-from ctxagent.agent.app import every_tool
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.config.settings import PermissionMode, UiSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.compaction_host import attach_engine
+from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.resume import create_session, resume_session
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.checkpoints import Checkpoints
@@ -36,7 +38,7 @@ from ctxagent.agent.ui.terminal.output import BatchedOutput, output_for
 from ctxagent.tools.base import Context
 
 from ..server.validator import validate
-from ..sessions.setup import FixedHooks, FixedSetup
+from ..sessions.setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\r",
@@ -128,24 +130,23 @@ class Desk:
         )  # fmt: skip
         context = Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ))
         context.recall = lambda ref: text_of_ref(path.parents[2], path.parent.name, ref)
-        loop = AgentState(
-            log=log,
-            view=standing.view,
-            totals=standing.totals,
-            checkpoints=checkpoints,
-            resume_cache=resumption,
-            ledger=standing.ledger,
-            model=self.model,
-            tools=tools,
+        record = SessionRecord(
+            log, standing.view, standing.ledger, standing.totals, checkpoints, resumption
+        )
+        meter = BudgetMeter()
+        handle = SessionHandle(
+            session=record,
+            model=ModelSession(self.model, record, meter, emit),
+            tools=[],
             approval=Approval(mode=self.mode, cwd=self.cwd),
             context=context,
+            opening=FixedOpening(lambda: opened),  # type: ignore[arg-type]
             emit=emit,
             ask=ask,
-            setup=FixedSetup(lambda: opened),
-            hooks=FixedHooks(),
             policy=KEEP_LITTLE,
+            budget_meter=meter,
         )
-        attach_engine(loop)
+        loop = put_together(handle, FixedEnvironment(handle), FixedHooks(), tools)
         self.loops.append(loop)
         emit(SessionOpened(path.parent.name, str(path), "scripted", standing.entries))
         return loop

@@ -13,16 +13,16 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Notice, TurnFinished
+from ctxagent.agent.features.attachments import MAX_MENTIONS, find_mentions
 from ctxagent.agent.launch import AttachedData
-from ctxagent.agent.loop.attachments import MAX_MENTIONS, find_mentions
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.refusals import classify_error
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, User
 
 from ..e2e.test_images import png
+from ..loop.test_turn import bare
 from ..support.sessions.conversation import Conversation
-from .test_turn import bare
 
 
 @pytest.fixture
@@ -36,13 +36,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def say(talk: Conversation, words: str, *piped: AttachedData, typed: bool = True) -> TurnFinished:
-    return asyncio.run(
-        run_turn(
-            talk.agent,
-            words,
-            attached_to=lambda words: [*piped, *find_mentions(words, talk.cwd, typed=typed)],
-        )
-    )
+    return asyncio.run(run_turn(talk.agent, words, attached=piped, verbatim=not typed))
 
 
 def sent(talk: Conversation) -> list[dict[str, Any]]:
@@ -275,14 +269,7 @@ def test_files_named_in_the_middle_of_a_turn(project: Path) -> None:
     look = ("Read", {"path": "my notes (old).txt"})
     talk = Conversation(project, [Step(tools=[look]), Step(text="Seen.")])
     later = iter([None, "see @src/app.py too", None])
-    asyncio.run(
-        run_turn(
-            talk.agent,
-            "go",
-            lambda: next(later),
-            lambda words: find_mentions(words, project),
-        )
-    )
+    asyncio.run(run_turn(talk.agent, "go", lambda: next(later)))
     *_, result, words, attached = sent(talk)
     assert result["type"] == "tool_result"
     assert words["text"] == "see @src/app.py too"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.context.view import View
-from ctxagent.agent.loop import instructions
+from ctxagent.agent.features import instructions
 from ctxagent.agent.session.entries import User
 
 PLACES = ("config/AGENTS.md", "top/AGENTS.md", "top/in/AGENTS.md", "top/in/CLAUDE.md")

@@ -11,10 +11,10 @@ from datetime import date
 from pathlib import Path
 
 from ..config.settings import PermissionMode
+from ..loop.permission_mode import MEANINGS
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
 from .instructions import instruction_entries, instruction_files
-from .permission_mode import MEANINGS
 
 MAX_CHANGED_FILES_NAMED = 40
 MAX_SERVERS_NAMED = 20

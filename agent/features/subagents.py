@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...tools.base import Interrupted, Output, SubagentTask
+from ...tools.base import Interrupted, Output, SubagentTask, Tool
 from ...tools.system.shorten import cut_after
 from ...tools.system.tasks import finish_despite_cancel
+from ...tools.task import TaskTool
 from ..compaction.checkpoint import current_document
 from ..compaction.document import render
 from ..compaction.summary.request import pinned_section
@@ -42,6 +43,13 @@ from ..events import (
     Waiting,
 )
 from ..launch import Budget
+from ..loop.agent import AgentState
+from ..loop.budget import BudgetMeter
+from ..loop.feature import Feature
+from ..loop.file_changes import MAX_CHANGES_IN_RESULT
+from ..loop.session_handle import SessionHandle
+from ..loop.tool_calls import ToolRunner
+from ..loop.turn import run_turn
 from ..session.archive import SUMMARY_NAME, write_archive_file
 from ..session.entries import SubagentRun
 from ..session.subagent_logs import (
@@ -55,11 +63,7 @@ from ..session.subagent_logs import (
     touched_files,
 )
 from ..session.totals import Counts
-from .agent import AgentState
-from .budget import BudgetMeter
-from .file_changes import MAX_CHANGES_IN_RESULT
-from .subagent_types import AgentType
-from .turn import run_turn
+from .subagent_types import AgentType, names_and_descriptions
 
 MAX_PARALLEL_SUBAGENTS = 4
 MAX_CALLS_PER_RUN = 400  # of the model; the subagent can be resumed after that
@@ -90,15 +94,35 @@ class SubagentSpec:
     budget_meter: BudgetMeter
 
 
-class SubagentRunner:
-    """Runs the subagents of one conversation; `opener` opens one and raises CtxagentError."""
+OpenSubagent = Callable[[SubagentSpec], AgentState]  # raises CtxagentError
 
-    def __init__(self, parent: AgentState, opener: Callable[[SubagentSpec], AgentState]) -> None:
-        self._parent = parent
-        self._types = {each.name: each for each in parent.subagent_types}
-        self._opener = opener
+
+class SubagentsFeature(Feature):
+    """Runs the subagents of one conversation."""
+
+    name = "subagents"
+
+    def __init__(
+        self,
+        handle: SessionHandle,
+        runner: ToolRunner,
+        types: Sequence[AgentType],
+        opener: OpenSubagent,
+    ) -> None:
+        super().__init__(handle)
+        self._runner, self._opener = runner, opener
+        self._types = {each.name: each for each in types}
         self._taken: set[str] = set()
         self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
+
+    @property
+    def types(self) -> Sequence[AgentType]:
+        """The types of subagents that this conversation can start."""
+        return [*self._types.values()]
+
+    def tools(self) -> list[Tool[Any]]:
+        """Return the tool Task."""
+        return [TaskTool(names_and_descriptions(self.types), self.run)]
 
     async def run(self, task: SubagentTask) -> Output:
         """Run one subagent and return its answer.
@@ -117,7 +141,7 @@ class SubagentRunner:
             async with self._place(id) as stopped:
                 async with self._start:  # in the spec of their calls
                     if self._changes(kind):
-                        await self._parent.snapshot()
+                        await self.handle.snapshot()
                 if stopped.is_set():
                     raise ToolError(STOPPED.format(id=id))
                 return await self._run(id, kind, task)
@@ -131,7 +155,7 @@ class SubagentRunner:
         Yields an event that whoever ends the subagent before it begins sets; raises ToolError where
         that happens before there is a place.
         """
-        stopped, places, agents = asyncio.Event(), self._places, self._parent.context.agents
+        stopped, places, agents = asyncio.Event(), self._places, self.handle.context.agents
         waiting = asyncio.ensure_future(places.acquire())
 
         def stop() -> None:
@@ -153,7 +177,7 @@ class SubagentRunner:
                 places.release()
 
     async def _run(self, id: str, kind: AgentType, task: SubagentTask) -> Output:
-        parent, began = self._parent, time.monotonic()
+        parent, began = self.handle, time.monotonic()
         known = parent.ledger.agents.get(id)
         progress = _Progress(id, parent.emit)
         prior = self._prior(kind, task)
@@ -207,10 +231,12 @@ class SubagentRunner:
         rows: list[dict[str, Any]],
     ) -> Output:
         """Return what the parent gets from a subagent, and count its changes as known."""
-        self._parent.denials += child.denials
-        if self._parent.change_tracker is not None:
-            self._parent.change_tracker.credit(agent.id, [row["path"] for row in rows])
-        denied = list(dict.fromkeys(f"{d.tool} {d.title}: {d.reason}" for d in child.denials))
+        self.handle.denials.add(*child.handle.denials)
+        if self._runner.change_tracker is not None:
+            self._runner.change_tracker.credit(agent.id, [row["path"] for row in rows])
+        denied = list(
+            dict.fromkeys(f"{d.tool} {d.title}: {d.reason}" for d in child.handle.denials)
+        )
         details = {
             "agent": agent.id,
             "type": agent.type,
@@ -237,8 +263,8 @@ class SubagentRunner:
 
     async def _worked(self, id: str, child: AgentState, prompt: str) -> TurnFinished:
         """Run one turn of a subagent and leave it, whatever happens."""
-        work = asyncio.ensure_future(run_turn(child, prompt))
-        self._parent.context.agents[id] = work.cancel
+        work = asyncio.ensure_future(run_turn(child, prompt, verbatim=True))
+        self.handle.context.agents[id] = work.cancel
         try:
             finished = await work
         except asyncio.CancelledError:  # it had not begun
@@ -246,8 +272,8 @@ class SubagentRunner:
         except RecordError as error:
             finished = TurnFinished("error", "", {"message": str(error)})
         finally:
-            del self._parent.context.agents[id]
-            shared = child.model is self._parent.model
+            del self.handle.context.agents[id]
+            shared = child.model.client is self.handle.model.client
             await finish_despite_cancel(child.leave() if shared else child.close())
         self._summarize(child, finished)
         return finished
@@ -260,7 +286,7 @@ class SubagentRunner:
         progress: "_Progress",
         prior: HandOver | None,
     ) -> AgentState:
-        parent = self._parent
+        parent = self.handle
         spec = SubagentSpec(
             id=id,
             type=kind,
@@ -287,11 +313,11 @@ class SubagentRunner:
         """Return what is handed over to a new subagent; a resumed one has it in its own log."""
         if task.resume is not None:
             return None
-        folder, ledger = self._parent.folder, self._parent.ledger
+        folder, ledger = self.handle.folder, self.handle.ledger
         return earlier_work(folder, ledger, kind.name, task.description, task.prompt)
 
     def _asking(self, id: str) -> Ask | None:
-        ask = self._parent.ask
+        ask = self.handle.ask
         if ask is None:
             return None
 
@@ -301,7 +327,7 @@ class SubagentRunner:
         return asked
 
     def _type_of(self, task: SubagentTask) -> AgentType:
-        name, agents = task.type, self._parent.ledger.agents
+        name, agents = task.type, self.handle.ledger.agents
         if task.resume is not None:
             if task.resume not in agents:
                 raise ToolError(
@@ -322,7 +348,7 @@ class SubagentRunner:
 
     def _changes(self, kind: AgentType) -> bool:
         """Tell whether a subagent of this type may change files."""
-        tools = kind.of(self._parent.tools)
+        tools = kind.of(self.handle.tools)
         return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
@@ -338,7 +364,7 @@ class SubagentRunner:
         try:
             write_archive_file(child.folder / SUMMARY_NAME, text)
         except RecordError as error:  # all of it is in the log
-            self._parent.emit(Notice("warning", error.message))
+            self.handle.emit(Notice("warning", error.message))
 
 
 class _Progress:
@@ -384,7 +410,7 @@ class _Progress:
     def _tell(self) -> None:
         self._next, self._told = None, asyncio.get_running_loop().time()
         if self.child is not None:
-            now = self.child.current_window()
+            now = self.child.model.current_window()
             done = self._calls, self._tools
             self._emit(AgentProgress(self._id, *done, now.tokens, now.level, self._doing))
 

@@ -10,7 +10,7 @@ import pytest
 
 from ctxagent.agent.config.trust import MAX_TRUSTED_BYTES, trust
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.loop.subagent_types import (
+from ctxagent.agent.features.subagent_types import (
     AgentType,
     load_types,
     parse_plugin_type,
@@ -114,7 +114,8 @@ def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
     put(types.own / "x.md", kind)
     (types.own / "y.md").write_text(HEAD.format("y"))
     program = (
-        "import sys; from pathlib import Path; from tests.loop.test_subagent_types import Types\n"
+        "import sys; from pathlib import Path\n"
+        "from tests.features.test_subagent_types import Types\n"
         "print(Types(Path(sys.argv[1])).load())"
     )
     done = subprocess.run(

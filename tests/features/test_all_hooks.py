@@ -77,7 +77,7 @@ class Talk:
                 if when and when(event):
                     turn.cancel()
 
-            self.agent.emit = emit
+            self.agent.handle.emit = emit
             try:
                 return await turn
             finally:
@@ -132,7 +132,7 @@ def test_a_session_is_told_of_from_its_start_to_its_end(tmp_path: Path) -> None:
     )
     again.say("and?")
     assert again.heard[-1]["resumed"] is True
-    told = json.dumps(again.agent.model.requests[-1].messages)  # type: ignore[attr-defined]
+    told = json.dumps(again.agent.model.client.requests[-1].messages)  # type: ignore[attr-defined]
     assert "session_start" not in told
 
 
@@ -154,7 +154,7 @@ def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> Non
     assert not made.is_error
     assert (talk.cwd / "made").exists()
     assert [each["input"]["command"] for each in talk.heard] == ["touch made"]
-    (denial,) = talk.agent.denials
+    (denial,) = talk.agent.handle.denials
     assert denial.asked
     (note,) = [e for e in talk.entries() if isinstance(e, Note) and e.topic == "permission"]
     assert note.text == "not authorised: Bash cat secrets"
@@ -248,7 +248,6 @@ def test_hooks_see_no_keys_and_nothing_is_done_without_any(tmp_path: Path) -> No
     talk.say("go")
     assert "sk-ant" not in (talk.cwd / "seen").read_text()
     plain = Talk(tmp_path, bash("true"), Step(text="."))
-    assert not plain.agent.hooks.has_tool_hooks
     plain.say("go")
     assert not any("hooks" in e.what for e in plain.events if isinstance(e, Waiting))
 

@@ -18,8 +18,11 @@ from ...tools.system.shorten import shorten
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
 from ..extensions.plugins import Plugin
+from ..launch import LaunchOptions
 from ..models.catalog import model_of_family
+from ..permissions.rules import TOOL_NAMES
 from ..prompts import prompt_text
+from ..session.store import AGENTS
 
 if TYPE_CHECKING:
     from ...tools.base import Tool
@@ -74,6 +77,23 @@ def built_in_types() -> list[AgentType]:
             looks_only=True,
         ),
     ]
+
+
+def types_of_conversation(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:
+    """Return the types of subagents that a conversation can start, and warnings. A subagent can
+    start none."""
+    if log.parent.parent.name == AGENTS:
+        return [], []
+    if launch.safe:
+        return built_in_types(), []
+    return load_types(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=launch.home,
+        trust_dir=launch.trust or launch.state,
+        tools=[*TOOL_NAMES, *(tool.name for tool in launch.tools)],
+        plugins=launch.plugins,
+    )
 
 
 def load_types(

@@ -11,9 +11,8 @@ their veto may also be JSON, as https://code.claude.com/docs/en/hooks says.
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,10 @@ from ...tools.system.process import Process, ending
 from ...tools.system.shorten import shorten
 from ..config.settings import HookSettings
 from ..errors import SessionError, ToolError
-from ..events import Emit, Notice, waiting
+from ..events import Notice, waiting
 from ..extensions.plugins import PluginHook
+from ..loop.feature import Feature, ToolCall, Veto
+from ..loop.session_handle import SessionHandle
 from ..session.entries import End
 from ..session.log import Entries
 from ..session.store import AGENTS
@@ -31,8 +32,6 @@ from ..session.store import AGENTS
 HOOK_TIMEOUT_S = 30.0
 VETO_EXIT_CODE = 2
 MAX_TOOL_OUTPUT_CHARS = 16_384
-
-Hook = Callable[[str, Mapping[str, Any]], Awaitable[str | None]]
 
 _MAX_OUTPUT_BYTES = 65_536  # that are looked at
 _MAX_SHOWN_BYTES = 4_096
@@ -82,19 +81,21 @@ def _first_lines(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines()[:_MAX_OUTPUT_LINES])
 
 
-def before_tool_event(tool: str, title: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
-    """Return the event of a call that is about to run; `given` is what the model sent."""
-    return {"tool": tool, "title": title, "input": given, "cwd": str(cwd)}
+def before_tool_event(call: ToolCall) -> dict[str, Any]:
+    """Return the event of a call that is about to run."""
+    return {
+        "tool": call.tool, "title": call.title, "input": call.arguments, "cwd": str(call.cwd),
+    }  # fmt: skip
 
 
-def after_tool_event(before: Mapping[str, Any], output: Output, seconds: float) -> dict[str, Any]:
-    """Return the event of a call that has run, on top of what was known before it."""
+def after_tool_event(call: ToolCall, output: Output, seconds: float) -> dict[str, Any]:
+    """Return the event of a call that has run."""
     details = output.details
     changed = [row["path"] for row in details.get("changes", ())]
     if "diff" in details and "path" in details:
         changed.append(details["path"])
     return {
-        **before,
+        **before_tool_event(call),
         "is_error": output.is_error,
         "output": output.text[:MAX_TOOL_OUTPUT_CHARS],
         "characters": output.filed.characters if output.filed else len(output.text),
@@ -103,73 +104,111 @@ def after_tool_event(before: Mapping[str, Any], output: Output, seconds: float) 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHooks:
-    """The hook commands of one session, run by the name of an event."""
+class HooksFeature(Feature):
+    """Runs the hook commands of one session."""
 
-    settings: HookSettings
-    log_path: Path
-    cwd: Path
-    env: Mapping[str, str]
-    resumed: bool
-    emit: Emit
-    redact: Callable[[Output], Output]
-    of_plugins: Sequence[PluginHook] = ()  # they run after the person's own
+    name = "hooks"
 
-    @property
-    def has_tool_hooks(self) -> bool:
-        """Whether any command runs around tool calls."""
-        around = ("before_tool", "after_tool")
-        own = self.settings.before_tool or self.settings.after_tool
-        return bool(own) or any(hook.event in around for hook in self.of_plugins)
+    def __init__(
+        self,
+        handle: SessionHandle,
+        settings: HookSettings,
+        of_plugins: Sequence[PluginHook] = (),
+        *,
+        resumed: bool = False,
+    ) -> None:
+        """Commands `of_plugins` run after the user's own."""
+        super().__init__(handle)
+        self._settings, self._of_plugins, self._resumed = settings, of_plugins, resumed
+        self._log_path = handle.log.path
+
+    async def session_started(self) -> None:
+        """Run the commands for the start of a session."""
+        await self.run("session_start", {})
+
+    async def session_ended(self) -> None:
+        """Run the commands for the end of a session."""
+        await self.run("session_end", {})
+
+    async def before_tool(self, call: ToolCall) -> None:
+        """Run the commands before a call of a tool. Raises Veto."""
+        if (veto := await self.run("before_tool", before_tool_event(call))) is not None:
+            raise Veto(f"a before_tool hook prevented it: {veto}")
+
+    async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
+        """Run the commands after a call of a tool."""
+        await self.run("after_tool", after_tool_event(call, output, seconds))
+
+    async def before_summary(self, event: Mapping[str, Any]) -> None:
+        """Run the commands before a summary. Raises Veto."""
+        if (veto := await self.run("before_compact", event)) is not None:
+            raise Veto(veto)
+
+    async def after_summary(self, event: Mapping[str, Any]) -> None:
+        """Run the commands after a summary."""
+        await self.run("after_compact", event)
 
     async def run(self, name: str, event: Mapping[str, Any]) -> str | None:
         """Run the commands for the event `name`, if there are any; return the reason of a veto.
 
         A subagent's session is part of its parent's and has no start and end of its own.
         """
-        commands = getattr(self.settings, name)
-        subject = _subject(name, event, resumed=self.resumed)
-        foreign = [h for h in self.of_plugins if h.event == name and h.matches(subject)]
-        of_subagent = self.log_path.parent.parent.name == AGENTS
+        commands = getattr(self._settings, name)
+        subject = _subject(name, event, resumed=self._resumed)
+        foreign = [h for h in self._of_plugins if h.event == name and h.matches(subject)]
+        of_subagent = self._log_path.parent.parent.name == AGENTS
         if not (commands or foreign) or (of_subagent and name.startswith("session_")):
             return None
         more: dict[str, Any] = {}
         if name == "session_start":
-            more = {"log": str(self.log_path), "cwd": str(self.cwd), "resumed": self.resumed}
+            more = {
+                "log": str(self._log_path),
+                "cwd": str(self.handle.context.cwd),
+                "resumed": self._resumed,
+            }
         elif name == "session_end":
-            more = {"log": str(self.log_path), "status": _last_status(self.log_path)}
-        told = {"event": name, "session": self.log_path.parent.name, **event, **more}
-        with waiting(self.emit, f"the hooks of {name}"):
-            veto = await run_hooks(commands, told, cwd=self.cwd, env=self.env, warn=self._warn)
+            more = {"log": str(self._log_path), "status": _last_status(self._log_path)}
+        told = {"event": name, "session": self._log_path.parent.name, **event, **more}
+        with waiting(self.handle.emit, f"the hooks of {name}"):
+            veto = await run_hooks(
+                commands,
+                told,
+                cwd=self.handle.context.cwd,
+                env=self.handle.context.env,
+                warn=self._warn,
+            )
             for hook in foreign:
                 if veto is not None:
                     break
                 veto = await run_hooks(
                     [hook.command],
                     self._foreign(hook, told, subject),
-                    cwd=self.cwd,
-                    env={**self.env, **hook.plugin.environ, "CLAUDE_PROJECT_DIR": str(self.cwd)},
+                    cwd=self.handle.context.cwd,
+                    env={
+                        **self.handle.context.env,
+                        **hook.plugin.environ,
+                        "CLAUDE_PROJECT_DIR": str(self.handle.context.cwd),
+                    },
                     warn=self._warn,
                     seconds=hook.seconds,
                 )
         return veto
 
     def _warn(self, text: str) -> None:
-        self.emit(Notice("warning", self.redact(Output(text)).text))
+        self.handle.emit(Notice("warning", self.handle.context.redact(Output(text)).text))
 
     def _foreign(self, hook: PluginHook, told: Mapping[str, Any], subject: str) -> dict[str, Any]:
         """Return an event with the names that a plugin's command looks for besides ours."""
         names: dict[str, Any] = {
             _FOREIGN_EVENT: hook.foreign_event,
-            "session_id": self.log_path.parent.name,
-            "transcript_path": str(self.log_path),
-            "cwd": str(self.cwd),
+            "session_id": self._log_path.parent.name,
+            "transcript_path": str(self._log_path),
+            "cwd": str(self.handle.context.cwd),
         }
         if hook.event.endswith("_tool"):
             given = dict(told["input"])
             if isinstance(path := given.get("path"), str):
-                given.setdefault("file_path", os.path.join(self.cwd, path))  # noqa: PTH118
+                given.setdefault("file_path", os.path.join(self.handle.context.cwd, path))  # noqa: PTH118
             names |= {"tool_name": subject, "tool_input": given}
         if hook.event == "after_tool":
             answer = {"output": told["output"], "is_error": told["is_error"]}

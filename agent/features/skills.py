@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from ...tools.base import Context, Output, Tool
+from ...tools.base import Output, Tool
 from ...tools.skill import SkillParams, SkillTool
 from ...tools.system.files import make_private_folder, replace_file
 from ...tools.system.plural import count_of
@@ -29,16 +29,15 @@ from ..compaction.layers.demote import file_name
 from ..compaction.summary.request import first_tokens
 from ..context.tokens import estimate
 from ..context.view import View
-from ..context.window import Window
 from ..errors import ToolError
-from ..events import Emit, Notice
+from ..events import Notice
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
-from ..permissions.approval import Approval
+from ..loop.feature import Feature, IncomingMessage, Turn
+from ..loop.session_handle import SessionHandle
 from ..session.archive import offload
-from ..session.entries import SKILL, SKILL_LIST, Content, Entry, User
-from ..session.ledger import Ledger, SkillFact
-from ..session.log import Log
+from ..session.entries import SKILL, SKILL_LIST, Entry, User
+from ..session.ledger import SkillFact
 
 LIST_SHARE = 0.02  # of the window, for the list of skills
 SKILL_SHARE = 0.05  # of the window, for the text of one skill
@@ -84,30 +83,6 @@ def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
     )
 
 
-class SkillHost(Protocol):
-    """A conversation as its skills need it; `AgentState` has these members."""
-
-    log: Log
-    view: View
-    ledger: Ledger
-    tools: Sequence[Tool[Any]]
-    context: Context
-    approval: Approval
-    skills: "SessionSkills"
-
-    @property
-    def emit(self) -> Emit: ...
-
-    @property
-    def folder(self) -> Path: ...
-
-    def record(self, entry: Entry) -> Entry: ...
-
-    def current_window(self) -> Window: ...
-
-    def allow_for_turn(self, rules: Sequence[str], of: str) -> None: ...
-
-
 class SkillUses:
     """When each skill was last loaded, in any session; for the order of lists."""
 
@@ -148,21 +123,24 @@ def find_skills(launch: LaunchOptions) -> tuple[SkillSource, list[str]]:
     return source, warnings
 
 
-def attach_skills(agent: SkillHost, source: SkillSource) -> None:
-    """Give a conversation its skills, and its tools the way to them."""
-    agent.skills = SessionSkills(agent, source)
-    agent.context.skill = agent.skills.request
-
-
-class SessionSkills:
+class SkillsFeature(Feature):
     """The skills of one conversation."""
 
-    def __init__(self, agent: SkillHost, source: SkillSource) -> None:
-        self._agent, self.source = agent, source
+    name = "skills"
+
+    def __init__(self, handle: SessionHandle, source: SkillSource) -> None:
+        super().__init__(handle)
+        self.source = source
         self.known = source.known
         self._told = set(source.warnings)
         self._requested: list[Skill] = []  # by the model, not recorded yet
         self._is_fresh = True  # `known` is as it was found a moment ago
+
+    def tools(self) -> list[Tool[Any]]:
+        """Return the tool Skill where there are skills. A session keeps the tool it began with."""
+        names = (tool.get("name") for tool in self.handle.view.tools)
+        has_skills = bool(self.known) or SkillTool.name in names
+        return [SkillTool(self.request)] if has_skills else []
 
     def request(self, name: str | None) -> Output:
         """Have a skill's text recorded behind the results of the reply that asks for it. Raises
@@ -186,19 +164,20 @@ class SessionSkills:
             self._requested.append(skill)
         return Output(f"The skill {name} follows.", {"skill": _details(skill)})
 
-    def called_by(self, words: Content) -> str:
-        """Return the skill that a person's words call, as `/NAME` at their beginning, "" for none;
-        blocking, since it looks at the files as they are now."""
-        called = _CALL.match(words) if isinstance(words, str) else None
+    async def message_recorded(self, message: IncomingMessage) -> None:
+        """Load the skill that a message calls with `/NAME` at its beginning."""
+        text = message.content
+        called = _CALL.match(text) if isinstance(text, str) and not message.verbatim else None
         if called is None:
-            return ""
+            return
         name = called[1]
-        self.known, _ = self.source.find()
-        return name if name in self.known and self.known[name].for_person else ""
+        self.known, _ = await asyncio.to_thread(self.source.find)
+        if name in self.known and self.known[name].for_person:
+            self._load(name)
 
-    async def refresh(self) -> None:
-        """Read the files anew and record what has changed in them. Raises RecordError."""
-        self.record_requested()
+    async def turn_started(self, turn: Turn) -> None:
+        """Read the files again and record what has changed in them."""
+        self._record_requested()
         warnings = list[str]()
         if not self._is_fresh:
             self.known, warnings = await asyncio.to_thread(self.source.find)
@@ -206,32 +185,36 @@ class SessionSkills:
         for warning in warnings:
             if warning not in self._told:
                 self._told.add(warning)
-                self._agent.emit(Notice("warning", warning))
+                self.handle.emit(Notice("warning", warning))
         for entry in self._changes():
-            self._agent.record(entry)
+            self.handle.record(entry)
 
-    def tell_of(self, entry: Entry) -> None:
-        """Tell the person of a text that is said again behind a summary, and not whole."""
+    async def step_finished(self) -> None:
+        """Record the texts that the model asked for."""
+        self._record_requested()
+
+    def recorded(self, entry: Entry) -> None:
+        """Warn the user of a text that is shortened after a summary."""
         skill = entry.details.get("skill") if isinstance(entry, User) else None
         if isinstance(skill, dict) and skill.get("is_part"):
             told = f"the skill {skill['name']} is cut behind the summary: all skills take at most"
             again = f"Recall #{skill['ref']} has it, /{skill['name']} loads it again"
-            self._agent.emit(
+            self.handle.emit(
                 Notice("warning", f"{told} {ALL_SKILLS_SHARE:.0%} of the window; {again}")
             )
 
-    def record_requested(self) -> None:
+    def _record_requested(self) -> None:
         """Record the texts that the model asked for. Raises RecordError."""
         while self._requested:
             self._record(self._requested[0], by_person=False)
             del self._requested[0]
 
-    def load(self, name: str) -> None:
+    def _load(self, name: str) -> None:
         """Record the text of a skill that the person called. Raises RecordError."""
         skill = self.known[name]
         if ref := self._whole(skill):
             text = _CALLED_AGAIN.format(name=name, ref=ref)
-            self._agent.record(User(content=text, source="notice"))
+            self.handle.record(User(content=text, source="notice"))
         else:
             self._record(skill, by_person=True)
 
@@ -240,29 +223,29 @@ class SessionSkills:
         that a killed process did not say again after a summary. One that it did not record at all
         is recorded with the next words."""
         self._requested += self._unrecorded()
-        view, facts = self._agent.view, self._agent.ledger.skills.values()
+        view, facts = self.handle.view, self.handle.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in self._standing()]
         entries: list[Entry] = self._again(missing, standing=0)
         if self._told_of(view) is None:
             return [*self._whole_list(), *entries]
         return [*self._changes(), *entries]
 
-    def after_summary(self, staying: Collection[int]) -> list[Entry]:
+    def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return what is to be said again after a summary behind which the items with the seqs
         `staying` still stand."""
-        view, standing, room = self._agent.view, set[tuple[str, str]](), 0
+        view, standing, room = self.handle.view, set[tuple[str, str]](), 0
         for item in view.items:
             if item.source == SKILL and item.seq in staying:
                 standing.add(_key(view.facts(item)[0]))
                 room += item.size
-        facts = self._agent.ledger.skills.values()
+        facts = self.handle.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in standing]
         listed = any(item.source == SKILL_LIST and item.seq in staying for item in view.items)
         return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
 
     def _unrecorded(self) -> list[Skill]:
         """Return the skills that the model asked for and whose text never came."""
-        view, facts = self._agent.view, self._agent.ledger.skills
+        view, facts = self.handle.view, self.handle.ledger.skills
         asked: dict[str, int] = {}
         for item in view.items:
             if item.source != SKILL and "skill" in (details := view.facts(item)[0]):
@@ -275,29 +258,29 @@ class SessionSkills:
 
     def _record(self, skill: Skill, *, by_person: bool) -> None:
         """Record a skill's text, and let its rules hold for this turn."""
-        agent = self._agent
-        seq = agent.log.last_seq + 1
+        handle = self.handle
+        seq = handle.log.last_seq + 1
         head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
         head += _ARGUMENTS.format(name=skill.name) if by_person and "$" in skill.body else "]"
-        text = agent.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
+        text = handle.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
         assert isinstance(text, str)
         shown, offloaded = self._bounded(text, int(SKILL_SHARE * self._window), seq), None
         details: dict[str, Any] = {"skill": _details(skill)}
         if shown != text:
-            path = agent.folder / "offloaded" / file_name("skill", seq, datetime.now())
+            path = handle.folder / "offloaded" / file_name("skill", seq, datetime.now())
             try:
                 offload(path, text)
-                offloaded = str(path.relative_to(agent.folder))
+                offloaded = str(path.relative_to(handle.folder))
             except OSError as error:
                 told = f"the skill {skill.name} is cut, and all of it cannot be kept in {path}"
-                agent.emit(Notice("warning", f"{told}: {error.strerror}"))
+                handle.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved
             told = f"the skill {skill.name} is cut: {saved:,} of its tokens are more than"
-            agent.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
-        agent.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
-        agent.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
-        agent.allow_for_turn(skill.allowed_tools, f"skill {skill.name}")
+            handle.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
+        handle.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
+        handle.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
+        handle.allow_for_turn(skill.allowed_tools, f"skill {skill.name}")
         if self.source.uses:
             self.source.uses.note(skill.name)
 
@@ -306,7 +289,7 @@ class SessionSkills:
         cut last. `standing` is the size of those that need not be said."""
         room, entries = int(ALL_SKILLS_SHARE * self._window) - standing, list[Entry]()
         for fact in reversed([fact for fact in facts if fact.ref]):
-            found = self._agent.context.recall(fact.ref)
+            found = self.handle.context.recall(fact.ref)
             if found is None:
                 continue
             body = found.whole().partition("\n\n")[2]
@@ -355,7 +338,7 @@ class SessionSkills:
 
     def _changes(self) -> list[Entry]:
         """Return what is to be told of skills that are not as the conversation knows them."""
-        told = self._told_of(self._agent.view)
+        told = self._told_of(self.handle.view)
         skills = {skill.name: skill for skill in self._listed()}
         if told is None:
             return self._whole_list()
@@ -380,10 +363,10 @@ class SessionSkills:
 
     def _listed(self) -> list[Skill]:
         """Return the skills that the model may load, those loaded last first."""
-        if not any(isinstance(tool, SkillTool) for tool in self._agent.tools):
+        if not any(isinstance(tool, SkillTool) for tool in self.handle.tools):
             return []
         uses = self.source.uses.read() if self.source.uses else {}
-        approval, tool = self._agent.approval, SkillTool()
+        approval, tool = self.handle.approval, SkillTool()
         found = [
             skill
             for skill in self.known.values()
@@ -412,7 +395,7 @@ class SessionSkills:
     def _standing(self) -> dict[tuple[str, str], int]:
         """Return the seqs of the newest text of each skill that stands in the context, by name and
         digest; what was cut for want of room behind a summary counts."""
-        view = self._agent.view
+        view = self.handle.view
         newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
         return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
 
@@ -420,13 +403,13 @@ class SessionSkills:
         """Return the seq of the text of a skill, if it stands there as a load would show it; 0 if
         it does not."""
         ref = self._standing().get((skill.name, skill.digest), 0)
-        place = self._agent.view.position(ref)
-        details = {} if place is None else self._agent.view.facts(self._agent.view.items[place])[0]
+        place = self.handle.view.position(ref)
+        details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]
         return 0 if details.get("skill", {}).get("is_part") else ref
 
     @property
     def _window(self) -> int:
-        return self._agent.current_window().size
+        return self.handle.model.current_window().size
 
 
 def _details(skill: Skill) -> dict[str, str]:

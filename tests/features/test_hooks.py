@@ -12,9 +12,11 @@ import pytest
 from ctxagent.agent.config.settings import HookSettings
 from ctxagent.agent.events import Event
 from ctxagent.agent.extensions.plugins import Plugin, PluginHook
-from ctxagent.agent.loop.hooks import SessionHooks, run_hooks
+from ctxagent.agent.features.hooks import HooksFeature, run_hooks
+from ctxagent.tools.base import Context
 
 from ..support.command import comes, gone, running
+from ..support.sessions.setup import session_handle
 
 ENV = {"PATH": os.environ["PATH"]}
 BEFORE = {"event": "before_compact", "trigger": "auto", "tokens": 186_400, "covers": [3, 412]}
@@ -157,16 +159,12 @@ def test_what_a_plugins_hook_is_told(
 ) -> None:
     plugin = Plugin("kit", tmp_path / "kit", "", "")
     events = list[Event]()
-    hooks = SessionHooks(
-        settings=HookSettings(),
-        log_path=tmp_path / "s1" / "log.jsonl",
-        cwd=tmp_path,
-        env=ENV,
-        resumed=True,
-        emit=events.append,
-        redact=lambda output: output,
-        of_plugins=[PluginHook(plugin, event, foreign, "cat > heard", matcher)],
+    context = Context(cwd=tmp_path, session_dir=tmp_path / "s1", env=ENV)
+    handle = session_handle(
+        tmp_path, tmp_path / "s1" / "log.jsonl", emit=events.append, context=context
     )
+    commands = [PluginHook(plugin, event, foreign, "cat > heard", matcher)]
+    hooks = HooksFeature(handle, HookSettings(), commands, resumed=True)
     assert asyncio.run(hooks.run(event, given)) is None
     if wanted is None:
         assert not (tmp_path / "heard").exists()

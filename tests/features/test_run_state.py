@@ -2,22 +2,32 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.config.preservation import PreserveRules
-from ctxagent.agent.loop.run_state import RunContinuation
+from ctxagent.agent.features.run_state import RunStateFeature
+from ctxagent.agent.models.base import Reply
+from ctxagent.agent.session.entries import Summary, Usage, User
+
+from ..support.sessions.setup import session_handle
 
 ASKED = "Sprint-2 is done. Shall I continue with sprint-3?"
 
 
 def continuation(
     project: Path, state: dict[str, Any] | None, rules: PreserveRules | None = None
-) -> RunContinuation:
+) -> RunStateFeature:
     set_state(project, state)
-    return RunContinuation(project, rules or PreserveRules())
+    log = project / "sessions" / "s" / "log.jsonl"
+    handle = session_handle(project, log, policy=replace(DEFAULT, rules=rules or PreserveRules()))
+    handle.record(User(content="Go."))
+    handle.record(Summary(document={}, text="Done so far.", covers=[1, 1], keep_from=2))
+    return RunStateFeature(handle)
 
 
 def set_state(project: Path, state: dict[str, Any] | None) -> None:
@@ -25,8 +35,22 @@ def set_state(project: Path, state: dict[str, Any] | None) -> None:
     (project / ".run" / "plan.json").write_text(json.dumps(state))
 
 
-def answered(run: RunContinuation, text: str = ASKED) -> bool:
-    return asyncio.run(run.answer(text)) is not None
+def reply(text: str) -> Reply:
+    return Reply([{"type": "text", "text": text}], "end_turn", Usage(), "m")
+
+
+def answer(run: RunStateFeature, text: str = ASKED) -> str | None:
+    return asyncio.run(run.reply_received(reply(text), is_final=True))
+
+
+def answered(run: RunStateFeature, text: str = ASKED) -> bool:
+    return answer(run, text) is not None
+
+
+def work(run: RunStateFeature) -> None:
+    """The model calls a tool."""
+    call = {"type": "tool_use", "id": "c", "name": "Todo", "input": {}}
+    asyncio.run(run.reply_received(Reply([call], "tool_use", Usage(), "m"), is_final=False))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +73,7 @@ def test_as_often_as_units_are_left(
     given = 0
     while given < 10 and answered(run):
         given += 1
-        run.work()
+        work(run)
     assert given == count
 
 
@@ -57,7 +81,7 @@ def test_a_next_unit_has_a_question_of_its_own_and_idling_none(tmp_path: Path) -
     run = continuation(tmp_path, {"state": "RUNNING", "current": "a"})
     assert answered(run)
     assert not answered(run)  # nothing was done since
-    run.work()
+    work(run)
     assert not answered(run)
     set_state(tmp_path, {"state": "RUNNING", "current": "b"})
     assert answered(run)
@@ -89,8 +113,8 @@ def test_the_answer_agrees_to_nothing_and_a_repeated_question_ends_the_turn(tmp_
     """Whatever the question was about: what only the user can decide stays undecided."""
     run = continuation(tmp_path, {"state": "RUNNING", "current": "a", "total": 4})
     text = "Shall I delete the old table?"
-    said = asyncio.run(run.answer(text))
+    said = answer(run, text)
     assert said is not None
     assert "This notice agrees to nothing else" in said
     assert "the user wants to be asked here, put it again" in said
-    assert asyncio.run(run.answer(text)) is None
+    assert answer(run, text) is None

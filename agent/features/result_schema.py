@@ -10,14 +10,19 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...tools.system.shorten import shorten
-from ..context.view import View
 from ..errors import ResultError, UsageError
+from ..loop.feature import Feature, Turn
+from ..loop.model_call import text_of
+from ..loop.session_handle import SessionHandle
+from ..models.base import Reply
+from ..session.entries import User
+from ..session.store import content_text
 
 MAX_SCHEMA_BYTES = 100_000
 MAX_TRIES = 2  # answers of one turn
@@ -110,36 +115,54 @@ class ResultSchema:
         return validator_for(self.schema, default=Draft202012Validator)
 
 
-@dataclass(slots=True)
-class AnswerCheck:
-    """The answers of one turn, held against a schema where there is one."""
+class ResultSchemaFeature(Feature):
+    """Compares the final answer of a turn with the turn's schema."""
 
-    schema: ResultSchema | None
-    told: str = ""  # what the model is told of the schema, as the log has it
-    tries: int = field(default=0, init=False)
+    name = "result-schema"
 
-    def untold(self, view: View) -> str:
-        """Return what the model has to be told since it does not see it, "" for nothing."""
-        notices = (item for item in view.items if item.source == NOTICE)
-        shown = any(block.get("text") == self.told for item in notices for block in item.blocks)
-        return "" if self.schema is None or shown else self.told
+    def __init__(self, handle: SessionHandle) -> None:
+        super().__init__(handle)
+        self._begin(None)
 
-    def retry_words(self, answer: str) -> str | None:
-        """Return what the model is told of a final answer that does not fit, None for one that
-        does. Raises ResultError for the last that it may give."""
-        problems = self.schema.read(answer).problems if self.schema else ()
-        if self.schema is None or not problems:
+    def _begin(self, schema: ResultSchema | None) -> None:
+        redact = self.handle.log.redact
+        self._schema = schema
+        self._told = content_text(redact(User(content=schema.told)).content) if schema else ""
+        self._tries = 0
+
+    async def turn_started(self, turn: Turn) -> None:
+        """Use the schema of the turn."""
+        self._begin(turn.schema)
+
+    async def before_call(self) -> None:
+        """Record what the model must know of the schema, if it does not see it."""
+        notices = (item for item in self.handle.view.items if item.source == NOTICE)
+        if self._schema is None:
+            return
+        if all(block.get("text") != self._told for item in notices for block in item.blocks):
+            self.handle.record(User(content=self._told, source=NOTICE))
+
+    async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
+        """Return what is wrong with a final answer. Raises ResultError for the last try, unless a
+        denial explains it."""
+        if not is_final or self._schema is None:
             return None
-        self.tries += 1
-        if self.tries >= MAX_TRIES:
+        problems = self._schema.read(text_of(reply.content)).problems
+        if not problems:
+            return None
+        self._tries += 1
+        if self._tries >= MAX_TRIES:
+            if self.handle.denials.unasked():
+                return None
             raise ResultError(
                 f"the final answer does not fit the schema, after {MAX_TRIES} tries: "
                 + "; ".join(problems),
                 hint="The answers are in the log. Say in the task what the fields mean, or ask for "
                 "less.",
             )
+        self.handle.notify("info", "the answer does not fit the schema: asking again")
         listed = "\n".join(f"- {problem}" for problem in problems)
-        return _AGAIN.format(problems=listed) + self.schema.text
+        return _AGAIN.format(problems=listed) + self._schema.text
 
 
 def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.app import every_tool, open_agent
+from ctxagent.agent.app import open_agent
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.config.settings import PermissionSettings, Settings
 from ctxagent.agent.config.trust import trust
@@ -26,10 +26,10 @@ from ctxagent.agent.events import (
     Question,
     TurnFinished,
 )
+from ctxagent.agent.features.subagent_types import load_types, parse_type
+from ctxagent.agent.features.subagents import MAX_PARALLEL_SUBAGENTS
 from ctxagent.agent.launch import Budget, LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.subagent_types import load_types, parse_type
-from ctxagent.agent.loop.subagents import MAX_PARALLEL_SUBAGENTS
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -41,6 +41,7 @@ from ctxagent.agent.session.totals import Counts, Totals
 
 from ..compaction.test_engine import RECORD
 from ..support.server.validator import validate
+from ..support.sessions.setup import every_tool
 
 Player = Callable[["Talk", str, int], Step]
 
@@ -113,7 +114,7 @@ class Talk:
                 if when and when(event):
                     asyncio.get_running_loop().call_soon(turn.cancel)
 
-            self.agent.emit = emit
+            self.agent.handle.emit = emit
             try:
                 return await turn
             finally:
@@ -384,7 +385,7 @@ def test_what_nobody_could_be_asked_counts_for_the_parent(tmp_path: Path) -> Non
     assert "--allow" in (finished.error or {})["message"]
     (result,) = talk.results()
     assert "Not allowed to it:\n- Write x.txt" in str(result.content)
-    assert [d.tool for d in talk.agent.denials] == ["Write"]
+    assert [d.tool for d in talk.agent.handle.denials] == ["Write"]
 
 
 @pytest.mark.slow

@@ -9,27 +9,21 @@ without them; that is recorded, so it is not tried again, in a resumed session e
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
 from ...tools.base import Tool
 from ...tools.mcp import Servers
 from ...tools.web_search import WebSearchTool
 from ..compaction.layers.microcompact import stub
-from ..config.keys import SCRIPTED
-from ..context.view import View
-from ..context.window import Window
+from ..config.settings import Settings
 from ..errors import PromptTooLong, RequestRejected, ToolError
-from ..events import Emit, Notice
-from ..launch import LaunchOptions
-from ..models.base import Model
-from ..models.messages.servers import BASE_URL_VAR
+from ..events import Notice
+from ..loop.feature import Feature
+from ..loop.session_handle import SessionHandle
 from ..permissions.rules import parse_rule
-from ..session.entries import Entry, Mask
+from ..session.entries import Mask
 from ..session.searches import FOUND, WIRE_NAME, is_search
-from .startup import SessionSetup
 
-API_HOST = "api.anthropic.com"
 LAYER = "web search"  # of the masks that take searches out of the messages
 REFUSED_STATUSES = (400, 403, 404, 422)
 OFFER_TIMEOUT_S = 5.0  # for MCP servers to say whether one of them searches
@@ -41,58 +35,41 @@ _WITHOUT_RESULT = re.compile(r"without a corresponding")
 _SEARCHES = re.compile(r"mcp__\w*search[\w-]*", re.IGNORECASE)
 
 
-def asks_for_searches(launch: LaunchOptions, tools: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a session has searches; `tools` are those that it has had so far, if any."""
-    setting, permissions = launch.settings.web.search, launch.settings.permissions
+def asks_for_searches(
+    settings: Settings, searches_web: bool | None, tools: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return True if a session has searches. `searches_web` is the model's ability, and `tools`
+    are those that the session had so far, if any."""
+    setting, permissions = settings.web.search, settings.permissions
     # Nobody can be asked in the middle of a reply.
     against = [*permissions.deny, *permissions.ask]
-    if setting == "off" or any(parse_rule(rule).tool == WebSearchTool.name for rule in against):
+    if (
+        setting == "off"
+        or searches_web is False
+        or any(parse_rule(rule).tool == WebSearchTool.name for rule in against)
+    ):
         return False
     if tools:
         return any(tool.get("name") == WIRE_NAME for tool in tools)
-    chosen = launch.settings.model
-    if launch.model is not None or chosen.id.startswith(SCRIPTED):
-        return False
-    url = chosen.base_url or launch.environ.get(BASE_URL_VAR) or ""
-    return setting == "on" or not url or _host(url) == API_HOST
+    return setting == "on" or searches_web is True
 
 
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-class SearchHost(Protocol):
-    """A conversation as its searches need it; `AgentState` has these members."""
-
-    view: View
-    model: Model
-    tools: Sequence[Tool[Any]]
-    setup: SessionSetup
-
-    @property
-    def mcp(self) -> Servers | None: ...
-
-    @property
-    def emit(self) -> Emit: ...
-
-    def record(self, entry: Entry) -> Entry: ...
-
-    def current_window(self) -> Window: ...
-
-
-class WebSearches:
+class WebSearchFeature(Feature):
     """The searches of one conversation."""
 
-    def __init__(self, agent: SearchHost) -> None:
-        self._agent = agent
+    name = "web-search"
 
-    async def take_out(self, refusal: RequestRejected) -> bool:
-        """Take out what a refused request may have been refused for: searches that have no result,
-        all others, the tool itself. Return whether something was taken out, so that the request is
-        worth another try. Raises RecordError."""
+    def __init__(self, handle: SessionHandle, servers: Servers | None, *, has_tool: bool) -> None:
+        super().__init__(handle)
+        self._servers, self._has_tool = servers, has_tool
+
+    def tools(self) -> list[Tool[Any]]:
+        """Return the tool WebSearch where the server searches."""
+        return [WebSearchTool()] if self._has_tool else []
+
+    async def request_refused(self, refusal: RequestRejected) -> bool:
+        """Remove what the request may have been refused for: searches without a result, then all
+        other searches, then the tool. Return True if something was removed."""
         said = refusal.message
         refused = refusal.status in REFUSED_STATUSES and not isinstance(refusal, PromptTooLong)
         if not refused or not self._is_named(said):
@@ -104,23 +81,23 @@ class WebSearches:
 
     def _is_named(self, said: str) -> bool:
         place = _PLACE.search(said)
-        names = [tool.get("name") for tool in self._agent.view.tools]
+        names = [tool.get("name") for tool in self.handle.view.tools]
         by_place = place and names[int(place[1]) : int(place[1]) + 1] == [WIRE_NAME]
         return bool(by_place or _NAMES_IT.search(said))
 
     async def _drop_tool(self, why: str) -> bool:
-        agent = self._agent
-        if all(tool.get("name") != WIRE_NAME for tool in agent.view.tools):
+        handle = self.handle
+        if all(tool.get("name") != WIRE_NAME for tool in handle.view.tools):
             return False
-        agent.tools = [tool for tool in agent.tools if tool.name != WebSearchTool.name]
-        agent.record(agent.setup.session_entry(agent.view, agent.model.id, agent.tools))
+        handle.tools[:] = [tool for tool in handle.tools if tool.name != WebSearchTool.name]
+        handle.record_opening()
         told = f"this server does not search the web ({why[:200]}); {await self._instead()}"
-        agent.emit(Notice("info", told))
+        handle.emit(Notice("info", told))
         return True
 
     async def _instead(self) -> str:
         """Say which tool of an MCP server searches in its place."""
-        servers, found = self._agent.mcp, ""
+        servers, found = self._servers, ""
         if servers is not None:
             try:
                 async with asyncio.timeout(OFFER_TIMEOUT_S):
@@ -134,7 +111,7 @@ class WebSearches:
 
     def _drop_searches(self, why: str) -> bool:
         """Put what the searches found into words, and tell of it."""
-        view = self._agent.view
+        view = self.handle.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,
              "stub": stub(each, view.scaled(each.size))}
@@ -143,12 +120,12 @@ class WebSearches:
         if not self._mask([*targets, *self._waiting()], why):
             return False
         told = f"this server takes no results of searches ({why[:200]}): their titles are sent"
-        self._agent.emit(Notice("info", told))
+        self.handle.emit(Notice("info", told))
         return True
 
     def _waiting(self) -> list[dict[str, Any]]:
         """Return a mask's targets for the searches without a result."""
-        items = self._agent.view.items
+        items = self.handle.view.items
         found = {b.get("tool_use_id") for i in items for b in i.blocks if b.get("type") == FOUND}
         return [
             {"seq": item.seq, "tool_use_id": block["id"], "stub": ""}
@@ -158,9 +135,9 @@ class WebSearches:
         ]  # fmt: skip
 
     def _mask(self, targets: Sequence[dict[str, Any]], why: str) -> bool:
-        size = self._agent.current_window().tokens
+        size = self.handle.model.current_window().tokens
         if targets:
-            self._agent.record(
+            self.handle.record(
                 Mask(layer=LAYER, targets=[*targets], tokens_before=size, tokens_after=size,
                      trigger=why[:300])
             )  # fmt: skip

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.app import every_tool
-from ctxagent.agent.loop.crash_recovery import left_behind, recover_from_kill
+from ctxagent.agent.features.crash_recovery import left_behind, recover_from_kill
 from ctxagent.agent.session.archive import open_partial
 from ctxagent.agent.session.entries import (
     Assistant,
@@ -30,6 +29,7 @@ from ctxagent.tools.system import orphans
 from ctxagent.tools.system.process import TREE_VARIABLE
 
 from ..support.sessions.history import called
+from ..support.sessions.setup import every_tool
 
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 ID = "20260101-000000-0000aa"
@@ -268,13 +268,13 @@ def test_a_copy_tells_of_calls_only_if_the_original_was_killed(left: Left) -> No
 
 
 def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:
-    from .test_file_changes import Bench
+    from ..loop.test_file_changes import Bench
 
     bench = Bench(left.project / "inner")
 
     async def run() -> None:
         use = called("x:/\n y", "Bash", {"command": f"echo ${TREE_VARIABLE}"})
-        await bench.tool_runner.run([use], {}, False)
+        await bench.tool_runner.run([use], {}, cut=False)
 
     asyncio.run(run())
     (result,) = (e for e in bench.log.entries() if isinstance(e, ToolResult))

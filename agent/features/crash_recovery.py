@@ -20,6 +20,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
 from ..context.view import Call
 from ..errors import RecordError, SessionError
+from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
 from ..session.archive import find_partial
 from ..session.entries import (
     Assistant,
@@ -39,7 +40,6 @@ from ..session.log import LOG_NAME, Entries, find_entry
 from ..session.stale_files import is_changed
 from ..session.store import locate_log
 from ..worktree import WorkTree
-from .file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
 
 KILLED_TOPIC = "killed"
 SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
@@ -80,15 +80,15 @@ def recover_from_kill(
     return [*found, User(content=words, source="notice")] if words else found
 
 
-def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> str:
-    """Return a line for the person that names the calls which were cut short by a kill and may have
-    changed something; "" where there are none. Changes nothing."""
+def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
+    """Return a warning that names the calls which a kill cut short and which may have changed
+    something, if there are any. Changes nothing."""
     calls, _ = _unfinished_calls(path, _changing(tools), with_snapshot=False)
     if not calls:
-        return ""
+        return []
     its = "its outcome is" if len(calls) == 1 else "their outcomes are"
     named = _listed([f"`{_named(call)}`" for call in calls])
-    return f"killed before {named} had a result: {its} unknown"
+    return [f"killed before {named} had a result: {its} unknown"]
 
 
 def left_behind(found: Note, display_path: Callable[[str], str]) -> str:

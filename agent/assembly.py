@@ -1,0 +1,231 @@
+"""Assemble one conversation: its record, model, tools and features become an `AgentState`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..tools.base import Context, Tool
+from ..tools.bash import BashTool
+from ..tools.edit import EditTool
+from ..tools.glob import GlobTool
+from ..tools.grep import GrepTool
+from ..tools.job import JobTool
+from ..tools.mcp import McpTool
+from ..tools.read import ReadTool
+from ..tools.recall import RecallTool
+from ..tools.system.environment import child_environment
+from ..tools.todo import TodoTool
+from ..tools.web_fetch import WebFetchTool
+from ..tools.write import WriteTool
+from .compaction.policy import policy_of
+from .events import Ask, Emit
+from .features import FeatureSources, built_in_features
+from .features.environment import Surroundings
+from .features.skills import SkillSource
+from .features.subagent_types import AgentType
+from .features.subagents import SubagentSpec
+from .launch import LaunchOptions
+from .loop.agent import AgentState
+from .loop.budget import BudgetMeter
+from .loop.compaction_host import attach_engine
+from .loop.features import Features
+from .loop.file_changes import ChangeTracker
+from .loop.model_session import ModelSession
+from .loop.open_log import fork_origin
+from .loop.opening import SessionOpening
+from .loop.resume import OpenedLog
+from .loop.saving import FileSaver
+from .loop.session_handle import SessionHandle
+from .loop.session_record import SessionRecord
+from .loop.tool_calls import ToolRunner
+from .models.base import Model
+from .permissions.approval import Approval
+from .security.planted import PlantedWatch
+from .security.redaction import Redaction, redaction_for
+from .security.reply_filter import reply_filter
+from .security.search_bounds import search_bounds
+from .session.checkpoints import Checkpoints
+from .session.search.recall import enable_recall
+from .session.store import Project, locate_log
+from .session.subagent_logs import missing_entries
+from .worktree import RECORD_FOLDER, SAVED_FOLDER, SavedFiles, TouchRecord, WorkTree
+
+# For how long an overloaded server is retried where no setting says otherwise.
+OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """The parts in which a conversation and its subagents differ."""
+
+    opened: OpenedLog
+    model: Model
+    approval: Approval
+    budget_meter: BudgetMeter
+    system: str
+    skills: SkillSource
+    prior: str = ""  # a hand-over of another session
+    types: Sequence[AgentType] = ()  # of subagents
+    type: AgentType | None = None  # of this subagent
+    parent: AgentState | None = None  # of a subagent
+
+
+def assemble(
+    launch: LaunchOptions,
+    parts: SessionParts,
+    emit: Emit,
+    ask: Ask | None,
+    open_subagent: Callable[[LaunchOptions, AgentState, SubagentSpec], AgentState] | None = None,
+) -> AgentState:
+    """Return a conversation made of these parts. `open_subagent` is None for a subagent."""
+    log, state, parent = parts.opened.log, parts.opened.state, parts.parent
+    folder, store = log.path.parent, Project(launch.state, launch.cwd).folder / "worktree.git"
+    context = _context(launch, parts)
+    worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
+    saved = SavedFiles(store / SAVED_FOLDER)
+    unrecorded = missing_entries(folder, state.untold, state.ledger.agents.values())
+    for entry in unrecorded:  # what the subagents used counts before it is recorded
+        state.totals.add(entry)
+    checkpoints = Checkpoints(folder, worktree, state.numbering, saved)
+    record = SessionRecord(
+        log, state.view, state.ledger, state.totals, checkpoints, parts.opened.cache
+    )
+    handle = _handle(launch, parts, record, context, emit, ask)
+    features = Features(emit)
+    tracker = _change_tracker(launch, handle, worktree, saved, parent)
+    planted = parent.runner.planted if parent else PlantedWatch(launch.cwd)
+    runner = ToolRunner(handle, features, tracker, planted)
+    agent = AgentState(handle, features, runner)
+    surroundings = Surroundings(
+        config_home=launch.config_home,
+        trust_dir=launch.trust or launch.state,
+        worktree=worktree,
+        prior=parts.prior,
+        resumed=state.entries > 0,
+        servers=_server_names(launch, parts),
+        unrecorded=unrecorded,
+    )
+    off = launch.settings.features.off
+    sources = FeatureSources(
+        launch=launch,
+        state=state,
+        surroundings=surroundings,
+        skills=parts.skills,
+        opener=partial(open_subagent, launch, agent) if open_subagent else None,
+        types=parts.types,
+        servers=None if parent or "mcp" in off else launch.mcp,
+    )
+    features.add(*built_in_features(handle, runner, sources, off=off))
+    handle.tools[:] = _tools(launch, features, parts)
+    attach_engine(agent)
+    return agent
+
+
+def _context(launch: LaunchOptions, parts: SessionParts) -> Context:
+    """Return what the tools of a conversation are given, and connect it to the log."""
+    log, state = parts.opened.log, parts.opened.state
+    settings = launch.settings
+    redaction = _redaction(launch)
+    context = Context(
+        cwd=launch.cwd,
+        session_dir=log.path.parent,
+        env=child_environment(launch.environ, settings.bash.keep_env),
+        max_output_bytes=settings.tools.max_output_bytes,
+        search_bounds=partial(search_bounds, launch.environ),
+        sieve=redaction.filtered_sink,
+        redact=redaction.clean_output,
+        reaches_private=parts.approval.names_host,
+    )
+    log.redact = redaction.clean_entry
+    enable_recall(context, locate_log(log.path)[0], log.path)
+    context.seen.digests |= state.seen
+    context.todos[:] = state.todos
+    return context
+
+
+def _redaction(launch: LaunchOptions) -> Redaction:
+    settings = launch.settings
+    return redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
+
+
+def _handle(
+    launch: LaunchOptions,
+    parts: SessionParts,
+    record: SessionRecord,
+    context: Context,
+    emit: Emit,
+    ask: Ask | None,
+) -> SessionHandle:
+    chosen, log, state = launch.settings.model, record.log, parts.opened.state
+    wait = WATCHED_OVERLOAD_WAIT_S if ask is not None else OVERLOAD_WAIT_S
+    model = ModelSession(
+        parts.model,
+        record,
+        parts.budget_meter,
+        emit,
+        max_tokens=chosen.max_tokens,
+        effort=chosen.effort,
+        overload_wait=wait if chosen.overload_wait is None else chosen.overload_wait,
+        images_setting=chosen.images,
+        clean_reply=reply_filter(_redaction(launch)),
+    )
+    return SessionHandle(
+        session=record,
+        model=model,
+        tools=[],
+        approval=parts.approval,
+        context=context,
+        opening=SessionOpening(
+            log.path, launch.cwd, parts.system, launch.own_prompt, fork_origin(log, state)
+        ),
+        emit=emit,
+        ask=ask,
+        policy=policy_of(launch.settings),
+        budget_meter=parts.budget_meter,
+    )
+
+
+def base_tools() -> list[Tool[Any]]:
+    """Return the tools that belong to no feature."""
+    return [
+        BashTool(), JobTool(), ReadTool(), GrepTool(), GlobTool(), EditTool(), WriteTool(),
+        TodoTool(), RecallTool(), WebFetchTool(),
+    ]  # fmt: skip
+
+
+def _tools(launch: LaunchOptions, features: Features, parts: SessionParts) -> list[Tool[Any]]:
+    """Return the tools of a conversation. A subagent has those of its parent that its type allows,
+    with its own features behind them."""
+    own = features.tools()
+    if parts.parent is None or parts.type is None:
+        return [*base_tools(), *own, *launch.tools]
+    by_name = {tool.name: tool for tool in own}
+    return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]
+
+
+def _server_names(launch: LaunchOptions, parts: SessionParts) -> Sequence[str]:
+    """Return the names of the MCP servers that a conversation can call."""
+    if launch.mcp is None or "mcp" in launch.settings.features.off:
+        return ()
+    allowed = parts.type.tools if parts.type else None
+    return launch.mcp.names if allowed is None or McpTool.name in allowed else ()
+
+
+def _change_tracker(
+    launch: LaunchOptions,
+    handle: SessionHandle,
+    worktree: WorkTree,
+    saved: SavedFiles,
+    parent: AgentState | None,
+) -> ChangeTracker:
+    """Return what finds the changes of a conversation's calls. A subagent shares the edits, the
+    touch record and the saved files of its parent."""
+    folder, context, record = handle.folder, handle.context, handle.session
+    if parent is not None and (shared := parent.runner.change_tracker) is not None:
+        return ChangeTracker(
+            worktree, context, folder.name, shared.edits, shared.record, shared.saver
+        )
+    touched = TouchRecord(Project(launch.state, launch.cwd).folder / RECORD_FOLDER, folder.name)
+    saver = FileSaver(saved, record.record, lambda: record.checkpoints.newest)
+    return ChangeTracker(worktree, context, folder.name, [], touched, saver)

@@ -1,0 +1,115 @@
+"""The features that come with the agent, in the order in which the loop calls them."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..launch import LaunchOptions
+from ..loop.feature import Feature
+from ..loop.resume import SessionState
+from ..loop.session_handle import SessionHandle
+from ..loop.tool_calls import ToolRunner
+from .attachments import AttachmentsFeature
+from .drift import DriftFeature
+from .environment import EnvironmentFeature, Surroundings
+from .hooks import HooksFeature
+from .mcp import McpFeature
+from .plan import PlanFeature
+from .questions import QuestionsFeature
+from .result_schema import ResultSchemaFeature
+from .run_state import RunStateFeature
+from .skills import SkillsFeature, SkillSource
+from .subagent_types import AgentType
+from .subagents import OpenSubagent, SubagentsFeature
+from .web_search import WebSearchFeature, asks_for_searches
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import McpServers
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSources:
+    """What the features of one conversation are made of."""
+
+    launch: LaunchOptions
+    state: SessionState
+    surroundings: Surroundings
+    skills: SkillSource
+    opener: OpenSubagent | None = None  # None for a subagent, which starts no subagents
+    types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
+    servers: "McpServers | None" = None
+
+
+MakeFeature = Callable[[SessionHandle, ToolRunner, FeatureSources], Feature | None]
+
+
+def _attachments(
+    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+) -> Feature | None:
+    if sources.opener is None:
+        return None  # the prompt of a subagent is not the user's
+    return AttachmentsFeature(handle, runner, sources.servers)
+
+
+def _subagents(
+    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+) -> Feature | None:
+    if sources.opener is None or not sources.types:
+        return None
+    return SubagentsFeature(handle, runner, sources.types, sources.opener)
+
+
+def _questions(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+    is_subagent = sources.opener is None
+    return QuestionsFeature(handle, None if is_subagent else sources.launch.answers)
+
+
+def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+    searches_web = handle.model.client.abilities.searches_web
+    has_tool = asks_for_searches(sources.launch.settings, searches_web, handle.view.tools)
+    return WebSearchFeature(handle, sources.servers, has_tool=has_tool)
+
+
+def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+    launch = sources.launch
+    return HooksFeature(
+        handle,
+        launch.settings.hooks,
+        launch.installed.hooks if launch.installed else (),
+        resumed=sources.state.entries > 0,
+    )
+
+
+# The order of all calls of features, and of their tools.
+BUILT_IN: dict[str, MakeFeature] = {
+    "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
+    "questions": _questions,
+    "attachments": _attachments,
+    "plan": lambda handle, *_: PlanFeature(handle),
+    "subagents": _subagents,
+    "skills": lambda handle, _, sources: SkillsFeature(handle, sources.skills),
+    "web-search": _web_search,
+    "mcp": lambda handle, _, sources: (
+        McpFeature(handle, sources.servers) if sources.servers else None
+    ),
+    "drift": lambda handle, _, sources: DriftFeature(
+        handle, sources.state.summary, sources.state.ended
+    ),
+    "run-state": lambda handle, *_: RunStateFeature(handle),
+    "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
+    "hooks": _hooks,
+}
+
+
+def built_in_features(
+    handle: SessionHandle,
+    runner: ToolRunner,
+    sources: FeatureSources,
+    *,
+    off: Collection[str] = (),
+) -> Iterator[Feature]:
+    """Yield the features of a conversation but those that are `off`, in order."""
+    for name, make in BUILT_IN.items():
+        feature = None if name in off else make(handle, runner, sources)
+        if feature is not None:
+            yield feature

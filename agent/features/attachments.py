@@ -1,0 +1,311 @@
+"""What a person brings in beside their words: files and directories that the words name with `@`,
+and what was piped in.
+
+Each becomes an entry of its own, right after the words. A file is read as the Read tool reads it
+and a directory is listed as Glob lists it, but nobody is asked: to name it is to allow it. Deny
+rules hold all the same.
+"""
+
+import asyncio
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...tools import text as texts
+from ...tools.base import Output, Params, Tool
+from ...tools.glob import GlobParams, GlobTool
+from ...tools.image import image_size
+from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
+from ...tools.system.plural import count_of
+from ..compaction.layers import demote
+from ..compaction.policy import Policy
+from ..context.tokens import estimate
+from ..errors import RecordError, ToolError
+from ..events import Notice, waiting
+from ..launch import AttachedData
+from ..loop.command_words import is_of_command
+from ..loop.feature import Feature, IncomingMessage
+from ..loop.session_handle import SessionHandle
+from ..loop.tool_calls import ToolRunner
+from ..session.entries import ATTACHMENT, Content, User
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.servers import McpServers
+
+MAX_MENTIONS = 20  # of one turn that are brought in
+MAX_PATH_CHARS = 1_000  # of a mention
+MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
+
+_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
+_BEHIND = ".,;:!?'`)]}>*…"  # what may stand behind a path and not belong to it
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A file or directory that the words name."""
+
+    path: str  # as the words have it
+    first: int = 1  # line
+    last: int | None = None  # line; None for all there are
+    typed: bool = True  # by the person; otherwise it must be what may be read without a question
+
+    @property
+    def given(self) -> str:
+        """The mention as the words have it, without quotes."""
+        if self.last is None and self.first == 1:
+            return self.path
+        return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceMention:
+    """A resource of an MCP server that the words name as `@SERVER:URI`."""
+
+    server: str
+    uri: str
+
+
+Attached = Mention | ResourceMention | AttachedData
+
+
+def find_mentions(
+    words: Content, cwd: Path, *, typed: bool = True, servers: Collection[str] = ()
+) -> list[Mention | ResourceMention]:
+    """Return the files, directories and, where the person `typed` them, the resources of `servers`
+    that words name with `@`, each once; blocking.
+
+    What names nothing that exists is no mention: an address, a decorator, a package.
+    """
+    text = words if isinstance(words, str) else ""
+    names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
+    found = list[Mention | ResourceMention]()
+    for quoted, bare in names:
+        server, _, uri = (quoted or bare.rstrip(_BEHIND)).partition(":")
+        if server in servers and uri and typed:
+            found.append(ResourceMention(server, uri))
+        elif mention := _existing(quoted, bare, cwd):
+            found.append(replace(mention, typed=typed))
+    return list(dict.fromkeys(found))
+
+
+def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
+    named = re.sub(r"\\(.)", r"\1", quoted) or bare
+    while named and len(named) <= MAX_PATH_CHARS:
+        if _exists(named, cwd):
+            return Mention(named)
+        lines = _LINES.fullmatch(named)
+        if lines and _exists(lines[1], cwd):
+            first = max(1, int(lines[2]))
+            return Mention(lines[1], first, max(first, int(lines[3] or first)))
+        if quoted or named[-1] not in _BEHIND:
+            return None
+        named = named[:-1]
+    return None
+
+
+def _exists(named: str, cwd: Path) -> bool:
+    try:
+        return (cwd / Path(named).expanduser()).exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, the home of an unknown user
+        return False
+
+
+class AttachmentsFeature(Feature):
+    """Attaches files, directories, resources and data to the messages of the user."""
+
+    name = "attachments"
+
+    def __init__(
+        self, handle: SessionHandle, runner: ToolRunner, servers: "McpServers | None" = None
+    ) -> None:
+        super().__init__(handle)
+        self._runner, self._servers = runner, servers
+
+    async def message_recorded(self, message: IncomingMessage) -> None:
+        """Attach what comes with a message, and what it names with `@`."""
+        named = await asyncio.to_thread(
+            find_mentions,
+            message.content,
+            self.handle.context.cwd,
+            typed=not (message.verbatim or is_of_command(message.content)),
+            servers=self._servers.names if self._servers else (),
+        )
+        attached: list[Attached] = [*message.attached, *named]
+        for data in attached:
+            if isinstance(data, AttachedData):
+                await self._attach_data(data)
+        mentions = [each for each in attached if isinstance(each, Mention)]
+        for mention in mentions[:MAX_MENTIONS]:
+            await self._attach_mention(mention)
+        resources = [each for each in attached if isinstance(each, ResourceMention)]
+        for resource in resources[:MAX_MENTIONS]:
+            await self._attach_resource(resource)
+        if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
+            more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
+            self._warn(f"{more}: not attached; one message takes {MAX_MENTIONS}")
+
+    async def _attach_mention(self, mention: Mention) -> None:
+        tool, params = _call(self.handle.context.cwd, mention)
+        verdict = self.handle.approval.judge(tool, params)
+        if not mention.typed and verdict.action != "allow":
+            self._warn(f"@{mention.given}: not attached; {verdict.reason}")
+            return
+        if verdict.action == "deny":
+            output = Output(f"Not allowed: {verdict.reason}.", is_error=True)
+        else:
+            id = f"{ATTACHMENT}-{self.handle.log.last_seq + 1}"
+            output = self.handle.context.redact(
+                await self._runner.watched(tool, params, id, verdict)
+            )
+        kept = self._runner.files.kept_original(output)
+        details = {
+            **output.details,
+            **kept,
+            "call": {"name": tool.name, "input": params.model_dump()},
+        }
+        told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
+        blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
+        if output.is_error:
+            content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
+        elif not blocks and estimate(output.text) > self._most():
+            content, details["lines"] = _beginning(self.handle.policy, mention, output)
+            told += ", by reference: it is large"
+        elif blocks:
+            told += f", {image_size(details)}"
+        self.handle.record(
+            User(
+                content=[_text(content), *blocks] if blocks else content,
+                source=ATTACHMENT,
+                details=details,
+            )
+        )
+        if output.is_error:
+            self._warn(f"@{mention.given}: not attached; {output.text}")
+        else:
+            self.handle.emit(Notice("info", told))
+
+    async def _attach_resource(self, mention: ResourceMention) -> None:
+        """Record what a resource holds: large text as a reference, what is no text as files."""
+        given = f"{mention.server}:{mention.uri}"
+        if self._servers is None:
+            return
+        tool = self._servers.reader(mention.server)
+        params = tool.Params.model_validate({"uri": mention.uri})
+        verdict = self.handle.approval.judge(tool, params)
+        if verdict.rule in self.handle.approval.rules()["deny"]:
+            self._warn(f"@{given}: not attached; {verdict.reason}")
+            return
+        id = f"{ATTACHMENT}-{self.handle.log.last_seq + 1}"
+        with waiting(self.handle.emit, f"the MCP server {mention.server}"):
+            output = await self._runner.watched(tool, params, id, verdict)
+        if output.is_error:
+            self._warn(f"@{given}: not attached; {self.handle.context.redact(output).text}")
+            return
+        text, offloaded = await asyncio.to_thread(self._demoted, output.text, "Mcp")
+        heading = (
+            f"[The user attached the resource {mention.uri} of the MCP server {mention.server}:]"
+        )
+        call = {"name": "Mcp", "input": {"tool": tool.name, "arguments": {"uri": mention.uri}}}
+        details = {**output.details, "call": call}
+        content = f"{heading}\n{text}"
+        self.handle.record(
+            User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded)
+        )
+        self.handle.emit(Notice("info", f"attached {given}"))
+
+    async def _attach_data(self, piped: AttachedData) -> None:
+        """Record what was piped in: as text, large text as a reference to a file of the session."""
+        call = {"name": piped.name, "input": {}}
+        details: dict[str, Any] = {"call": call, "bytes": len(piped.data)}
+        size, offloaded = f"{len(piped.data):,} bytes", None
+        content: Content
+        try:
+            data, name = piped.data, piped.title
+            if shown := await asyncio.to_thread(image_output, name, data, len(data)):
+                content = shown.blocks or shown.text
+                details |= {**shown.details, **self._runner.files.kept_original(shown)}
+            else:
+                text = (await asyncio.to_thread(texts.decode, piped.data))[0]
+                count = texts.count_lines(text)
+                size = f"{count_of(count, 'line')}, {size}"
+                text, offloaded = await asyncio.to_thread(
+                    self._demoted, texts.printable(text), piped.name
+                )
+                cut = f", cut: {piped.cut}" if piped.cut else ""
+                content = f"[The user attached {piped.title}, {size}{cut}:]\n{text}"
+            self.handle.emit(Notice("info", f"attached {piped.title}, {size}"))
+        except (texts.NotText, ToolError) as error:
+            why = f"{piped.title} is binary, not text: {texts.kind(piped.data) or 'data'}, {size}"
+            why = str(error) if isinstance(error, ToolError) else why
+            content = f"[The user attached {piped.title}, but it can't be shown. {why}]"
+            self._warn(f"{piped.title} is not attached; {why}")
+        self.handle.record(
+            User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded)
+        )
+
+    def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
+        """Return the text without secrets, or a reference to the file of the session that now holds
+        it, and that file. Blocking. Raises RecordError."""
+        text = self.handle.context.redact(Output(text)).text
+        policy = replace(self.handle.policy, demote_above=self._most())
+        try:
+            found = demote.demote_to_file(
+                text,
+                tool=name,
+                seq=self.handle.log.last_seq + 1,
+                folder=self.handle.folder,
+                policy=policy,
+            )
+        except OSError as error:
+            raise RecordError(
+                f"cannot keep the input in {self.handle.folder}: {error.strerror}"
+            ) from error
+        return (text, None) if found is None else (found[0].reference, found[1])
+
+    def _most(self) -> int:
+        """Return how many tokens of one text are given whole."""
+        share = int(demote.MAX_WORDS_SHARE * self.handle.model.current_window().size)
+        return min(share, self.handle.policy.demote_above or share)
+
+    def _warn(self, text: str) -> None:
+        self.handle.emit(Notice("warning", text))
+
+
+def _heading(mention: Mention, tool: Tool[Any]) -> str:
+    what = "file" if tool.name == ReadTool.name else "directory"
+    return f"[The user attached the {what} {mention.given}"
+
+
+def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
+    """Return the call that shows what a mention names."""
+    if (cwd / Path(mention.path).expanduser()).is_dir():
+        return GlobTool(), GlobParams(pattern="*", path=mention.path)
+    count = MAX_LINES if mention.last is None else mention.last - mention.first + 1
+    limit = min(count, MAX_LINES)
+    return ReadTool(), ReadParams(path=mention.path, offset=mention.first, limit=limit)
+
+
+def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, list[int]]:
+    """Return a reference to a file that is too large to be given whole, with its first lines, and
+    the numbers of the first and the last of these."""
+    lines, size = list[str](), 0
+    for line in output.text.split("\n"):
+        size += len(line) + 1
+        if size > policy.preview_chars and lines:
+            break
+        lines.append(line[: policy.preview_chars])
+    total, size = output.details.get("total"), Path(output.details["path"]).stat().st_size
+    facts = f"{size:,} bytes" + (f", {total:,} lines" if total else "")
+    head = (
+        f"[The user attached the file {mention.given}: {facts}, too large to be given whole. "
+        "It begins with the lines below; Read it with offset and limit, or Grep it.]"
+    )
+    return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

@@ -1,0 +1,78 @@
+"""Go on with a run that its state file says is RUNNING, where the model stops to ask (S3).
+
+After a summary, a run goes on without the user's confirmation, within the permissions that were
+given, at most as often as its state has units of work left. What the question is about is not read:
+the notice decides nothing, and a model that repeats its question at once gets its turn ended.
+"""
+
+import asyncio
+
+from ..compaction.language.words import ends_with_question
+from ..compaction.preserve import RunState, run_states
+from ..loop.feature import Feature, Turn
+from ..loop.model_call import text_of
+from ..loop.session_handle import SessionHandle
+from ..models.base import Reply
+
+GO_ON_WITH_RUN = (
+    "[Run] This is a notice of the program, not the user's words. {path} says: state RUNNING, "
+    "current: {current}. The run goes on without confirmation: if you only asked whether to go on, "
+    "go on with its current unit of work. Permissions are as given: leave out what needs one that "
+    "you do not have, and name it at the end. This notice agrees to nothing else: if your question "
+    "is about anything but going on, or the user wants to be asked here, put it again."
+)
+
+
+class RunStateFeature(Feature):
+    """Answers final questions of a turn by the run's state."""
+
+    name = "run-state"
+
+    def __init__(self, handle: SessionHandle) -> None:
+        super().__init__(handle)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._room = 0  # how often the state allows it, read at the first question
+        self._given = 0
+        self._units = set[str]()  # the model was told to go on with these
+        self._worked = True  # since the last answer
+
+    async def turn_started(self, turn: Turn) -> None:
+        """Forget the questions of the last turn."""
+        self._begin()
+
+    async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
+        """Return the notice if a final reply ends with a question while a run is on. After a denial
+        in this turn the question may be about it, so the user answers."""
+        handle = self.handle
+        if any(block.get("type") == "tool_use" for block in reply.content):
+            self._worked = True
+        if not is_final or handle.budget_meter.is_spent or handle.view.summary is None:
+            return None
+        if handle.approval.mode == "plan" or handle.denials.of_turn():
+            return None
+        if (notice := await self._notice(text_of(reply.content))) is not None:
+            handle.notify("info", "a run is on: it goes on without asking")
+        return notice
+
+    async def _notice(self, text: str) -> str | None:
+        """Return the answer to a final text, None if it is not a question, nothing was done since
+        the last answer, or no run is on."""
+        if not self._worked or not ends_with_question(text):
+            return None
+        state = await asyncio.to_thread(self._running)
+        if state is None:
+            return None
+        self._room = self._room or state.units_left
+        if self._given >= self._room and state.current in self._units:
+            return None
+        self._given, self._worked = self._given + 1, False
+        self._units.add(state.current)
+        return GO_ON_WITH_RUN.format(path=state.path, current=state.current or "(not named)")
+
+    def _running(self) -> RunState | None:
+        cwd, rules = self.handle.context.cwd, self.handle.policy.rules
+        if "run_state" not in rules.always:
+            return None
+        return next((state for state in run_states(cwd, rules) if state.running), None)

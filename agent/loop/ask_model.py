@@ -1,0 +1,99 @@
+"""Ask the model for the next reply of a turn."""
+
+from ..context.request import build_request
+from ..context.window import learn_from_refusal
+from ..errors import LimitReached, PromptTooLong, RequestRejected
+from ..events import CallStarted, Notice
+from ..models.base import Reply
+from .agent import AgentState
+
+
+async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
+    """Make the context small enough and ask the model for one reply.
+
+    When the server refuses images, the engine takes them out; when it finds the prompt too long,
+    the engine makes it smaller, once. Then the model is asked again.
+    """
+    await agent.model.window()
+    try:
+        await agent.engine.before_call(turn_start=turn_start)
+    except LimitReached:
+        if agent.model.learned_window.forget() is None:
+            raise  # otherwise only the server can say whether that size was true
+    first_size = 0  # tokens of the request that was refused as too long
+    while True:
+        try:
+            return await _send_request(agent)
+        except RequestRejected as error:
+            if agent.engine.drop_refused_images(error):
+                if agent.model.takes_images():
+                    agent.emit(Notice("info", f"asking again without images: {error.message}"))
+                continue
+            if await agent.features.request_refused(error):
+                continue
+            if not isinstance(error, PromptTooLong):
+                raise
+            if first_size:
+                raise _too_long_again(agent, error, first_size) from error
+            first_size = agent.model.current_window().tokens
+            await _make_smaller(agent, error)
+
+
+async def _send_request(agent: AgentState) -> Reply:
+    window = await agent.model.window()
+    request = build_request(
+        agent.view,
+        model=agent.model.id,
+        max_tokens=agent.model.reply_room(),
+        effort=agent.model.effort,
+        stable_before=agent.engine.stable_before(),
+    )
+    agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
+    reply = await agent.model.ask(request, agent.emit, "turn")
+    agent.model.token_correction = 1.0
+    if reply.usage.web_searches:
+        return reply  # whose usage counts the prompt several times
+    if wrong := agent.model.learned_window.accept(reply.usage.prompt):
+        text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is no longer "
+        agent.emit(Notice("info", f"{text}taken to be {wrong:,} tokens"))
+    return reply
+
+
+async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
+    """Make the context smaller than one that the server refused; believe the window that the
+    server names where it can be true, until nothing fits in it. Raises LimitReached when nothing
+    could be made smaller."""
+    before, size_before = agent.model.current_window(), agent.view.size
+    size, correction = learn_from_refusal(
+        before, refusal.tokens, refusal.maximum, least=agent.model.least_window()
+    )
+    agent.model.learned_window.size = size
+    agent.model.token_correction *= correction
+    learned = f"the window is {size:,} tokens" if size else "the window is smaller than thought"
+    if refusal.maximum and not size:
+        learned = f"a window of {refusal.maximum:,} tokens, as the server says, is not believed"
+    agent.emit(Notice("info", f"the prompt was too long; {learned}"))
+    try:
+        await agent.engine.force_fit()
+    except LimitReached as error:
+        agent.model.token_correction = 1.0
+        if agent.view.size >= size_before:
+            raise _too_long_again(agent, refusal, before.tokens) from error
+        agent.model.learned_window.forget()
+
+
+def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
+    """Return the error for a prompt that is refused as too long as small as it can be. What the
+    server said of its window is forgotten, so that the next turn begins afresh."""
+    agent.model.learned_window.forget()
+    agent.model.token_correction = 1.0
+    tokens = agent.model.current_window().tokens
+    tried = f"made smaller, from about {first_size:,} tokens to {tokens:,}, it was refused again"
+    if tokens >= first_size:
+        tried = f"nothing in its {tokens:,} tokens or so could be made smaller"
+    return LimitReached(
+        f"the server finds the request too long; {tried}. The server said: {refusal.message}",
+        limit="context",
+        hint="Your next words are tried afresh, and nothing recorded is lost. If they are refused "
+        "too: /clear begins with an empty context, /model takes a model with a larger window.",
+    )

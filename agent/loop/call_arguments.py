@@ -1,0 +1,77 @@
+"""Check what a model sent for a call of a tool."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...tools.base import Output, Params, Tool
+from ..errors import ToolError
+from ..session.entries import Block
+
+CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
+call again{hint}."
+
+
+class CallRefused(Exception):
+    """The call does not run; the output says why."""
+
+    def __init__(self, text: str, **details: Any) -> None:
+        super().__init__(text)
+        self.output = Output(text, details, is_error=True)
+
+
+def title_of(tools: Mapping[str, Tool[Any]], call: Block) -> str:
+    """Return a line for people about a call: from its tool or, for invalid arguments, the texts
+    among them."""
+    tool, given = tools.get(call["name"]), call["input"]
+    try:
+        if tool is not None:
+            return tool.title(tool.Params.model_validate(given))
+    except ValidationError:
+        pass
+    texts = given.values() if isinstance(given, dict) else ()
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def checked_call(
+    tools: Mapping[str, Tool[Any]], call: Block, raw: str | None, *, cut: bool
+) -> tuple[Tool[Any], Params, dict[str, Any]]:
+    """Return the tool of a call, its parameters, and the arguments to show.
+
+    `raw` has the arguments where they are not valid JSON, `cut` says that the output limit cut the
+    message off. Raises CallRefused.
+    """
+    tool = tools.get(call["name"])
+    if tool is None:
+        raise CallRefused(f"There is no tool {call['name']!r}. The tools: {', '.join(tools)}.")
+    if raw is not None:
+        error = "the output limit cut them off" if cut else _json_error(raw)
+        hint = ", in smaller pieces" if cut else ""
+        raise CallRefused(CUT_OFF.format(error=error, hint=hint))
+    try:
+        asked, params = tool.resolve(tool.Params.model_validate(call["input"]))
+    except ValidationError as error:
+        raise CallRefused(argument_error(tool, error)) from None
+    except ToolError as error:
+        raise CallRefused(str(error), **error.details) from None
+    return asked, params, call["input"] if asked is tool else params.model_dump()
+
+
+def _json_error(raw: str) -> str:
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return "they are not a JSON object, or one that is nested too deep"
+
+
+def argument_error(tool: Tool[Any], error: ValidationError) -> str:
+    """Turn pydantic's findings into short lines that the model can act on."""
+    lines = [f"{tool.name} was not run, its arguments are wrong:"]
+    for found in error.errors(include_url=False)[:8]:
+        where = ".".join(map(str, found["loc"])) or "arguments"
+        lines.append(f"- {where}: {found['msg']}")
+    lines.append(f"It takes: {', '.join(tool.Params.model_fields)}.")
+    return "\n".join(lines)

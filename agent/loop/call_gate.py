@@ -1,0 +1,258 @@
+"""Permission for calls of tools: rules, features and the user decide, in this order."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ...tools.base import Context, Params, Tool
+from ...tools.network import NetworkParams, NetworkTool
+from ..errors import ToolError
+from ..events import Answer, Question
+from ..permissions import suggestions
+from ..permissions.verdict import Verdict
+from ..security.planted import PlantedWatch
+from ..session.entries import Note
+from .call_arguments import CallRefused, argument_error
+from .denials import Denial
+from .feature import ToolCall, Veto
+from .features import Features
+from .session_handle import SessionHandle
+
+T = TypeVar("T")
+
+LONG_SUBJECT_CHARS = 500  # judging a longer command takes more than a moment
+MAX_JUDGING_S = 5.0  # for one call, before the user is asked
+
+
+@dataclass
+class CallGate:
+    """Decides which calls of one conversation may run."""
+
+    handle: SessionHandle
+    features: Features
+    planted: PlantedWatch | None = None
+
+    async def permit(
+        self, tool: Tool[Any], params: Params, call: ToolCall
+    ) -> tuple[Params, ToolCall, Verdict]:
+        """Return the verdict by which a call may run, and the call as the features leave it. Raises
+        CallRefused."""
+        verdict = await self._ruled(tool, params, call.title)
+        changed = await self._changed(tool, call, verdict)
+        if changed is not call:
+            try:
+                params = tool.Params.model_validate(changed.arguments)
+            except ValidationError as error:
+                raise CallRefused(argument_error(tool, error)) from None
+            call = replace(changed, title=tool.title(params))
+            verdict = await self._ruled(tool, params, call.title)
+        if verdict.action != "allow":
+            verdict = await self._asked(tool, params, call, verdict)
+        return params, call, verdict
+
+    async def _ruled(self, tool: Tool[Any], params: Params, title: str) -> Verdict:
+        """Return the verdict of the rules. Raises CallRefused for a denied call."""
+        verdict = await self._judged_in_time(tool, params)
+        if verdict.action == "deny":
+            self._deny(tool, title, verdict, asked=True)
+            raise CallRefused(f"Not allowed: {verdict.reason}", denied=True)
+        return verdict
+
+    async def _changed(self, tool: Tool[Any], call: ToolCall, verdict: Verdict) -> ToolCall:
+        """Return a call as the features change it. Raises CallRefused for a veto."""
+        try:
+            return await self.features.before_tool(call)
+        except Veto as veto:
+            verdict = replace(verdict, reason=veto.reason)
+            self._deny(tool, call.title, verdict, asked=True, answer="hook")
+            raise CallRefused(f"Not allowed: {veto.reason}", denied=True) from None
+
+    async def _asked(
+        self, tool: Tool[Any], params: Params, call: ToolCall, verdict: Verdict
+    ) -> Verdict:
+        """Return the verdict for a call that the user allows. Raises CallRefused."""
+        answer, title = None, call.title
+        if self.handle.ask is not None:
+            question = await self._question(tool, params, call, verdict)
+            self.handle.approval.asked.append((tool, params))
+            answer = await self.handle.ask(question)
+        if answer is None:
+            self._deny(tool, title, verdict, asked=False)
+            raise CallRefused(
+                f"Not allowed: {verdict.reason}, and nobody can be asked in this run. Do without "
+                "it, or say in your answer what you would need.",
+                denied=True,
+            )
+        if answer.allow:
+            self._recheck(tool, params, verdict)
+            if answer.sandboxed:
+                self.handle.approval.sandboxed = True
+            elif answer.where:
+                self.handle.approval.allow_for_session(answer.rule)
+            self._note_answer(tool, title, answer)
+            unasked = answer.sandboxed or bool(answer.reason)  # a rule or the mode allows it now
+            return replace(verdict, confined=unasked and self._judged(tool, params).confined)
+        if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
+            self._deny(tool, title, now, asked=True)
+            raise CallRefused(f"Not allowed: {now.reason}", denied=True)
+        self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
+        why = f" They say: {answer.reason}" if answer.reason else ""
+        details = {"reason": answer.reason} if answer.reason else {}
+        raise CallRefused(
+            f"The user declined this call.{why}", denied=True, declined=True, **details
+        )
+
+    async def why_not_reached(self, host: str) -> str:
+        """Return why a command in the sandbox may not connect to a host; "" if it may. Rules and
+        the user decide, as for a call."""
+        tool, params = NetworkTool(), NetworkParams(host=host)
+        call = ToolCall("", tool.name, host, {"host": host}, self.handle.context.cwd)
+        try:
+            await self.permit(tool, params, call)
+        except CallRefused as refused:
+            return refused.output.text
+        return ""
+
+    def context_for(self, verdict: Verdict) -> Context:
+        """Return the context of a call: the place that was judged, and the stricter sandbox if the
+        call is allowed because of it."""
+        sandbox, context = (
+            self.handle.context.sandbox,
+            replace(self.handle.context, judged=verdict.path),
+        )
+        if sandbox is None:
+            return context
+        if not verdict.confined:
+            return (
+                replace(context, sandbox=sandbox.opening(verdict.opens))
+                if verdict.opens
+                else context
+            )
+        guarded = self.handle.approval.guarded_files()
+        if guarded is None:
+            raise CallRefused(
+                "Not done: files that rules guard cannot be found any more. Try again."
+            )
+        hidden, kept = guarded
+        later = self.planted.closed() if self.planted else []
+        return replace(context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
+
+    async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
+        """Return the verdict, made beside all else: a person can interrupt it. One that takes too
+        long is "ask" in every mode, and what would come of it later does not count."""
+        try:
+            async with asyncio.timeout(MAX_JUDGING_S):
+                return await _beside(lambda: self._judged(tool, params), tool, params)
+        except TimeoutError:
+            return Verdict("ask", "what it does cannot be told in time")
+
+    def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
+        """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
+        verdict = self.handle.approval.judge(tool, params)
+        why = tool.why_ask_anyway(params, self.context_for(verdict))
+        if not why or verdict.action == "deny" or self.handle.approval.mode == "bypass":
+            return verdict
+        reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
+        return replace(verdict, action="ask", reason=reason, confined=False)
+
+    def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
+        """Refuse a call whose file leads elsewhere than when it was asked about.
+
+        A person thinks for minutes, and jobs go on meanwhile.
+        """
+        now = self.handle.approval.judge(tool, params)
+        moved = tool.effect in ("read", "edit") and now.path != asked.path
+        if moved or (now.action == "deny" and self.handle.approval.mode != "plan"):
+            why = "it leads elsewhere" if now.action == "allow" else now.reason
+            raise CallRefused(f"Not done: since it was asked about, {why}. Call it again.")
+
+    async def _question(
+        self,
+        tool: Tool[Any],
+        params: Params,
+        call: ToolCall,
+        verdict: Verdict,
+    ) -> Question:
+        def settled() -> Answer | None:
+            now = self._judged(tool, params)
+            if now.action == "ask":
+                return None
+            return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
+
+        def offers() -> Sequence[str]:
+            return suggestions.suggest(
+                self.handle.approval, tool, params, verdict.rule, self.handle.context.cwd
+            )
+
+        def confines() -> bool:
+            return self.handle.approval.would_confine(tool, params)
+
+        anyway = tool.why_ask_anyway(params, self.handle.context)
+        return Question(
+            tool.name,
+            call.title,
+            dict(call.arguments),
+            verdict.rule,
+            verdict.reason,
+            await self._diff(tool, params, verdict),
+            call=call.id,
+            may_be_sandboxed=not anyway and await _beside(confines, tool, params),
+            offers=() if anyway else await _beside(offers, tool, params),
+            check=lambda rule: suggestions.check_for_call(
+                self.handle.approval, rule, tool, params, self.handle.context.cwd
+            ),
+            settled=settled,
+        )
+
+    async def _diff(self, tool: Tool[Any], params: Params, verdict: Verdict) -> str | None:
+        """Return what the call would change.
+
+        A call that must fail is refused, so that nobody is asked in vain, unless the reason would
+        tell of a file that may not be read unasked.
+        """
+        try:
+            found = await tool.preview(params, self.context_for(verdict))
+        except ToolError as error:
+            if self._may_read(tool.subject(params)):
+                raise CallRefused(str(error), **error.details) from None
+            return None
+        return found.get("diff")
+
+    def _may_read(self, path: str) -> bool:
+        reader = next((tool for tool in self.handle.tools if tool.name == "Read"), None)
+        if reader is None:
+            return False
+        given = reader.Params.model_validate({"path": path})
+        return self.handle.approval.judge(reader, given).action == "allow"
+
+    def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
+        """Record that a call which was asked about is allowed."""
+        kind = "always" if answer.where else "not needed" if answer.reason else "yes"
+        data = {
+            "answer": kind, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
+        }  # fmt: skip
+        self.handle.record(
+            Note(topic="permission", text=f"allowed: {tool.name} {title}", data=data)
+        )
+
+    def _deny(
+        self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool, answer: str = ""
+    ) -> None:
+        denial = Denial(tool.name, title, verdict.rule, verdict.reason, asked)
+        self.handle.denials.add(denial)
+        text = f"not authorised: {tool.name} {title}"
+        data = {
+            "answer": answer, "rule": verdict.rule, "reason": verdict.reason, "asked": asked,
+        }  # fmt: skip
+        self.handle.record(Note(topic="permission", text=text, data=data))
+
+
+async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:
+    """Look at a call and return what was found: at once, or beside all else where that may take
+    more than a moment."""
+    if len(tool.subject(params)) < LONG_SUBJECT_CHARS:
+        return look()
+    return await asyncio.to_thread(look)

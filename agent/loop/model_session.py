@@ -1,0 +1,128 @@
+"""The model of one conversation: its limits, the size of its window, and calls of it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..config.settings import ImagesMode
+from ..context.request import Request
+from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
+from ..errors import RequestRejected
+from ..events import CallFinished, Emit, Notice, waiting
+from ..models.base import Model, Reply, ReplyStream
+from ..models.catalog import Limits, known_model
+from ..session.entries import Assistant
+from .budget import BudgetMeter
+from .model_call import stream_reply
+from .session_record import SessionRecord
+
+MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
+DEFAULT_REPLY_TOKENS = 32_000  # requested where no setting gives a number
+
+
+@dataclass
+class ModelSession:
+    """A conversation's use of its model. Replies are recorded and paid from the budget."""
+
+    client: Model
+    session: SessionRecord
+    budget_meter: BudgetMeter
+    emit: Emit
+    max_tokens: int | None = None  # of a reply
+    effort: str | None = None
+    overload_wait: float | None = None  # seconds for which a turn retries an overloaded server
+    images_setting: ImagesMode = "auto"  # whether the model takes images
+    # removes secrets from a reply
+    clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
+    limits: Limits | None = None  # None until the model was asked
+    learned_window: LearnedWindow = field(default_factory=LearnedWindow)
+    token_correction: float = 1.0  # the server's token count divided by our estimate
+    # When this process last called each model for this conversation, in Unix time.
+    last_calls: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The model's ID."""
+        return self.client.id
+
+    def change(self, client: Model) -> None:
+        """Use another model from the next call on."""
+        self.client, self.limits, self.learned_window = client, None, LearnedWindow()
+
+    def share(self, other: "ModelSession") -> None:
+        """Use the limits, the window and the effort of another conversation with this model."""
+        self.limits, self.effort = other.limits, other.effort
+        self.learned_window = other.learned_window
+
+    async def window(self) -> Window:
+        """Return the size and level of the context. The first call asks the model for its
+        limits."""
+        if self.limits is None:
+            with waiting(self.emit, "asking how much the model takes"):
+                self.limits = await self.client.limits()
+        return self.current_window()
+
+    def current_window(self) -> Window:
+        """Return the size and level of the context without asking the model."""
+        size = (self.limits or self.client.assumed_limits()).window
+        window = measure(self.session.view, self.learned_window.limit(size))
+        return replace(window, tokens=round(window.tokens * self.token_correction))
+
+    def least_window(self) -> int:
+        """Return the size in tokens that the model's window has at least: the largest prompt that
+        it accepted, or the system prompt, the tools and a reply."""
+        view = self.session.view
+        fixed = view.size - sum(item.size for item in view.items)
+        return max(self.learned_window.accepted, view.scaled(fixed) + MIN_OUTPUT_TOKENS)
+
+    def reply_room(self) -> int:
+        """Return the number of tokens for the next reply; 0 when nothing fits."""
+        limits = self.limits or self.client.assumed_limits()
+        wanted = self.max_tokens or DEFAULT_REPLY_TOKENS
+        if limits.source == "server" or known_model(self.id):  # the limit is no assumption
+            wanted = min(wanted, limits.output)
+        return self.current_window().max_output(wanted)
+
+    async def ask(self, request: Request, emit: Emit, purpose: str) -> Reply:
+        """Send a request, pass the reply's deltas to `emit` and record the reply, also one that a
+        cancellation cut off. Raises ModelError and RecordError."""
+        if purpose == "turn":
+            self.last_calls[self.id] = time.time()
+            request = replace(request, overload_wait=self.overload_wait)
+        took_images = self.client.abilities.images
+        try:
+            return await stream_reply(
+                self.client,
+                request,
+                lambda event: (self.emit if isinstance(event, Notice) else emit)(event),
+                self._keep,
+                purpose,
+                ratio=self.session.view.ratio,
+                clean=self.clean_reply,
+            )
+        except RequestRejected as refusal:
+            if took_images and not self.client.abilities.images and self.images_setting == "auto":
+                reason = refusal.message[:MAX_REASON_CHARS]
+                text = f"{self.id} takes no images: requests go without from now on ({reason})"
+                self.emit(Notice("warning", text))
+            raise
+
+    def has_compaction(self) -> bool:
+        """Return True if, as far as is known, the server can summarise this conversation. It cannot
+        if it gets an earlier compaction block as text."""
+        abilities, summary = self.client.abilities, self.session.view.summary
+        if summary is None or summary.block is None:
+            return abilities.makes_blocks
+        return abilities.makes_blocks and abilities.takes_blocks
+
+    def takes_images(self) -> bool:
+        """Return True if the model takes images: by the setting, else as far as is known."""
+        if self.images_setting != "auto":
+            return self.images_setting == "on"
+        return self.client.abilities.images
+
+    def _keep(self, reply: Assistant) -> None:
+        self.budget_meter.pay(reply.cost_usd or 0.0)
+        self.session.record(reply)
+        if reply.purpose == "turn":
+            self.emit(CallFinished(reply.usage, reply.cost_usd, reply.stop_reason))

@@ -1,0 +1,68 @@
+"""Replies that are neither an answer nor calls of tools."""
+
+from dataclasses import dataclass
+
+from ..context.request import PAUSED_STOP_REASON
+from ..errors import CtxagentError, LimitReached
+from ..models.base import Reply
+from .model_call import text_of
+
+MAX_ODD_REPLIES = 3  # in a row
+
+CONTINUE_CUT_REPLY = (
+    "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
+stopped. If you were writing a file, write it in smaller pieces."
+)
+CONTINUE_EMPTY_REPLY = "Your reply was empty. Go on with the task; if it is done, say what you did."
+
+
+@dataclass(slots=True)
+class OddReplies:
+    """The odd replies in a row."""
+
+    _count: int = 0
+
+    def count(self, reply: Reply, notice: str | None) -> None:
+        """Count a reply that did not end the turn; `notice` is its continuation prompt. Raises
+        CtxagentError for too many."""
+        if any(block.get("type") == "tool_use" for block in reply.content):
+            self._count = 0
+        elif notice is not None:
+            self._count += 1
+        if self._count < MAX_ODD_REPLIES:
+            return
+        if reply.stop_reason == "max_tokens":
+            raise LimitReached(
+                f"{MAX_ODD_REPLIES} replies in a row were cut off at the output limit",
+                limit="output",
+                hint="Raise --max-tokens or ask for less at a time.",
+            )
+        what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
+        raise CtxagentError(
+            f"{MAX_ODD_REPLIES} replies in a row {what}", hint="Say what to do next."
+        )
+
+
+def continuation_prompt(reply: Reply) -> str | None:
+    """Return a prompt for the rest of an unfinished reply: None for an answer, "" to call the model
+    again without a prompt."""
+    if reply.stop_reason == PAUSED_STOP_REASON:
+        return ""
+    if reply.stop_reason == "max_tokens":
+        return CONTINUE_CUT_REPLY.format(limit=reply.usage.output)
+    return None if text_of(reply.content).strip() else CONTINUE_EMPTY_REPLY
+
+
+def raise_if_turn_ends(reply: Reply) -> None:
+    """Raise for a reply that ends the turn whatever else is in it: its calls are not run."""
+    if reply.stop_reason == "refusal":
+        raise CtxagentError(
+            "the model declined to answer (stop reason: refusal)",
+            hint="Its reply is in the log but not in the context. Say it in other words.",
+        )
+    if reply.stop_reason == "model_context_window_exceeded":
+        raise LimitReached(
+            "the model's context window is full",
+            limit="context",
+            hint="/compact makes room; everything said stays in the log.",
+        )

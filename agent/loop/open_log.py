@@ -1,0 +1,46 @@
+"""Find and open the log of the session that was asked for."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..launch import SessionChoice
+from ..session.log import Log
+from ..session.store import Project
+from .resume import OpenedLog, SessionState, copy_cache, create_session, resume_session
+
+
+def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
+    """Open the log of a new or an existing session. Raises SessionError."""
+    if choice.for_task is not None:
+        path = project.log_for_task(choice.for_task)
+        return resume_session(path) if path.exists() else create_session(path)
+    if choice.id is None and not choice.newest:
+        return create_session(project.new_log())
+    path = project.newest_log() if choice.id is None else project.find_log(choice.id)
+    if choice.fork:
+        copy = project.fork(path)
+        copy_cache(path, copy)
+        path = copy
+    return resume_session(path, read_only=choice.read_only)
+
+
+def fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
+    """Return ID and newest entry of the session that this one is a fork of, if it is one."""
+    if state.session in ("", log.path.parent.name):
+        return None
+    return {"id": state.session, "seq": state.newest}
+
+
+def warnings_on_resume(state: SessionState, cwd: Path, own_prompt: str) -> list[str]:
+    """Return warnings about what a resumed session does not take from its new start."""
+    warnings = list[str]()
+    if state.began is not None and os.path.realpath(state.began) != os.path.realpath(cwd):
+        warnings.append(f"this session began in {state.began}; it goes on in {cwd}")
+    if state.entries and own_prompt and own_prompt != state.own_prompt:
+        before = "another system prompt" if state.own_prompt else "the usual system prompt"
+        warnings.append(
+            f"this session began with {before} and keeps it: --system-prompt counts for a new "
+            "session"
+        )
+    return warnings

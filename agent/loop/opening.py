@@ -1,0 +1,45 @@
+"""The entry with which a process opens a session."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...tools.base import Tool
+from ..context.view import View
+from ..session.entries import Session
+from ..version import __version__
+from ..worktree.git import current_branch
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpening:
+    """How a process opens a session."""
+
+    log_path: Path
+    cwd: Path
+    system: str  # the system prompt
+    own_prompt: str = ""  # the part of it that the user wrote in place of ours
+    parent: Mapping[str, Any] | None = None  # ID and entry of the session that this one forks
+
+    def model_entry(self, model_id: str) -> Session:
+        """Return the entry for a change of the model."""
+        return Session(
+            id=self.log_path.parent.name,
+            cwd=str(self.cwd),
+            branch=current_branch(self.cwd),
+            version=__version__,
+            model=model_id,
+        )
+
+    def session_entry(self, view: View, model_id: str, tools: Sequence[Tool[Any]]) -> Session:
+        """Return the entry, with the system prompt and the tools where the view has others."""
+        schemas = [tool.schema() for tool in tools]
+        is_same = self.system == view.system
+        return replace(
+            self.model_entry(model_id),
+            system=None if is_same else self.system,
+            own_prompt=None if is_same else self.own_prompt or None,
+            tools=None if schemas == view.tools else schemas,
+            parent=dict(self.parent) if self.parent else None,
+        )

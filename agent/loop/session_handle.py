@@ -1,0 +1,97 @@
+"""The part of a conversation that its features may use."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ...tools.base import Context, Tool
+from ..compaction.policy import Policy
+from ..context.view import View
+from ..events import Ask, Emit, Notice
+from ..permissions.approval import Approval
+from ..session.entries import Entry, User
+from ..session.ledger import Ledger
+from ..session.log import Log
+from .budget import BudgetMeter
+from .denials import Denials
+from .model_session import ModelSession
+from .opening import SessionOpening
+from .session_record import SessionRecord
+from .turn_rules import TurnRules
+
+
+@dataclass
+class SessionHandle:
+    """One conversation as its features see it."""
+
+    session: SessionRecord
+    model: ModelSession
+    tools: list[Tool[Any]]
+    approval: Approval
+    context: Context  # for the tools
+    opening: SessionOpening
+    emit: Emit
+    ask: Ask | None  # None where the user cannot be asked
+    policy: Policy
+    budget_meter: BudgetMeter
+    denials: Denials = field(default_factory=Denials)
+    # Messages of the user that came in answer to a call; recorded after the results of the reply.
+    queued_messages: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.turn_rules = TurnRules(self.approval)
+
+    @property
+    def log(self) -> Log:
+        """The log of the session."""
+        return self.session.log
+
+    @property
+    def view(self) -> View:
+        """The messages that the model gets."""
+        return self.session.view
+
+    @property
+    def ledger(self) -> Ledger:
+        """The facts of the session."""
+        return self.session.ledger
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the session."""
+        return self.session.folder
+
+    def record(self, entry: Entry) -> Entry:
+        """Append an entry to the log and return it with its number. Raises RecordError."""
+        return self.session.record(entry)
+
+    def notify(self, level: Literal["info", "warning"], text: str) -> None:
+        """Show the user a notice."""
+        self.emit(Notice(level, text))
+
+    def allow_for_turn(self, rules: Sequence[str], origin: str) -> None:
+        """Allow calls by these rules until the turn ends. `origin` names their source in
+        warnings about invalid rules."""
+        for problem in self.turn_rules.allow(rules):
+            self.notify("warning", f"{origin}: allowed-tools: {problem}")
+
+    def record_queued_messages(self) -> None:
+        """Record the queued messages of the user. Raises RecordError."""
+        while self.queued_messages:
+            self.record(User(content=self.queued_messages[0], mid_turn=True))
+            del self.queued_messages[0]
+
+    def record_opening(self) -> None:
+        """Record the model, the system prompt and the tools, as far as they have changed. Raises
+        RecordError."""
+        self.record(self.opening.session_entry(self.view, self.model.id, self.tools))
+
+    async def snapshot(self) -> None:
+        """Record the state of the files, once a turn. Raises RecordError."""
+        checkpoints = self.session.checkpoints
+        if taken := await asyncio.to_thread(checkpoints.turn_snapshot):
+            self.record(taken)
+            if warning := checkpoints.missing_files_notice(taken):
+                self.notify("warning", warning)

@@ -1,0 +1,49 @@
+"""The log of a conversation, and everything that is computed from its entries.
+
+`SessionRecord.record` is the only way into the log of an open session.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..context.view import View, start_folding
+from ..session.checkpoints import Checkpoints
+from ..session.entries import Entry, Revert, Summary
+from ..session.ledger import Ledger
+from ..session.log import Log
+from ..session.totals import Totals
+from .resume import ResumeCache
+
+
+@dataclass
+class SessionRecord:
+    """The log of one conversation, with the view, the ledger and the totals of its entries."""
+
+    log: Log
+    view: View
+    ledger: Ledger
+    totals: Totals
+    checkpoints: Checkpoints
+    resume_cache: ResumeCache
+    listeners: list[Callable[[Entry], None]] = field(default_factory=list)  # get each new entry
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the session."""
+        return self.log.path.parent
+
+    def record(self, entry: Entry) -> Entry:
+        """Append an entry to the log and update everything computed from it. Raises RecordError."""
+        recorded = self.log.append(entry)
+        if not isinstance(recorded, Revert):  # a revert needs `rebuild_view`
+            self.view.add(recorded)
+        for add in (self.ledger.add, self.totals.add, self.checkpoints.add, *self.listeners):
+            add(recorded)
+        if isinstance(recorded, Summary):
+            self.resume_cache.renew_aside()
+        return recorded
+
+    def rebuild_view(self) -> None:
+        """Compute the view again from the whole log, for example after a revert."""
+        self.view = start_folding(self.log.entries()).view

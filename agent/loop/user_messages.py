@@ -1,0 +1,64 @@
+"""Record the messages of the user."""
+
+from base64 import b64decode
+
+from ...tools.system.plural import count_of
+from ..compaction.layers import demote
+from ..errors import RecordError
+from ..events import UserSaid
+from ..launch import AttachedData
+from ..session.entries import Content, User
+from ..session.store import content_text
+from .agent import AgentState
+from .feature import IncomingMessage
+
+LONG_MESSAGE_CHARS = 4_096  # from this length on, the size of the window matters
+
+
+async def hear(agent: AgentState, message: IncomingMessage) -> None:
+    """Record a message and show it. Its images become attachments. Raises RecordError, and Veto
+    when a feature refuses the message."""
+    typed = message.content
+    message = await agent.features.message_received(message)
+    content, images = split_images(message.content)
+    content = agent.log.redact(User(content=content)).content
+    kept, offloaded = await _shortened(agent, content)
+    details = {}
+    if message.content != typed:  # by a feature
+        details["typed"] = content_text(agent.log.redact(User(content=typed)).content)
+    agent.record(
+        User(content=kept, mid_turn=message.mid_turn, details=details, offloaded=offloaded)
+    )
+    agent.emit(UserSaid(content_text(content), message.mid_turn))
+    attached = (*images, *message.attached)
+    await agent.features.message_recorded(
+        IncomingMessage(content, attached, message.verbatim, message.mid_turn)
+    )
+
+
+async def _shortened(agent: AgentState, content: Content) -> tuple[Content, str | None]:
+    """Return the message and None. A message that would fill the window is written to a file:
+    return a reference to it, and the file."""
+    if not isinstance(content, str) or len(content) < LONG_MESSAGE_CHARS:
+        return content, None
+    size, seq = (await agent.model.window()).size, agent.log.last_seq + 1
+    try:
+        return demote.demote_words(
+            content, size=size, seq=seq, folder=agent.folder, policy=agent.handle.policy
+        )
+    except OSError as error:
+        text = f"cannot keep the message in {agent.folder}: {error.strerror}"
+        raise RecordError(text) from error
+
+
+def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
+    """Return a message without its images, and the images as attachments. Attached images are kept,
+    limited and cleared like results."""
+    blocks = words if isinstance(words, list) else []
+    found = [b["source"] for b in blocks if b.get("type") == "image"]
+    if not found:
+        return words, []
+    texts_only = [str(b.get("text", "")) for b in blocks if b.get("type") == "text"]
+    data = [b64decode(str(source.get("data"))) for source in found]
+    images = [AttachedData(each, title="an image", name="Image") for each in data]
+    return "\n\n".join(texts_only) or f"[{count_of(len(images), 'image')}]", images
