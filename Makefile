@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick lint bench soak screens pictures manual dist container-check clean
+.PHONY: demo test quick mutants lint bench soak screens pictures manual dist container-check clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -17,6 +17,12 @@ test: $(STAMP)
 ALL_ROOMS := tests $(foreach room,e2e faults terminal security/attacks,--ignore=tests/$(room))
 quick: $(STAMP)
 	$(BIN)/pytest -m 'not slow' $(if $(ROOM),tests/$(ROOM),-n 2 --dist worksteal $(ALL_ROOMS))
+
+# Changes of a room's code that its own tests must notice (make mutants ROOM=session SAMPLE=40).
+SAMPLE ?= 300
+SEED ?= 1
+mutants: $(STAMP)
+	nice $(BIN)/python -m ctxagent.tests.support.mutants.run $(ROOM) --sample $(SAMPLE) --seed $(SEED)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -24,7 +24,9 @@ Exit codes are those of the command line's contract.
 import re
 from typing import Any
 
-_CREDENTIALS = re.compile(r"(?<=//)\S*@|[^/\s\"'=]+:[^/\s\"']*@")
+# The second form is tried at the beginning of a run and its first colon alone: a server's text
+# without "@" would take minutes otherwise.
+_CREDENTIALS = re.compile(r"(?<=//)\S*@|(?<![^/\s\"'=])[^/\s\"'=][^/\s\"'=:]*+:[^/\s\"']*@")
 
 _MIN_KEY_CHARS = 8  # characters of a key; less may be a word like any other
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_HEAD_CHARS = 20_000  # of the values; a longer head is none
+MAX_NESTING = 50  # lists and mappings within each other; PyYAML takes seconds for some thousands
 
 _MARK = "---"
 _PLAIN_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
@@ -73,18 +74,22 @@ def _parse_yaml(text: str) -> Any:
     would ignore the first value, and for values that are nested too deeply."""
     import yaml
 
+    nesting = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("a value refers to another one (`*name`): write it out")
+        nesting += isinstance(event, yaml.CollectionStartEvent)
+        nesting -= isinstance(event, yaml.CollectionEndEvent)
+        if nesting > MAX_NESTING:
+            raise ValueError("its values are nested too deeply")
     loader = yaml.SafeLoader(text)
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise yaml.YAMLError("a value refers to another one (`*name`): write it out")
         node = loader.get_single_node()
         if isinstance(node, yaml.MappingNode):
             keys = [str(key.value) for key, _ in node.value]
             if twice := [key for key in keys if keys.count(key) > 1]:
                 raise ValueError(f"{twice[0]} is given twice")
         return None if node is None else loader.construct_document(node)
-    except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
     finally:
         loader.dispose()
 

@@ -23,7 +23,7 @@ IMAGES, PAGES = 40, 25
 PART = 30_000  # characters that Recall gives at once
 WINDOW = 60_000
 OPTIONS = ("--context-window", str(WINDOW), "--allow", "WebFetch(127.0.0.1)")
-SIZES = [(800, 600), (2_400, 1_200), (320, 640), (1_500, 1_500)]
+SIZES = [(400, 300), (2_400, 120), (160, 320), (600, 600)]
 
 
 def image(number: int) -> bytes:

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,8 @@ def plain(tmp_path: Path) -> Plain:
     place = Plain(tmp_path)
     if not shutil.which("bwrap"):
         pytest.skip("there is no bubblewrap, by which another user is had")
-    if subprocess.run(place.inside([COMMAND, "--version"]), capture_output=True).returncode:
+    start = place.inside([sys.executable, "-c", "import ctxagent"])
+    if subprocess.run(start, capture_output=True).returncode:
         pytest.skip("bubblewrap cannot have another user here")
     return place
 

@@ -1,9 +1,9 @@
 """Pages of the web by the real command, and what hostile ones come to."""
 
-import gzip
 import socket
 import subprocess
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -78,7 +78,9 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"x" * 65_536)
 
     def of_bomb(self) -> None:
-        body = gzip.compress(b"<p>bomb</p>" * 10_000_000)
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        pages = [packer.compress(b"<p>bomb</p>" * 100_000) for _ in range(100)]
+        body = b"".join([*pages, packer.flush()])
         self.send(body, "text/html", content_encoding="gzip")
 
     def of_brotli(self) -> None:

@@ -33,7 +33,7 @@ from ctxagent.agent.session.entries import Entry, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.index import SearchIndex
 
-from ..compaction.test_summary import SHARDS
+from ..compaction.test_merge import SHARDS
 from ..doctor.test_repair import damaged, damages
 from ..support.sessions.conversation import Conversation
 

@@ -19,7 +19,7 @@ from ctxagent.agent.permissions.shell.parser import parse
 from ctxagent.agent.permissions.verdict import Verdict
 
 from ..permissions.test_approval import judge
-from ..permissions.test_shell import REPORT, certain, reported
+from ..permissions.test_parser import REPORT, certain, reported
 
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 fuzz = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=SLOW)

@@ -1,4 +1,4 @@
-"""Fifty kills of the real command, each gone on with; `make soak` has many more."""
+"""Thirty kills of the real command, each gone on with; `make soak` has many more."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from ctxagent.agent.session.log import Log, read_log
 from ..support.sessions.history import History, called
 from ..support.sessions.kills import AIMS, Chain, aims
 
-KILLS = 50
+KILLS = 30
 SESSION = 10
 CHAINS = [tuple(aims(random.Random(7), KILLS))[n : n + SESSION] for n in range(0, KILLS, SESSION)]
 

@@ -310,6 +310,12 @@ def test_a_key_is_taken_out_of_what_a_server_says() -> None:
     assert conceal("a test", "test") == "a test"
 
 
+@pytest.mark.parametrize("piece", ["a:", "a:=", "\0", "/", "::"])
+def test_a_long_text_without_credentials_is_soon_looked_through(piece: str) -> None:
+    assert conceal(piece * 3_000) == piece * 3_000
+    assert conceal(f"{piece * 100} me:word@host") == f"{piece * 100} …@host"
+
+
 # A conversation
 
 

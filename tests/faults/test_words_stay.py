@@ -38,7 +38,8 @@ from ..support.sessions.truths import FRAME_TOKENS
 
 WINDOW = 20_000
 BUDGET = 2_000  # a tenth of the window
-LEAST_REPLY = "The work goes on, step by step, and nothing of it is worth a word. " * 120
+# The scripted model sends each word as an event, so these are written as one.
+LEAST_REPLY = "TheWorkGoesOn,StepByStep,AndNothingOfItIsWorthAWord. " * 120
 ANSWERS: dict[str, Callable[[str], str]] = {
     "useless": lambda said: "",
     "wrong": lambda said: "The user said nothing. All is done.",

@@ -52,6 +52,46 @@ LIBRARY_USERS = {
     "markupsafe": ("agent.export", "agent.replay.report"),
     "parsl": ("agent.fleet.parsl_engine",),
 }
+MIN_LINES_FOR_TEST_FILE = 100
+# Modules of so many lines that have no test file of their name yet, by room. `agent/cli` and what
+# lies beside the rooms are tested in `tests/e2e`.
+WITHOUT_TEST_FILE = {
+    "compaction": "apply background block host open_failures repair request scope supersede writer",
+    "config": "keys load preservation settings toml_lines trust",
+    "context": "view",
+    "doctor": "references salvage server session setup",
+    "export": "chart markdown_html page page_entries page_model",
+    "extensions": (
+        "command_files config connection login plugin_contents plugin_install plugins servers "
+        "skills transport"
+    ),
+    "fleet": "attempt places summary",
+    "library": "agent functions result",
+    "loop": (
+        "agent compaction_host model_call plans prompt result_files result_schema skills "
+        "startup tool_calls web_search"
+    ),
+    "models": "retry server_gaps sse",
+    "replay": (
+        "builder charts codex ctxagent host json measures opencode parallel results table "
+        "tool_names"
+    ),
+    "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
+    "session": "log_file",
+    "system": "child git_links process_table safe_open",
+    "tools": (
+        "base download edit_hints file_access image mcp python_grep recall search_engines "
+        "text web_fetch"
+    ),
+    "ui": (
+        "capabilities command_context completions context cost diffs headless history images "
+        "input_filter input_queue intent jobs keys log markdown_stream menu_rows open_session "
+        "path_match picker plain preserve_report prompt questions screen server session "
+        "sessions settings status stream_input stream_messages terminal theme tool_calls "
+        "tool_updates transcript transport updates writer"
+    ),
+    "worktree": "file_modes garbage git linked object_store restore staging tree_edit",
+}
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(
     r"_?(MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|DEEPEST|MANY|FEW|LONG|SHORT|ENOUGH|PATIENCE"
@@ -246,3 +286,21 @@ def test_importing_the_repl_stays_light() -> None:
         loaded & {"acp", "anthropic", "git", "jinja2", "mcp", "pydantic", "tiktoken", "rich"}
         == set()
     )
+
+
+def test_large_modules_have_a_test_file_of_their_name() -> None:
+    """`agent/session/search/index.py` is tested by `tests/session/test_index.py`."""
+    missing: dict[str, list[str]] = {}
+    for path, found in zip(FILES, facts().values(), strict=True):
+        place = path.relative_to(ROOT)
+        room = place.parts[1] if place.parts[0] == "agent" and len(place.parts) > 2 else ""
+        if place.parts[0] == "tools":
+            room = "system" if "system" in place.parts else "tools"
+        if room in ("", "cli") or found.lines < MIN_LINES_FOR_TEST_FILE:
+            continue
+        if path.stem != "__init__" and not any(
+            (ROOT / "tests" / room).rglob(f"test_{path.stem}.py")
+        ):
+            missing.setdefault(room, []).append(path.stem)
+    known = {room: names.split() for room, names in WITHOUT_TEST_FILE.items()}
+    assert {room: sorted(set(names)) for room, names in missing.items()} == known

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "agent/replay/parallel.py": "the workers of a replay, only where the process has one thread",
     "tests/support/limits.py": "a script with one thread, whose cases begin with the same memory",
+    "tests/support/mutants/worker.py": "its process has one thread, and forks for each mutant",
     "tests/support/other_user.py": "its process has one thread, and forks for each piece of work",
     "tests/support/starter.py": "its process has one thread, and forks for each start",
 }

@@ -24,6 +24,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+from . import starter
 from .command import COMMAND, PATIENCE, Place
 
 LINE_LIMIT = 64 << 20  # bytes
@@ -40,7 +41,7 @@ class Editor:
     id of an option; None for a question that is closed without one."""
 
     agent: ClientSideConnection
-    process: asyncio.subprocess.Process
+    pid: int
     initialized: InitializeResponse
 
     def __init__(self, choose: Choose = allow_once) -> None:
@@ -112,7 +113,7 @@ class Editor:
         return found
 
     def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
 
 class _Faults(logging.Handler):
@@ -124,6 +125,26 @@ class _Faults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._editor.faults.append(record.getMessage())
+
+
+async def _started(
+    command: Sequence[str], cwd: Path, env: dict[str, str], stderr: int
+) -> tuple[int, asyncio.StreamWriter, asyncio.StreamReader]:
+    """Start the agent and return its process id, and the streams to it and from it."""
+    assert starter.can_start(env)
+    (stdin, to_agent), (from_agent, stdout) = os.pipe(), os.pipe()
+    pid = starter.start(command, cwd, env, [stdin, stdout, stderr])
+    for each in (stdin, stdout):
+        os.close(each)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_agent, "rb")
+    )
+    writing, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(to_agent, "wb")
+    )
+    return pid, asyncio.StreamWriter(writing, protocol, None, loop), reader
 
 
 def edit(
@@ -144,16 +165,15 @@ def edit(
         logging.getLogger().addHandler(handler)
         errors = place.root / "stderr"
         with errors.open("ab") as stderr:
-            editor.process = process = await asyncio.create_subprocess_exec(
-                COMMAND, *options, "acp", cwd=cwd or place.project, env=env, limit=LINE_LIMIT,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
-            )  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
+            command = [COMMAND, *options, "acp"]
+            editor.pid, to_agent, from_agent = await _started(
+                command, cwd or place.project, env, stderr.fileno()
+            )
+        ended = asyncio.ensure_future(asyncio.to_thread(os.waitpid, editor.pid, 0))
         editor.agent = ClientSideConnection(
             editor,  # type: ignore[arg-type]
-            process.stdin,
-            process.stdout,
+            to_agent,
+            from_agent,
             use_unstable_protocol=True,
         )
         form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
@@ -163,15 +183,15 @@ def edit(
                     PROTOCOL_VERSION, ClientCapabilities(elicitation=form, field_meta=meta)
                 )
                 await act(editor)
-                process.stdin.close()
-                code = await process.wait()
+                to_agent.close()
+                _, status = await asyncio.shield(ended)
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            if not ended.done():
+                editor.kill()
+                await ended
             await editor.agent.close()
             logging.getLogger().removeHandler(handler)
-        assert code in (0, -signal.SIGKILL), errors.read_text()
+        assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL), errors.read_text()
         assert editor.faults == []
         return editor
 

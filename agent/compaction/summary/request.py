@@ -53,6 +53,7 @@ _SCOPE = {
     ),
 }
 KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
+_PIECES_PER_CHUNK = 64  # at most, of whose lines the tokens are estimated together
 HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
 
 
@@ -260,11 +261,14 @@ def _chunk_spans(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(text: str, max_tokens: int) -> Iterator[str]:
-    """Yield the lines of a text, and a line that is too long in pieces."""
-    for line in text.splitlines(keepends=True):
+    """Yield the lines of a text, short lines together and a line that is too long in pieces."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + max_tokens // _PIECES_PER_CHUNK) + 1 or len(text)
         # A token has at least one character in this estimate.
-        for start in range(0, len(line), max_tokens):
-            yield line[start : start + max_tokens]
+        end = min(end, begin + max_tokens)
+        yield text[begin:end]
+        begin = end
 
 
 def transcript(items: Sequence[Item]) -> str:

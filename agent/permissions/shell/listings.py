@@ -18,6 +18,7 @@ MAX_NAMES = 50_000  # files looked at
 
 _ODD_NAME = re.compile(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
 _FILTERS = frozenset(("grep", "egrep", "fgrep", "sort", "uniq", "head", "tail", "rg"))
+_WITHOUT_PATTERN = ("sort", "uniq", "head", "tail")
 _FILTER_OPTION = re.compile(r"-[viEFwxhucrnd\d]+|-n|\d+|--(?:invert-match|ignore-case|unique)")
 _LISTS: dict[str, re.Pattern[str]] = {
     "ls-files": re.compile(r"(?!--(?:format|debug|stage|abbrev|eol)|-[stvf]).*", re.DOTALL),
@@ -48,7 +49,7 @@ def _lists_files(part: SimpleCommand) -> bool:
         return bool(listing) and not any(re.match(r"-[^-]*[rLo]|--[rfo]", word) for word in others)
     if part.name == "grep":
         known = r"-[rilnEFw]+|--(?:include|exclude|exclude-dir)=.*"
-        lists = any("l" in word for word in (*listing, *others) if not word.startswith("--"))
+        lists = bool(listing) or any(re.match(r"-\w*l", word) for word in others)
         return lists and all(re.fullmatch(known, word, re.DOTALL) for word in others)
     return False
 
@@ -62,9 +63,8 @@ def _only_leaves_out(part: SimpleCommand) -> bool:
     operands = [word for word in words if not word.startswith("-") and not word.isdecimal()]
     if not all(_FILTER_OPTION.fullmatch(option) for option in options):
         return False
-    if part.name in ("sort", "uniq", "head", "tail"):
-        return not operands and not any("c" in each for each in options if part.name != "uniq")
-    return len(operands) == 1 and not any("c" in each for each in options)
+    counts = part.name != "uniq" and any(re.match(r"-\w*c", each) for each in options)
+    return len(operands) == (part.name not in _WITHOUT_PATTERN) and not counts
 
 
 def feeding_parts(part: SimpleCommand, script: Script) -> list[SimpleCommand] | None:

@@ -1,12 +1,13 @@
 """Servers that answer without end, pack a bomb, or say back the key."""
 
 import asyncio
-import gzip
 import json
 import subprocess
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,13 @@ from ...support.command import COMMAND, Place
 from ...support.server.loopback import Fail, Say, Server
 
 KEY = "test-key-1"  # as `Place.server` has it
-BOMB = gzip.compress(bytes(300 << 20), 9)
+
+
+@cache
+def bomb() -> bytes:
+    """Return what unpacks to 300 MB."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(300)), packer.flush()])
 
 
 class Flood(BaseHTTPRequestHandler):
@@ -42,11 +49,11 @@ class Flood(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream" if "sse" in self.kind else "text/html")
         if "gzip" in self.kind:
             self.send_header("content-encoding", "gzip")
-            self.send_header("content-length", str(len(BOMB)))
+            self.send_header("content-length", str(len(bomb())))
         self.end_headers()
         try:
             if "gzip" in self.kind:
-                self.wfile.write(BOMB)
+                self.wfile.write(bomb())
                 return
             while type(self).sent < 1 << 30:
                 type(self).sent += self.wfile.write(bytes(1 << 16))
@@ -87,8 +94,11 @@ def test_what_is_read_of_a_packed_body(is_bounded: bool) -> None:
 
     async def read(url: str) -> int:
         hooks = {"response": [bound_body]} if is_bounded else {}
-        async with httpx2.AsyncClient(event_hooks=hooks, trust_env=False) as client:
-            return len((await client.get(url)).content)
+        async with (
+            httpx2.AsyncClient(event_hooks=hooks, trust_env=False) as client,
+            client.stream("GET", url) as response,
+        ):
+            return sum([len(piece) async for piece in response.aiter_bytes()])
 
     with flood("gzip") as (url, _):
         size = asyncio.run(read(url))

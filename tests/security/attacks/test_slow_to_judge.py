@@ -1,8 +1,7 @@
 """Commands that are made to be slow to judge: what a judgement costs grows with their length."""
 
-import sys
+from cProfile import Profile
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -28,26 +27,17 @@ PIECES = [
 def cost(project: Path, command: str) -> int:
     """Count the calls of functions that a judgement makes."""
     approval = Approval(cwd=project, deny=["Bash(rm -rf:*)", "Read(.env)"], ask=["Bash(git push)"])
-    params, calls = BashParams.model_validate({"command": command}), 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
+    params = BashParams.model_validate({"command": command})
     parser.parse.cache_clear()
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+    with Profile(builtins=False) as counted:
         approval.judge(BashTool(), params)
-    finally:
-        sys.setprofile(before)
-    return calls
+    return sum(entry.callcount for entry in counted.getstats())
 
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_four_times_the_length_is_no_more_than_that(tmp_path: Path, piece: str) -> None:
-    short, long = (cost(tmp_path, piece * (size // len(piece))) for size in (2_000, 8_000))
-    assert long < 8 * short + 50_000
+    short, long = (cost(tmp_path, piece * (size // len(piece))) for size in (1_000, 4_000))
+    assert long < 8 * short + 12_500
 
 
 def test_without_its_bounds_each_piece_doubles_the_cost(

@@ -196,7 +196,7 @@ class Server:
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
         """What to answer: the step, its message id, and the usage of the prompt."""
         with self._lock:
-            self.requests.append(body)
+            self.requests.append(self._sharing(body))
             self.digests.append(hashlib.sha256(raw).hexdigest())
             self.headers.append(headers)
             self.asked.set()
@@ -232,6 +232,16 @@ class Server:
                 return Fail(400, message), "", {}
             self._paused = isinstance(step, Say) and step.stop_reason == "pause_turn"
             return step, f"msg_{number:04d}", usage
+
+    def _sharing(self, body: Body) -> Body:
+        """A request that shares equal messages with the one before: many requests of a long session
+        are kept, and each repeats nearly all of the last."""
+        before = self.requests[-1].get("messages") if self.requests else None
+        after = body.get("messages")
+        if not isinstance(before, list) or not isinstance(after, list):
+            return body
+        messages = [old if old == new else new for old, new in zip(before, after, strict=False)]
+        return {**body, "messages": [*messages, *after[len(messages) :]]}
 
     def _refused_search(self, body: Body) -> str:
         """Why a server that does not search refuses a request; "" where it does not."""
@@ -419,8 +429,20 @@ def _parts(text: str, count: int) -> list[str]:
 
 def sign(before: Sequence[tuple[str, Body]], thinking: str) -> str:
     """A signature over a thought and everything that stands before it."""
-    told = json.dumps([before, thinking], sort_keys=True)
-    return "sig" + hashlib.sha256(told.encode()).hexdigest()
+    told = hashlib.sha256()
+    for part in before:
+        _tell(told, part)
+    return _signature(told, thinking)
+
+
+def _tell(told: "hashlib._Hash", part: tuple[str, Body]) -> None:
+    told.update(json.dumps(part, sort_keys=True).encode() + b"\n")
+
+
+def _signature(told: "hashlib._Hash", thinking: str) -> str:
+    whole = told.copy()
+    whole.update(json.dumps(thinking).encode())
+    return "sig" + whole.hexdigest()
 
 
 def flat(body: Body) -> Iterator[tuple[str, Body]]:
@@ -465,15 +487,17 @@ def check_betas(headers: Mapping[str, str]) -> None:
 def check_bound(body: Body, told: Sequence[tuple[str, Body]] | None = None) -> None:
     """Raises Invalid when a thought no longer stands where it was signed: behind what the model was
     `told`, by default what stands in the body."""
-    parts = [*(flat(body) if told is None else told)]
-    for place, (_, block) in enumerate(parts):
-        if block.get("type") != "thinking":
-            continue
-        if block["signature"] != sign(parts[:place], block["thinking"]):
+    before = hashlib.sha256()
+    for part in flat(body) if told is None else told:
+        _, block = part
+        if block.get("type") == "thinking" and (
+            block["signature"] != _signature(before, block["thinking"])
+        ):
             raise Invalid(
                 "Invalid `signature` in `thinking` block. The block is bound to a different "
                 "conversation"
             )
+        _tell(before, part)
 
 
 class _Http(ThreadingHTTPServer):

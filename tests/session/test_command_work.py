@@ -1,0 +1,106 @@
+"""The work of a shell command, and commands that only asked and were answered no."""
+
+import pytest
+
+from ctxagent.agent.session.command_work import answers_no, works_of
+
+
+def works(command: str) -> list[str]:
+    return [" ".join(work.words) for work in works_of(command)]
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("npm run build", ["npm run build"]),
+        ("cd app && npm run build 2>&1 | tail -20", ["npm run build"]),
+        ("CI=1 npm run build > log", ["npm run build"]),
+        ("make; make test", ["make", "make test"]),
+        ("export A=1; source env; . env; echo x; mkdir d; make", ["make"]),
+        ("pwd && cat f", ["pwd", "cat f"]),
+        ("make | tee log | grep x", ["make"]), ("cat f | sort", ["cat f"]),
+        ("timeout 5 make", ["make"]),
+        ("/usr/bin/make", ["/usr/bin/make"]), ("set -o pipefail; make | tail", ["make"]),
+        ("sleep 1", []),
+        ("true", []), ("", []), ("echo $(make)", []), ("pushd a; make", ["make"]),
+        ("unset A; make", ["make"]),
+        ("make | python x", ["make", "x"]), ("sed -n p f", ["sed -n p f"]),
+        ("make |& head", ["make"]),
+    ],
+)  # fmt: skip
+def test_the_programs_that_a_command_runs(command: str, found: list[str]) -> None:
+    assert works(command) == found
+
+
+def test_where_and_with_what_it_runs() -> None:
+    first, second = works_of("cd a && A=1 make && cd b && make")
+    assert (first.folder, first.variables, first.words) == ("a", ("A=1",), ("make",))
+    assert (second.folder, second.variables) == ("a/b", ())
+    (work,) = works_of("cd a; cd /b; env B=2 make")
+    assert (work.folder, work.variables) == ("/b", ("B=2",))
+
+
+@pytest.mark.parametrize(
+    ("command", "decides"),
+    [
+        ("make", [True]), ("make && ls", [True, True]), ("make; ls", [False, True]),
+        ("make || ls", [False, False]),
+        ("make | tail", [False]), ("set -o pipefail; make | tail", [True]), ("make &", [False]),
+        ("set -e; make | tail", [False]), ("make | tail; ls", [False, True]),
+        ("set -o pipefail; make | tail; ls", [False, True]),
+    ],
+)  # fmt: skip
+def test_whether_it_decides(command: str, decides: list[bool]) -> None:
+    assert [work.decides for work in works_of(command)] == decides
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("make", True), ("make | tail", True), ("make | cat", True), ("make | tee log", True),
+        ("make | head", False),
+        ("make | grep x", False), ("make | grep x | tail", False), ("make > log", False),
+        ("make 2>&1 | tail", True),
+        ("make >> log 2>&1", False), ("make |& tail", True), ("make && ls | grep x", True),
+    ],
+)  # fmt: skip
+def test_whether_the_end_of_its_output_is_shown(command: str, shown: bool) -> None:
+    assert works_of(command)[0].is_shown is shown
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("grep x f", 1), ("rg x", 1), ("diff a b", 1), ("cmp a b", 1), ("test -f x", 1),
+        ("[ -f x ]", 1), ("[[ -f x ]]", 1),
+        ("which x", 1), ("command -v x", 1), ("pgrep x", 1), ("ls x", 2), ("ls x", 1),
+        ("systemctl is-active x", 3),
+        ("systemctl x", 4), ("git diff --quiet", 1), ("git grep x", 1), ("git -C a grep x", 1),
+        ("git -c a=b diff", 1),
+        ("git --no-pager diff", 1), ("cat x", 1), ("find x", 1), ("cd a && grep x f", 1),
+        ("grep x f && ls y", 1),
+        ("make | grep x", 1), ("! grep x f", 1), ("grep x f || ls y", 1), ("make; grep x f", 1),
+        ("/bin/grep x f", 1),
+        ("grep '$(x)' f", 1), ("grep $(x) f", 1), ("echo a; stat x", 1), ("jq . f", 1),
+        ("git config a", 1),
+        ("timeout 5 grep x f", 1), ("head f | grep x", 1),
+    ],
+)  # fmt: skip
+def test_a_question_answered_no(command: str, code: int) -> None:
+    assert answers_no(command, code)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("grep x f", 2), ("make", 1), ("ls x", 3), ("git status", 1), ("git diff", 128),
+        ("make && grep x f", 1),
+        ("grep x f && make", 1), ("grep x f | make", 1), ("set -o pipefail; make | grep x", 1),
+        ("grep x f", None),
+        ("cd a", 1), ("true", 1), ("", 1), ("echo $(grep x)", 1), ("systemctl x", 2), ("git", 1),
+        ("git -C grep", 1),
+        ("make || grep x f", 1), ("grep x f; make", 1), ("grep $(x) f; make", 1), ("egrep x f", 0),
+    ],
+)  # fmt: skip
+def test_a_failure_is_no_answer(command: str, code: int | None) -> None:
+    assert not answers_no(command, code)

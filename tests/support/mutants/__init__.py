@@ -1,0 +1,1 @@
+"""Changes a copy of a room's code, and counts the changes that the room's tests notice."""
