@@ -447,7 +447,7 @@ def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
 
     def emit(event: Event) -> None:
         if opened:
-            shares.append(opened[0].current_window().share)
+            shares.append(opened[0].model.current_window().share)
 
     opened: list[AgentState] = []
     shares: list[float] = []
