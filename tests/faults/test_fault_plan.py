@@ -34,7 +34,7 @@ from ctxagent.tools.read import ReadTool
 
 from ..compaction.test_engine import RECORD
 from ..e2e.test_engine_http import asks_for_a_record
-from ..models.test_messages import ask
+from ..models.test_model import ask
 from ..support.server.faults import BAD, NEVER, ODD, PASSING, REFUSED, SLOW, SURVIVED, Faults, Kind
 from ..support.server.loopback import Body, Fail, Say, Server, Step, events, message
 from ..support.server.validator import validate

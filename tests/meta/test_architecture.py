@@ -59,7 +59,7 @@ WITHOUT_TEST_FILE = {
     "compaction": "apply background block host open_failures repair request scope supersede writer",
     "config": "keys load preservation settings toml_lines trust",
     "context": "view",
-    "doctor": "references salvage server session setup",
+    "doctor": "references salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
         "command_files config connection login plugin_contents plugin_install plugins servers "
@@ -71,7 +71,7 @@ WITHOUT_TEST_FILE = {
         "agent compaction_host model_call plans prompt result_files result_schema skills "
         "startup tool_calls web_search"
     ),
-    "models": "retry server_gaps sse",
+    "models": "base body draft gaps probe refusals retry sse",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"
