@@ -71,7 +71,7 @@ WITHOUT_TEST_FILE = {
         "agent compaction_host model_call plans prompt result_files result_schema skills "
         "startup tool_calls web_search"
     ),
-    "models": "base body draft gaps probe refusals retry sse",
+    "models": "base body draft gaps probe refusals retry",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"
