@@ -21,7 +21,7 @@ from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
 from .models.catalog import check_price
-from .models.credentials import unencrypted_warnings
+from .models.factory import unencrypted_warnings
 from .permissions.approval import Approval
 from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex

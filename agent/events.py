@@ -51,7 +51,8 @@ class Accepted:
     """The model has taken the request."""
 
     usage: Mapping[str, int]  # what the model has charged for the prompt
-    sent: str = ""  # sha256 of the bytes that went out, "" where the model does not say
+    # How the request was sent, as `Reply.sent`; empty where the model does not say.
+    sent: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,16 @@ class TurnFinished:
 
 
 # The last two are searches of the web, which the server makes while it answers.
-Delta = Accepted | TextDelta | ThinkingDelta | ToolDraft | Retrying | ToolStarted | ToolFinished
+Delta = (
+    Accepted
+    | TextDelta
+    | ThinkingDelta
+    | ToolDraft
+    | Retrying
+    | ToolStarted
+    | ToolFinished
+    | Notice
+)
 
 Event = (
     SessionOpened

@@ -16,7 +16,7 @@ import measure
 
 from ctxagent.agent.context.request import Request, build_request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.tests.support.sessions.history import MODEL, History
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -78,17 +78,14 @@ def doctor(
 
 async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
     """Return what the server of the settings takes. Raises UsageError for a scripted model."""
-    from ..doctor.server import check_server
-    from ..models.anthropic import AnthropicModel
-    from ..models.factory import make_model
-    from ..models.servers import server_environment
+    from ..doctor import Finding
+    from ..models.factory import protocol_of
 
-    environ = server_environment(loaded.settings.model.server, os.environ)
-    model = make_model(loaded.settings, environ, state)
-    if not isinstance(model, AnthropicModel):
-        raise UsageError(f"{model.id} is scripted and has no server")
+    chosen = loaded.settings.model
+    provider = protocol_of(chosen).load()
+    model = provider.make(chosen, provider.environment(chosen.server, os.environ), state)
     try:
-        return [finding async for finding in check_server(model)]
+        return [Finding(*answer) async for answer in provider.check_server(model)]
     finally:
         await model.close()
 

@@ -432,7 +432,7 @@ class CompactionEngine:
         read, written = self.host.call_cost_usd(1_000, 0), self.host.call_cost_usd(0, 1_000)
         if not read or written is None:
             return OUTPUT_PRICE
-        return self.host.cache_prices()[0] * written / read
+        return self.host.cache_terms().read * written / read
 
     def calls_until_summary_pays(self) -> int | None:
         """Return after how many more calls like this one a summary pays; None if never."""

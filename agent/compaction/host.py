@@ -10,6 +10,7 @@ from ..context.request import Request
 from ..context.view import View
 from ..context.window import Window
 from ..events import Emit
+from ..models.catalog import CacheTerms
 from ..session.entries import Block, Checkpoint, Entry
 from ..session.ledger import Ledger
 from .preserve import PreservedSection
@@ -49,8 +50,8 @@ class EngineHost(Protocol):
     @property
     def model_id(self) -> str: ...
 
-    def cache_prices(self) -> tuple[float, float]:
-        """Return the prices of reading and writing the prompt cache, as shares of input's."""
+    def cache_terms(self) -> CacheTerms:
+        """Return what the server's prompt cache costs, and how long it lives."""
 
     def price_factor(self, prompt: int) -> float:
         """Return by what all prices are multiplied for a prompt of so many tokens."""

@@ -16,7 +16,6 @@ from ..session.entries import Block
 from .view import THINKING
 
 COMPACTION = "compaction"  # type of the block, name of the parameter, and a stop reason
-COMPACTION_BETA = "compact-2026-09-04"
 MAX_INSTRUCTIONS_CHARS = 16_384  # of the prompt that takes the place of the server's own
 
 _FIELDS = ("type", "content", "signature", "encrypted_content", "tool_changes")

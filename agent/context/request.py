@@ -70,7 +70,6 @@ class Request:
     origin: Mapping[str, Any] = field(default_factory=dict)
     # Asks for a compaction block in place of a reply, by these instructions.
     compaction: str | None = None
-    gaps: tuple[str, ...] = ()  # what the server does not take, as `models.server_gaps` names it
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
 
@@ -434,7 +433,9 @@ def _call_block(block: Block) -> Block | None:
         return None
     sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
     arguments = without_surrogates(arguments) if sendable else {}
-    return {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+    call = {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
+    signature = _clean(block.get("signature"))  # of a protocol that signs calls
+    return {**call, "signature": signature} if signature else call
 
 
 def _search_block(block: Block) -> Block | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ...tools.system.plural import count_of
 from ...tools.system.programs import describe_program
-from ..config.keys import SCRIPTED
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home, home_folder
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
@@ -20,8 +19,8 @@ from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..extensions.skills import load_skills
-from ..models.credentials import UNENCRYPTED, find_credentials, unencrypted_host
-from ..models.servers import BASE_URL_VAR, server_environment
+from ..models.address import UNENCRYPTED, unencrypted_host
+from ..models.factory import address_of, protocol_of
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
@@ -73,8 +72,8 @@ def download_vocabulary() -> Finding:
 
 
 def _server(chosen: ModelSettings) -> Finding:
-    environ = server_environment(chosen.server, os.environ)
-    url = chosen.base_url or environ.get(BASE_URL_VAR) or ""
+    environ = protocol_of(chosen).load().environment(chosen.server, os.environ)
+    url = address_of(chosen, environ)
     if host := unencrypted_host(url):
         return Finding("server", f"{conceal(url)}: {UNENCRYPTED.format(host=host)}", note=True)
     return Finding("server", conceal(url or "the public API"))
@@ -83,10 +82,11 @@ def _server(chosen: ModelSettings) -> Finding:
 def _credentials(chosen: ModelSettings) -> Finding:
     """Return what the model is asked with, and the ways on if there is nothing."""
     try:
-        environ = server_environment(chosen.server, os.environ)
-        return Finding("credentials", find_credentials(environ))
+        provider = protocol_of(chosen).load()
+        found = provider.find_key(provider.environment(chosen.server, os.environ))
+        return Finding("credentials", found or "none needed")
     except NoCredentials as error:
-        return Finding("credentials", str(error), chosen.id.startswith(SCRIPTED))
+        return Finding("credentials", str(error), ok=False)
 
 
 def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:

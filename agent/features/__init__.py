@@ -65,7 +65,8 @@ def _questions(handle: SessionHandle, runner: ToolRunner, sources: FeatureSource
 
 
 def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
-    has_tool = asks_for_searches(sources.launch, handle.view.tools)
+    searches_web = handle.model.client.abilities.searches_web
+    has_tool = asks_for_searches(sources.launch.settings, searches_web, handle.view.tools)
     return WebSearchFeature(handle, sources.servers, has_tool=has_tool)
 
 

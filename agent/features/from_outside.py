@@ -12,7 +12,7 @@ from ..extensions.foreign_code import foreign_code
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, FeatureCommand, Prompt, Provider
+from ..loop.feature import Feature, FeatureCommand, MakeModel, Prompt
 from ..loop.features import Features
 from ..loop.session_handle import SessionHandle
 from ..models.base import Model
@@ -102,7 +102,7 @@ def has_provider(launch: LaunchOptions) -> bool:
     return bool(colon) and prefix in _providers(launch)
 
 
-def _providers(launch: LaunchOptions) -> Mapping[str, Provider]:
+def _providers(launch: LaunchOptions) -> Mapping[str, MakeModel]:
     classes = extensions_of(launch).classes
     return {name: make for each in classes for name, make in each.providers.items()}
 

@@ -10,24 +10,20 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...tools.base import Tool
 from ...tools.mcp import Servers
 from ...tools.web_search import WebSearchTool
 from ..compaction.layers.microcompact import stub
-from ..config.keys import SCRIPTED
+from ..config.settings import Settings
 from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Notice
-from ..launch import LaunchOptions
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
-from ..models.servers import BASE_URL_VAR
 from ..permissions.rules import parse_rule
 from ..session.entries import Mask
 from ..session.searches import FOUND, WIRE_NAME, is_search
 
-API_HOST = "api.anthropic.com"
 LAYER = "web search"  # of the masks that take searches out of the messages
 REFUSED_STATUSES = (400, 403, 404, 422)
 OFFER_TIMEOUT_S = 5.0  # for MCP servers to say whether one of them searches
@@ -39,27 +35,23 @@ _WITHOUT_RESULT = re.compile(r"without a corresponding")
 _SEARCHES = re.compile(r"mcp__\w*search[\w-]*", re.IGNORECASE)
 
 
-def asks_for_searches(launch: LaunchOptions, tools: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a session has searches; `tools` are those that it has had so far, if any."""
-    setting, permissions = launch.settings.web.search, launch.settings.permissions
+def asks_for_searches(
+    settings: Settings, searches_web: bool | None, tools: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return True if a session has searches. `searches_web` is the model's ability, and `tools`
+    are those that the session had so far, if any."""
+    setting, permissions = settings.web.search, settings.permissions
     # Nobody can be asked in the middle of a reply.
     against = [*permissions.deny, *permissions.ask]
-    if setting == "off" or any(parse_rule(rule).tool == WebSearchTool.name for rule in against):
+    if (
+        setting == "off"
+        or searches_web is False
+        or any(parse_rule(rule).tool == WebSearchTool.name for rule in against)
+    ):
         return False
     if tools:
         return any(tool.get("name") == WIRE_NAME for tool in tools)
-    chosen = launch.settings.model
-    if launch.model is not None or chosen.id.startswith(SCRIPTED):
-        return False
-    url = chosen.base_url or launch.environ.get(BASE_URL_VAR) or ""
-    return setting == "on" or not url or _host(url) == API_HOST
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+    return setting == "on" or searches_web is True
 
 
 class WebSearchFeature(Feature):

@@ -25,6 +25,7 @@ from ...tools.system.process_table import birth
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
+from ..models.factory import is_of_protocol
 from . import places
 from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, SessionSums, TaskFolder
 from .manifest import Task
@@ -218,7 +219,7 @@ def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list
     engine, task, home = _remove_container(order), order.task, order.folder.path / "home"
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
-    given = [name for name in env if name.startswith("ANTHROPIC_")]
+    given = [name for name in env if is_of_protocol(name)]
     user = (
         "--userns=keep-id"
         if Path(engine).name == "podman"

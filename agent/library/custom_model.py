@@ -5,9 +5,8 @@ from collections.abc import AsyncGenerator
 
 from ..context.request import Request
 from ..events import Delta
-from ..models.base import Reply
+from ..models.base import Abilities, Reply, abilities_of
 from ..models.catalog import Limits
-from ..models.server_gaps import ServerGaps
 
 
 class CustomModel(ABC):
@@ -16,7 +15,6 @@ class CustomModel(ABC):
 
     def __init__(self, id: str, *, window: int = 200_000, output: int = 32_000) -> None:
         self.id = id
-        self.gaps = ServerGaps(None, "", id)
         self._limits = Limits(window, output, "setting")
 
     @abstractmethod
@@ -24,6 +22,11 @@ class CustomModel(ABC):
         """Yield what the reply says as it comes, such as TextDelta, if anything, and last the one
         Reply. The request has `system`, `tools` and `messages` as the Messages API has them
         (https://platform.claude.com/docs/en/api/messages). A ModelError ends the turn."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the model can do; a subclass may say otherwise."""
+        return abilities_of(self.id)
 
     def assumed_limits(self) -> Limits:
         """Return the tokens that the model takes and gives."""

@@ -67,7 +67,7 @@ def launch_options(
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
     from ..extensions.python_extensions import ExtensionSource
-    from ..models.servers import server_environment
+    from ..models.factory import protocol_of
     from ..security.folders import distrust_writable_folders
 
     settings, own = loaded.settings, config_home(environ)
@@ -80,7 +80,7 @@ def launch_options(
         state=state_dir(settings, environ),
         config_home=own,
         cwd=cwd,
-        environ=server_environment(settings.model.server, environ),
+        environ=protocol_of(settings.model).load().environment(settings.model.server, environ),
         own_prompt=own_prompt,
         append_prompt=append_prompt,
         budget=budget or Budget(),
@@ -98,12 +98,12 @@ def launch_options(
 
 def check_key(launch: LaunchOptions) -> None:
     """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
-    from ..models.credentials import find_credentials
+    from ..models.factory import protocol_of
 
-    if launch.model is not None or launch.is_scripted:
+    if launch.model is not None:
         return
     try:
-        find_credentials(launch.environ)
+        protocol_of(launch.settings.model).load().find_key(launch.environ)
     except NoCredentials:
         from ..features.from_outside import has_provider
 
@@ -129,8 +129,8 @@ def check_start(launch: LaunchOptions) -> None:
 
 
 def warm(launch: LaunchOptions) -> None:
-    """Start to import what the first request needs, unless the model needs no server."""
-    from ..models.anthropic import start_import
+    """Start to import what the first request needs."""
+    from ..models.factory import protocol_of
 
-    if launch.model is None and not launch.is_scripted:
-        start_import()
+    if launch.model is None:
+        protocol_of(launch.settings.model).load().start_import()

@@ -15,7 +15,7 @@ from ..context.compaction_block import compaction_in
 from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
-from ..models.catalog import cache_life, cache_prices, cost, price_factor
+from ..models.catalog import CacheTerms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Usage, User
 from ..session.ledger import Ledger
 from ..session.store import content_text
@@ -62,8 +62,8 @@ class CompactionHost:
     def model_id(self) -> str:
         return self._agent.model.id
 
-    def cache_prices(self) -> tuple[float, float]:
-        return cache_prices(self.model_id)
+    def cache_terms(self) -> CacheTerms:
+        return self._agent.model.client.abilities.cache
 
     def price_factor(self, prompt: int) -> float:
         return price_factor(self.model_id, prompt)
@@ -80,7 +80,7 @@ class CompactionHost:
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
-        return asked_at is None or time.time() - asked_at > cache_life(model)
+        return asked_at is None or time.time() - asked_at > self.cache_terms().life
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         return self._agent.features.reinserted(staying)

@@ -21,7 +21,7 @@ from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle
 
-Provider = Callable[[ModelSettings, Mapping[str, str]], Model]  # given settings and environment
+MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given settings and environment
 
 
 class Veto(CtxagentError):
@@ -129,7 +129,7 @@ class Feature:
 
     name: ClassVar[str] = ""  # for settings and messages
     # Model providers by the prefix of their model IDs: "echo" for "echo:small".
-    providers: ClassVar[Mapping[str, Provider]] = {}
+    providers: ClassVar[Mapping[str, MakeModel]] = {}
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
 

@@ -1,7 +1,7 @@
 """One call of the model: stream its reply, and make the entry that the log keeps of it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +22,6 @@ from ..events import (
 )
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import cost
-from ..models.request_body import parameters
 from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 from ..session.searches import FOUND
 
@@ -34,7 +33,7 @@ class _Partial:
     """What has arrived of a reply that is not finished."""
 
     usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
-    sent: str = ""  # sha256 of the request
+    sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     text: str = ""
     thinking: str = ""
     arguments: int = 0  # characters of the calls' arguments
@@ -120,9 +119,6 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     dollars = cost(reply.model, reply.usage)
     if dollars is None:  # a server may answer under another name
         dollars = cost(request.model, reply.usage)
-    asked = {**request.origin, "parameters": parameters(request), "sha256": reply.sent}
-    if request.gaps:
-        asked["gaps"] = [*request.gaps]
     return Assistant(
         content=reply.content,
         usage=reply.usage.to_json(),
@@ -132,7 +128,7 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
         message_id=reply.message_id,
         cost_usd=dollars,
         broken=reply.broken,
-        request=asked if reply.sent else {},
+        request={**request.origin, **reply.sent} if reply.sent else {},
     )
 
 

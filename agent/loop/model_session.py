@@ -5,15 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..config.settings import ImagesMode
-from ..context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ..context.request import Request
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import RequestRejected
 from ..events import CallFinished, Emit, Notice, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
-from ..models.request_body import body
-from ..models.server_gaps import GAPS, IMAGES
 from ..session.entries import Assistant
 from .budget import BudgetMeter
 from .model_call import stream_reply
@@ -92,70 +89,37 @@ class ModelSession:
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
-        gaps = self.client.gaps
-        while True:
-            request = replace(request, gaps=self._gaps_for(request))
-            try:
-                reply = await stream_reply(
-                    self.client,
-                    request,
-                    emit,
-                    self._keep,
-                    purpose,
-                    ratio=self.session.view.ratio,
-                    clean=self.clean_reply,
-                )
-            except RequestRejected as refusal:
-                gap = gaps.learn(refusal, body(request))
-                if gap:
-                    self._report_gap(gap, refusal)
-                # The engine removes images, so that the log records it.
-                if not gap or gap == IMAGES or request.compaction is not None:
-                    raise
-            else:
-                gaps.prove()
-                if request.compaction is not None:
-                    self._learn_compaction(reply)
-                return reply
+        took_images = self.client.abilities.images
+        try:
+            return await stream_reply(
+                self.client,
+                request,
+                lambda event: (self.emit if isinstance(event, Notice) else emit)(event),
+                self._keep,
+                purpose,
+                ratio=self.session.view.ratio,
+                clean=self.clean_reply,
+            )
+        except RequestRejected as refusal:
+            if took_images and not self.client.abilities.images and self.images_setting == "auto":
+                reason = refusal.message[:MAX_REASON_CHARS]
+                text = f"{self.id} takes no images: requests go without from now on ({reason})"
+                self.emit(Notice("warning", text))
+            raise
 
     def has_compaction(self) -> bool:
         """Return True if, as far as is known, the server can summarise this conversation. It cannot
         if it gets an earlier compaction block as text."""
-        row, gaps, summary = known_model(self.id), self.client.gaps, self.session.view.summary
-        if row is None or not row.compaction or COMPACTION in gaps.names:
-            return False
-        return gaps.takes_compaction_block or summary is None or summary.block is None
+        abilities, summary = self.client.abilities, self.session.view.summary
+        if summary is None or summary.block is None:
+            return abilities.makes_blocks
+        return abilities.makes_blocks and abilities.takes_blocks
 
     def takes_images(self) -> bool:
         """Return True if the model takes images: by the setting, else as far as is known."""
         if self.images_setting != "auto":
             return self.images_setting == "on"
-        return IMAGES not in self.client.gaps.names
-
-    def _gaps_for(self, request: Request) -> tuple[str, ...]:
-        """Return what a request must leave out for this server."""
-        gaps = self.client.gaps
-        lacks = (
-            request.compaction is None
-            and begins_with_block(request.messages)
-            and not gaps.takes_compaction_block
-        )
-        return tuple(dict.fromkeys((*gaps.names, COMPACTION))) if lacks else gaps.names
-
-    def _learn_compaction(self, reply: Reply) -> None:
-        """Note whether the server summarised, or replied as if it had not been asked to."""
-        if compaction_in(reply.content):
-            self.client.gaps.see(COMPACTION)
-        elif any(block["type"] != COMPACTION for block in reply.content):
-            self.client.gaps.add(COMPACTION)
-
-    def _report_gap(self, gap: str, refusal: RequestRejected) -> None:
-        """Report what the server does not take; a warning where the server then misses content."""
-        if gap == IMAGES and self.images_setting != "auto":
-            return
-        reason = refusal.message[:MAX_REASON_CHARS]
-        text = f"{self.id} takes {GAPS[gap]}: requests go without from now on ({reason})"
-        self.emit(Notice("warning" if gap == IMAGES else "info", text))
+        return self.client.abilities.images
 
     def _keep(self, reply: Assistant) -> None:
         self.budget_meter.pay(reply.cost_usd or 0.0)

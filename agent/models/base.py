@@ -1,42 +1,75 @@
-"""The protocol of a model and its reply."""
+"""The neutral model: its reply, what it can do, and the wire protocols that models are made of.
 
-from collections.abc import AsyncGenerator
+Requests and replies have the blocks of the Messages API, which are what the log keeps. Another
+protocol translates them where it sends and receives.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..context.request import Request
 from ..events import Delta
 from ..session.entries import Block, Usage
-from .catalog import Limits
-from .server_gaps import ServerGaps
+from .catalog import CacheTerms, Limits, cache_terms
+
+if TYPE_CHECKING:
+    from ..config.settings import ModelSettings, ServerName
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A finished reply."""
 
-    content: list[Block]  # as the API gave it
+    content: list[Block]
+    # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model goes on by itself) or
+    # `model_context_window_exceeded`
     stop_reason: str | None
     usage: Usage
     model: str
     message_id: str | None = None
     # Raw arguments by tool_use id, of calls whose JSON is broken or cut off; their `input` is {}.
     broken: dict[str, str] = field(default_factory=dict)
-    sent: str = ""  # sha256 of the request's bytes in hex, "" where the model does not tell
+    # How the request was sent, as the log keeps it: `protocol`, `sha256` of its bytes, and what the
+    # protocol needs to build them again. Empty where the model does not say.
+    sent: Mapping[str, Any] = field(default_factory=dict)
 
 
 ReplyStream = AsyncGenerator[Delta | Reply, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a model can do, as far as is known."""
+
+    cache: CacheTerms
+    images: bool = True
+    makes_blocks: bool = False  # summarises a conversation by a compaction block
+    takes_blocks: bool = False  # takes such a block in later requests
+    # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
+    searches_web: bool | None = False
+
+
+def abilities_of(id: str) -> Abilities:
+    """Return what a model can do of which only the table of models is known."""
+    return Abilities(cache_terms(id))
 
 
 class Model(Protocol):
     """Something that answers requests."""
 
     id: str
-    gaps: ServerGaps  # what its server does not take
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the model can do; changes when its server refuses a part of a request."""
+        ...
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield deltas (events) and, last, one `Reply`. Retries by itself and raises ModelError
-        when it gives up. Cancelling closes the connection."""
+        """Yield deltas (events) and, last, one `Reply`. Retries by itself, also without a part of
+        the request that the server refuses, and raises ModelError when it gives up. Cancelling
+        closes the connection."""
         ...
 
     def assumed_limits(self) -> Limits:
@@ -49,4 +82,49 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+        ...
+
+
+class ServerAnswer(NamedTuple):
+    """What a server was found to take."""
+
+    what: str
+    found: str
+    ok: bool = True
+    note: bool = False  # worth knowing, though nothing is wrong
+
+
+class Provider(Protocol):
+    """A wire protocol, as far as it is needed beside a model: a module with these functions, which
+    imports nothing heavy by itself."""
+
+    def make(self, chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:
+        """Return the model of the settings. What is learned of its server is kept in the directory
+        `state`. Raises UsageError."""
+        ...
+
+    def find_key(self, environ: Mapping[str, str]) -> str:
+        """Return the name of what requests are authenticated with, "" where they need nothing.
+        Raises NoCredentials."""
+        ...
+
+    def environment(
+        self, server: "ServerName | None", environ: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Return the environment by which a server that is named is found, with its key."""
+        ...
+
+    def start_import(self) -> None:
+        """Start to import what the first request needs, in the background."""
+        ...
+
+    def rebuild(self, request: Request, sent: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a request that was sent before, by its `Reply.sent`. The parameters
+        of `request` are not set. Raises LookupError, TypeError or ValueError where `sent` makes no
+        sense."""
+        ...
+
+    def check_server(self, model: Model) -> AsyncIterator[ServerAnswer]:
+        """Ask the server of a model what it takes. Raises NoCredentials, and UsageError where there
+        is no server to ask."""
         ...

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
-from ..session.entries import Usage
 
-CACHE_READ_FACTOR = 0.1  # of the input price, for most models
-CACHE_WRITE_FACTOR = 1.25  # of the input price, for entries that live CACHE_LIFE_S
+if TYPE_CHECKING:
+    from ..session.entries import Usage
+
+MESSAGES = "messages"  # the wire protocol of models where no row says otherwise
+CACHE_READ_FACTOR = 0.1  # of the input price, where no row says otherwise
+CACHE_WRITE_FACTOR = 1.25  # of the input price, where no row says otherwise
 CACHE_LIFE_S = 300.0  # since the entry was used last, where no row says otherwise
 DOLLARS_PER_SEARCH = 0.01  # of the web, by the server
 _PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
@@ -33,8 +36,18 @@ class Price:
     input: float
     output: float
     cache_read: float
+    cache_write: float
     surcharge_above: int | None = None  # tokens of the prompt
-    surcharge_factor: float = 1.0  # of all three prices, for a prompt above that
+    surcharge_factor: float = 1.0  # of all these prices, for a prompt above that
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTerms:
+    """What a server's prompt cache costs, and how long it lives."""
+
+    read: float = CACHE_READ_FACTOR  # price, as a share of that of input
+    write: float = CACHE_WRITE_FACTOR
+    life: float = CACHE_LIFE_S  # seconds that a prefix is kept after its last use
 
 
 class KnownModel(NamedTuple):
@@ -45,6 +58,7 @@ class KnownModel(NamedTuple):
     thinking: bool = False  # whether it takes adaptive thinking and an effort
     cache_life: float = CACHE_LIFE_S  # seconds that the server keeps a prefix after its last use
     compaction: bool = False  # whether the API summarises a conversation of it by itself
+    protocol: str = MESSAGES  # its wire protocol, by the name in `factory`
 
 
 DEFAULT_LIMITS = Limits(200_000, 32_000, "default")  # for a model of which nothing is known
@@ -101,15 +115,17 @@ def _row(row: Mapping[str, Any]) -> KnownModel:
         _dollars(first := given.pop("input_price")),
         _dollars(given.pop("output_price")),
         _dollars(given.pop("cache_read_price", CACHE_READ_FACTOR * first)),
+        _dollars(given.pop("cache_write_price", CACHE_WRITE_FACTOR * first)),
         given.pop("surcharge_above", None),
         given.pop("surcharge_factor", 1.0),
     )
     thinking, _ = bool(given.pop("thinking", False)), given.pop("date", None)
     compaction = bool(given.pop("compaction", False))
     cache_life = _seconds(given.pop("cache_life", CACHE_LIFE_S))
+    protocol = str(given.pop("protocol", MESSAGES))
     if given:
         raise ValueError(f"{', '.join(given)} is nothing that is known of models")
-    return KnownModel(limits, price, thinking, cache_life, compaction)
+    return KnownModel(limits, price, thinking, cache_life, compaction, protocol)
 
 
 def _tokens(value: Any) -> int:
@@ -163,18 +179,16 @@ def priced_as(model: str) -> str | None:
     return model.removeprefix(_PRICED_AS) if model.startswith(_PRICED_AS) else None
 
 
-def cache_prices(model: str) -> tuple[float, float]:
-    """Return the prices of reading and of writing the prompt cache, relative to the input price.
-    For a model that is not in the table, or free, they are those of most models."""
-    price = row.price if (row := _priced_row(model)) else None
-    read = price.cache_read / price.input if price and price.input else CACHE_READ_FACTOR
-    return read, CACHE_WRITE_FACTOR
-
-
-def cache_life(model: str) -> float:
-    """Return the seconds that a prompt stays in the cache after it was used last."""
+def cache_terms(model: str) -> CacheTerms:
+    """Return the terms of a model's prompt cache. A model that is not in the table has the default
+    terms, and so do the prices of a free one."""
     row = _priced_row(model)
-    return row.cache_life if row else CACHE_LIFE_S
+    if row is None or not row.price.input:
+        return CacheTerms(life=row.cache_life if row else CACHE_LIFE_S)
+    price = row.price
+    return CacheTerms(
+        price.cache_read / price.input, price.cache_write / price.input, row.cache_life
+    )
 
 
 def price_factor(model: str, prompt: int) -> float:
@@ -185,7 +199,7 @@ def price_factor(model: str, prompt: int) -> float:
     return price.surcharge_factor
 
 
-def cost(model: str, usage: Usage) -> float | None:
+def cost(model: str, usage: "Usage") -> float | None:
     """Return the dollars that one call costs, or None when the model's price is not known."""
     row = _priced_row(model)
     if row is None:
@@ -194,7 +208,7 @@ def cost(model: str, usage: Usage) -> float | None:
     dollars = (
         usage.input * price.input
         + usage.cache_read * price.cache_read
-        + usage.cache_creation * price.input * CACHE_WRITE_FACTOR
+        + usage.cache_creation * price.cache_write
         + usage.output * price.output
     )
     for_tokens = price_factor(model, usage.prompt) * dollars / 1_000_000

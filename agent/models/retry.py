@@ -1,52 +1,20 @@
-"""Sorts failed attempts into those worth another one and those that no retry can mend.
+"""Retries of one request: how long to wait after a failed attempt, and when to give up.
 
-`classify_error` turns a status and the server's words into a `Fault` (try again) or a typed
-`RequestRejected` that says what to do. `RetryPlan` counts the faults of one request and says how
-long to wait before the next attempt, or gives up: an overload when its time is up, all else after
-so many attempts.
+A `Fault` is an attempt that failed where another may succeed. `RetryPlan` counts the faults of one
+request: it gives up on an overload after a time limit, on anything else after a number of attempts.
 """
 
 import math
 import random
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
 
-from ..errors import KeyRefused, ModelUnavailable, PromptTooLong, RequestRejected
+from ..errors import ModelUnavailable
 from ..events import Retrying
-from .server_gaps import says_no_images
 
-# Types of `error` that no retry mends. As an event in mid-stream they come with status 200.
-_STATUS = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-}
-_OVERLOADED = (503, 529)
-_OVERLOADED_KIND = "overloaded_error"
 RATE_LIMITED = 429
-_RETRIED = (408, 409, 425, RATE_LIMITED)
-_NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
-_TOO_LONG = (
-    re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
-    re.compile(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
-    re.compile(
-        r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
-    ),
-    # llama.cpp's server
-    re.compile(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
-    re.compile(
-        r"(?:prompt|input) is too long|context (?:length|window|size) (?:is )?exceeded"
-        r"|exceeds? [^.]{0,40}context (?:length|window|size)|greater than the context length",
-        re.I,
-    ),
-)
-_MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
 _DAY_S = 86_400.0
 
 
@@ -75,9 +43,11 @@ class RetryPolicy:
 @dataclass(slots=True)
 class RetryPlan:
     """The faults of one request so far. `overload_wait` is the time in seconds for which it is
-    tried again on an overload; None counts attempts, as for any other fault."""
+    tried again on an overload; None counts attempts, as for any other fault. `address` is the
+    variable that names the server."""
 
     policy: RetryPolicy
+    address: str
     overload_wait: float | None = None
     clock: Callable[[], float] = monotonic
     failed: int = 0  # attempts that count
@@ -140,7 +110,7 @@ class RetryPlan:
         else:
             message = f"{fault.reason} (tried {_times(self.tried)})"
             hint = "Nothing recorded is lost: try again later"
-            hint += "." if fault.overloaded else ", or check the network and ANTHROPIC_BASE_URL."
+            hint += "." if fault.overloaded else f", or check the network and {self.address}."
         return ModelUnavailable(
             message, hint=hint, status=fault.status, request_id=fault.request_id
         )
@@ -148,36 +118,6 @@ class RetryPlan:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def classify_error(
-    status: int,
-    kind: object,
-    words: str,
-    *,
-    model: str,
-    headers: Mapping[str, str],
-    request_id: str | None = None,
-) -> Fault | RequestRejected:
-    """Return what an error answer means. `kind` is the `type` the server gave it, if that is text.
-    `status` is 200 for an `error` event in mid-stream, where the kind alone decides."""
-    kind, words = kind if isinstance(kind, str) else "", " ".join(words.split())
-    if status == 200:
-        status = _STATUS.get(kind, 500)
-    if status >= 400 and says_no_images(words):  # some servers say so with 404 or 500
-        return _rejection(status, words, model=model, request_id=request_id)
-    advice = headers.get("x-should-retry")
-    retried = (status in _RETRIED or status >= 500) and advice != "false"
-    if retried or (advice == "true" and status not in _NEVER_RETRIED):
-        reason = _fault_reason(status, kind)
-        return Fault(
-            f"{reason}: {words}" if words else reason,
-            wait=requested_wait(headers),
-            status=status,
-            request_id=request_id,
-            overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
-        )
-    return _rejection(status, words, model=model, request_id=request_id)
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:
@@ -193,61 +133,3 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
     except (KeyError, ValueError, OverflowError):
         return None
-
-
-def _fault_reason(status: int, kind: str) -> str:
-    if status == 529 or kind == _OVERLOADED_KIND:
-        return "the model is overloaded"
-    if status == 503:
-        return "the server is overloaded"
-    if status == RATE_LIMITED or kind == "rate_limit_error":
-        return "the rate limit is reached"
-    return f"the server failed ({kind or status})"
-
-
-def _rejection(status: int, words: str, *, model: str, request_id: str | None) -> RequestRejected:
-    if status == 413:
-        return PromptTooLong(
-            f"the request is larger than the server takes (413): {words}",
-            status=status,
-            request_id=request_id,
-        )
-    found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
-    if status == 400 and found:
-        figures = {name: int(value) for name, value in found.groupdict().items()}
-        if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
-            figures = {}
-        return PromptTooLong(words, status=status, request_id=request_id, **figures)
-    what, hint = _advice(status, words, model)
-    kind = KeyRefused if status in (401, 402, 403) else RequestRejected
-    return kind(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
-
-
-def _advice(status: int, words: str, model: str) -> tuple[str, str]:
-    """Return what happened, and the next step for the person."""
-    if 300 <= status < 400:
-        return (
-            "the server redirects to another address",
-            "The key does not go there by itself: if you trust it, set ANTHROPIC_BASE_URL to it.",
-        )
-    if status == 401:
-        return (
-            "the key was not accepted",
-            "Check ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and that it belongs to the server "
-            "ANTHROPIC_BASE_URL names.",
-        )
-    if status == 402:
-        return "the account cannot pay for this", "Check its plan and credit."
-    if status == 403:
-        hint = f"Use a key that may use {model}, or another model with --model."
-        return "the key may not do this", hint
-    if status == 404:
-        return (
-            "not found",
-            f"Check that the server knows the model {model!r} (--model), and that "
-            "ANTHROPIC_BASE_URL, when set, ends before /v1.",
-        )
-    if "`thinking`" in words and "`signature`" in words:
-        hint = "/compact leaves it out; the log keeps it."
-        return "the recorded thinking no longer fits this conversation", hint
-    return "the server refused the request", ""

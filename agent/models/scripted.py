@@ -1,4 +1,4 @@
-"""A scripted model: plays steps instead of asking a server, for the demo and for tests.
+"""A scripted model: plays steps instead of asking a server, for the demo and for tests. A provider.
 
 Everything around it is real: tools, approval, log, counts of tokens. Its id, "scripted", says what
 it is. When the script has no step left it raises an error instead of making something up.
@@ -7,24 +7,28 @@ it is. When the script has no step left it raises an error instead of making som
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...tools.system.plural import count_of
+from ..config.keys import SCRIPTED
 from ..context import tokens
 from ..context.request import Request
 from ..errors import ModelError, ScriptExhausted, UsageError
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ..prompts import prompt_text
 from ..session.entries import Block, Usage
-from .base import Reply
-from .catalog import Limits
-from .request_body import body, digest, encode
-from .server_gaps import ServerGaps
+from .base import Abilities, Model, Reply, ServerAnswer, abilities_of
+from .catalog import DEFAULT_LIMITS, Limits
+from .messages.body import body, encode, sent_of
+from .messages.body import rebuild as rebuild  # as the model of that protocol
+
+if TYPE_CHECKING:
+    from ..config.settings import ModelSettings, ServerName
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000
@@ -71,7 +75,6 @@ class ScriptedModel:
         `pace` is the seconds between two words, `window` the size of the context in tokens. `check`
         is called with the JSON body of each request, to raise when it is not a good one."""
         self.id = id
-        self.gaps = ServerGaps(None, "", id)
         self.pace = pace
         self.window = window
         self.check = check
@@ -110,7 +113,7 @@ class ScriptedModel:
         asked = body(request)
         if self.check is not None:
             self.check(asked)
-        sent = digest(encode(asked))
+        sent = sent_of(request, encode(asked))
         step, number = self._next(request), len(self.requests)
         await asyncio.sleep(step.delay)
         if step.error is not None and not step.text:
@@ -127,6 +130,10 @@ class ScriptedModel:
             raw = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             yield ToolDraft(name, len(raw))
         yield replace(_reply(step, number, self.id, prompt), sent=sent)
+
+    @property
+    def abilities(self) -> Abilities:
+        return abilities_of(self.id)
 
     def assumed_limits(self) -> Limits:
         return Limits(self.window, min(_MAX_OUTPUT_TOKENS, self.window), "setting")
@@ -170,6 +177,32 @@ class ScriptedModel:
                 hint="Add a step to the script.",
             )
         return self._steps[self._played - 1]
+
+
+def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:
+    """Return the model that plays the file of the settings. See `base.Provider`, also below."""
+    window = chosen.context_window or DEFAULT_LIMITS.window
+    return ScriptedModel.from_file(Path(chosen.id.removeprefix(SCRIPTED)), window=window)
+
+
+def find_key(environ: Mapping[str, str]) -> str:
+    """Return "": no key is needed."""
+    return ""
+
+
+def environment(server: "ServerName | None", environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment as it is."""
+    return environ
+
+
+def start_import() -> None:
+    """Do nothing: there is nothing to import."""
+
+
+async def check_server(model: Model) -> AsyncIterator[ServerAnswer]:
+    """Raise UsageError: there is no server."""
+    raise UsageError(f"{model.id} is scripted and has no server")
+    yield
 
 
 def _asks_for_summary(request: Request) -> bool:

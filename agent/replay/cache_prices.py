@@ -16,6 +16,7 @@ from operator import add
 from typing import Any
 
 from ..context import tokens
+from ..context.request import Request
 from ..models.catalog import CACHE_LIFE_S, CACHE_READ_FACTOR, CACHE_WRITE_FACTOR
 from ..session.entries import Usage
 
@@ -136,6 +137,16 @@ class PromptCache:
                 end += tokens.estimate_block(block)
                 blocks.append(_Block(place, block, prefix, end))
         return blocks, breakpoints
+
+
+def prompt_of(request: Request) -> RequestBody:
+    """Return what a request has for the cache."""
+    return {
+        "model": request.model,
+        "tools": request.tools,
+        "system": request.system,
+        "messages": request.messages,
+    }
 
 
 def _sections(body: RequestBody) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:

@@ -25,13 +25,12 @@ from ..context.window import Window, measure
 from ..errors import ModelError
 from ..events import Compacted, Event
 from ..models.base import Model, Reply
-from ..models.catalog import cache_life, cache_prices, cost, price_factor
-from ..models.request_body import body
+from ..models.catalog import CacheTerms, cache_terms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.store import find_text
-from .cache_prices import CacheBill, PromptCache
+from .cache_prices import CacheBill, PromptCache, prompt_of
 
 
 @dataclass
@@ -53,7 +52,7 @@ class ReplayHost:
     file_digests: dict[str, str] = field(default_factory=dict)  # sha256 by path
 
     def __post_init__(self) -> None:
-        self.log, self.cache = Log(self.path), PromptCache(cache_life(self.model_id))
+        self.log, self.cache = Log(self.path), PromptCache(self.cache_terms().life)
 
     @property
     def folder(self) -> Path:
@@ -88,8 +87,8 @@ class ReplayHost:
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
 
-    def cache_prices(self) -> tuple[float, float]:
-        return cache_prices(self.model_id)
+    def cache_terms(self) -> CacheTerms:
+        return cache_terms(self.model_id)
 
     def price_factor(self, prompt: int) -> float:
         return price_factor(self.model_id, prompt)
@@ -128,7 +127,7 @@ class ReplayHost:
         self, request: Request, purpose: CompactionPurpose = "summary"
     ) -> ModelAnswer:
         """Answer a request of the engine's own, and record its bill."""
-        bill = self.cache.charge(body(request), self.clock)
+        bill = self.cache.charge(prompt_of(request), self.clock)
         if self.writer is None:
             return self._from_ledger(bill)
         reply = await _whole_reply(self.writer, request)

@@ -30,12 +30,11 @@ from ..errors import LimitReached
 from ..events import Compacted
 from ..models.base import Model
 from ..models.catalog import cost
-from ..models.request_body import body
 from ..session.entries import Assistant, Session, ToolResult, Usage, User
 from ..session.log import LOG_NAME
 from ..session.store import content_text
 from .bound_thinking import ThinkingMeter
-from .cache_prices import CacheBill
+from .cache_prices import CacheBill, prompt_of
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector
@@ -208,7 +207,7 @@ class Player:
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
         content = list(_blocks(reply, calls))
-        bill = self.host.cache.charge(body(request), self.host.clock)
+        bill = self.host.cache.charge(prompt_of(request), self.host.clock)
         said = tokens.estimate_content(content)
         usage = bill.usage(said)
         self._add_call("turn", bill, usage)

@@ -10,6 +10,7 @@ The request for the verification of a summary was not built from a view; it is c
 digest shows that something differs, never what.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
@@ -23,7 +24,8 @@ from ..compaction.summary.request import rebuild_chunk_messages
 from ..context.compaction_block import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
-from ..models.request_body import body_with, digest, encode
+from ..models.catalog import MESSAGES
+from ..models.factory import PROTOCOLS
 from ..session.entries import Assistant, Entry, Session
 from ..session.log import LOG_NAME, Entries
 from ..session.store import AGENTS
@@ -37,6 +39,7 @@ class RequestCounts:
     different: int = 0
     apart: int = 0  # not built from a view
     untold: int = 0  # without a digest, in a log of an older version
+    foreign: int = 0  # sent by a protocol that this program does not have
 
     @property
     def checked(self) -> int:
@@ -92,6 +95,8 @@ class RequestCheck:
             parts.append(f"{total.apart:,} not made from the context")
         if total.untold:
             parts.append(f"{total.untold:,} without a digest")
+        if total.foreign:
+            parts.append(f"{total.foreign:,} by a protocol that is unknown here")
         return " · ".join(parts)
 
     def __add__(self, other: "RequestCheck") -> "RequestCheck":
@@ -111,6 +116,11 @@ class _Sent:
     version: str  # of the program that sent it
     recipe: Mapping[str, Any]  # its digest and how it was built, as the log has them
 
+    @property
+    def protocol(self) -> str:
+        """The wire protocol, which older logs do not name."""
+        return str(self.recipe.get("protocol", MESSAGES))
+
 
 def check_log(log: Path) -> RequestCheck:
     """Check the requests of one log. Raises SessionError if it cannot be read."""
@@ -120,13 +130,15 @@ def check_log(log: Path) -> RequestCheck:
     for sent in _sent(log, warnings):
         if not sent.recipe.get("sha256"):
             counts[sent.purpose] += RequestCounts(untold=1)
+        elif sent.protocol not in PROTOCOLS:
+            counts[sent.purpose] += RequestCounts(foreign=1)
         elif sent.upto:
             waiting.append(sent)
         else:
             counts[sent.purpose] += RequestCounts(apart=1)
     first: RequestDifference | None = None
     for sent, view in _views(log, sorted(waiting, key=lambda sent: sent.upto)):
-        equal = _rebuilt_digest(view, sent.recipe) == sent.recipe["sha256"]
+        equal = _rebuilt_digest(view, sent) == sent.recipe["sha256"]
         counts[sent.purpose] += RequestCounts(equal=int(equal), different=int(not equal))
         if not equal and first is None:
             first = RequestDifference(log, sent.seq, sent.purpose, sent.version)
@@ -184,11 +196,11 @@ class _ViewAt:
         return self.folding.view
 
 
-def _rebuilt_digest(view: View, recipe: Mapping[str, Any]) -> str:
+def _rebuilt_digest(view: View, sent: _Sent) -> str:
     """Return the digest of the request rebuilt from a view; "" if the recipe makes no sense."""
     try:
-        gaps = tuple(recipe.get("gaps", ()))
-        return digest(encode(body_with(_request(view, recipe), recipe["parameters"], gaps)))
+        rebuilt = PROTOCOLS[sent.protocol].load().rebuild(_request(view, sent.recipe), sent.recipe)
+        return hashlib.sha256(rebuilt).hexdigest()
     except (LookupError, RecursionError, TypeError, ValueError):  # anything may stand in a file
         return ""
 
@@ -196,7 +208,7 @@ def _rebuilt_digest(view: View, recipe: Mapping[str, Any]) -> str:
 def _request(view: View, recipe: Mapping[str, Any]) -> Request:
     """Rebuild a request, but for the parameters that the log has."""
     asked = recipe.get("asked")
-    if COMPACTION in recipe["parameters"]:
+    if COMPACTION in recipe.get("parameters", ()):
         return rebuild_block_request(view, recipe["keep_from"])
     if "span" in recipe:
         keep_from, keep, span = recipe["keep_from"], recipe["keep"], recipe["span"]

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
 from ..context.compaction_block import COMPACTION
+from ..models.factory import PROTOCOLS
 from ..session.entries import (
     ATTACHMENT,
     SKILL,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 MAX_HELD_LINE_BYTES = 65_536  # an unfinished line that is longer is passed on, but for its end
 OVERLAP_BYTES = 8_192  # the length of that end: nothing that is looked for is longer
-_API_KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_ADDRESS_VARIABLE = "ANTHROPIC_BASE_URL"
 # A shorter value may be a word like any other.
 _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
@@ -110,7 +109,8 @@ def redaction_for(
     environ: Mapping[str, str], *addresses: str | None, shapes: bool = False
 ) -> Redaction:
     """Return the redaction of secrets in an environment, and of passwords in addresses."""
-    known = dict(_known_secrets(environ, (*addresses, environ.get(_ADDRESS_VARIABLE))))
+    named = [environ.get(wire.address) for wire in PROTOCOLS.values()]
+    known = dict(_known_secrets(environ, (*addresses, *named)))
     longest_first = sorted(known.items(), key=lambda item: -len(item[0]))
     return Redaction(dict(longest_first), shapes)
 
@@ -119,8 +119,9 @@ def _known_secrets(
     environ: Mapping[str, str], addresses: tuple[str | None, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield each secret value with its name."""
+    keys = {key for wire in PROTOCOLS.values() for key in wire.keys}
     for name, value in environ.items():
-        min_chars = _MIN_KEY_CHARS if name in _API_KEY_VARIABLES else _MIN_SECRET_CHARS
+        min_chars = _MIN_KEY_CHARS if name in keys else _MIN_SECRET_CHARS
         is_place = _PATH_OR_URL.match(value)
         if is_secret(name) and not is_place and _is_distinctive(value.strip(), min_chars):
             yield value.strip(), name

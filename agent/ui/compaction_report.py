@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...tools.system.plural import count_of
 from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
 from ..compaction.metrics import CompactionMetrics, left_less_than_half
-from ..models.catalog import cache_life
+from ..models.catalog import cache_terms
 from ..session.entries import (
     WARMING,
     Assistant,
@@ -72,7 +72,7 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
         return "the system prompt, tools or model changed"
     readings = [e for e in between if isinstance(e, Assistant) and e.purpose == WARMING]
     sent, missed_at = _parse_time([before, *readings][-1].at), _parse_time(missed.at)
-    life = cache_life(missed.model)
+    life = cache_terms(missed.model).life
     if sent and missed_at and (missed_at - sent).total_seconds() > life:
         return f"more than {life / 60:g} minutes passed"
     return "the server had dropped it from its cache"

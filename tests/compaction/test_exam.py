@@ -4,7 +4,7 @@ import pytest
 
 from ctxagent.agent.compaction.verify.exam import TARGET_POINTS, ExamReport, exam_request, grade
 from ctxagent.agent.compaction.verify.probes import Probe, ProbeKind
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 
 from ..support.server.validator import validate
 

@@ -9,9 +9,9 @@ from ctxagent.agent.compaction.layers import images
 from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.events import TurnFinished
-from ctxagent.agent.models.retry import classify_error
+from ctxagent.agent.models.messages.refusals import classify_error
+from ctxagent.agent.models.refusals import says_no_images
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.models.server_gaps import says_no_images
 from ctxagent.agent.session.entries import Assistant, Entry, Mask, ToolResult
 
 from ..e2e.test_images import png

@@ -24,7 +24,7 @@ from ctxagent.agent.context.request import (
     with_question,
 )
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.request_body import LATE_TOOLS_BETAS, betas, body
+from ctxagent.agent.models.messages.body import LATE_TOOLS_BETAS, betas, body
 from ctxagent.agent.session.entries import (
     LOADED_TOOLS,
     Assistant,
@@ -130,7 +130,8 @@ spoken = st.one_of(
             "id": ids,
             "name": st.sampled_from(["Bash", "no such", ""]),
             "input": st.dictionaries(texts, texts, max_size=2),
-        }
+        },
+        optional={"signature": texts},
     ),
 )
 
@@ -648,3 +649,12 @@ def test_what_begins_with_an_earlier_request_and_what_does_not() -> None:
     assert not begins_with(built(User(seq=1, content="went"), *said[1:]), first)
     assert not begins_with(replace(second, tools=TOOLS), first)
     assert not begins_with(replace(second, system=[{"type": "text", "text": "Else."}]), first)
+
+
+def test_a_signed_call_keeps_its_signature_and_the_messages_api_gets_none() -> None:
+    signed = {**_use("a"), "signature": "s1", "index": 3}
+    log = [User(content="go"), _said([signed, _use("b")], "tool_use"), _done("a"), _done("b")]
+    view = fold([replace(entry, seq=n) for n, entry in enumerate(log, 1)])
+    built = build_request(view, model=MODEL, max_tokens=1000)
+    assert built.messages[1]["content"] == [{**_use("a"), "signature": "s1"}, _use("b")]
+    assert body(built)["messages"][1]["content"] == [_use("a"), _use("b")]

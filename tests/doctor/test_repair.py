@@ -21,7 +21,7 @@ from ctxagent.agent.context.view import fold
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.doctor.salvage import without_thinking
 from ctxagent.agent.errors import SessionError
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import (
     Assistant,

@@ -16,8 +16,8 @@ from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.events import CallStarted, Event, Notice, TextDelta, ToolDraft, TurnFinished
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.anthropic import AnthropicModel
 from ctxagent.agent.models.catalog import cost
+from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.session.entries import Assistant, Mask, Revert, Summary, Usage
 
@@ -81,7 +81,7 @@ def project(tmp_path: Path) -> Path:
 def connected(
     project: Path, server: Server, policy: Policy = DEFAULT, window: int = WINDOW
 ) -> Conversation:
-    model = AnthropicModel(
+    model = MessagesModel(
         "claude-sonnet-5-5",
         base_url=server.url,
         context_window=window,

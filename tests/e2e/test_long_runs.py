@@ -12,10 +12,9 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.request_body import body
-from ctxagent.agent.models.server_gaps import ServerGaps
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
 from ctxagent.tools.base import Context, Output, Params, Tool
@@ -45,7 +44,7 @@ class Charging:
     """A scripted model behind a caching server's bill. Checks every request, keeps none."""
 
     id = "scripted"
-    gaps = ServerGaps(None, "", id)
+    abilities = abilities_of(id)
 
     def __init__(self, window: int) -> None:
         self.window, self.cache, self.dollars, self.done, self.peak = (

@@ -18,7 +18,7 @@ from ctxagent.agent.context.word_classes import count_word_classes
 from ctxagent.agent.features import instructions, prompt
 from ctxagent.agent.features.subagent_types import built_in_types
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
 from ctxagent.agent.session.user_messages import LoggedMessage

@@ -22,18 +22,19 @@ from ctxagent.agent.events import CallStarted, Retrying, ToolDraft, TurnFinished
 from ctxagent.agent.export import export
 from ctxagent.agent.loop.costs import session_bill
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.anthropic import AnthropicModel, Timeouts
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
+from ctxagent.agent.models.messages.draft import ReplyDraft
+from ctxagent.agent.models.messages.model import MessagesModel, Timeouts
 from ctxagent.agent.models.retry import RetryPolicy
-from ctxagent.agent.models.sse import MAX_REPLY_BYTES, ReplyDraft, parse_events
+from ctxagent.agent.models.sse import MAX_REPLY_BYTES, parse_events
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.read import ReadTool
 
 from ..compaction.test_engine import RECORD
 from ..e2e.test_engine_http import asks_for_a_record
-from ..models.test_anthropic import ask
+from ..models.test_model import ask
 from ..support.server.faults import BAD, NEVER, ODD, PASSING, REFUSED, SLOW, SURVIVED, Faults, Kind
 from ..support.server.loopback import Body, Fail, Say, Server, Step, events, message
 from ..support.server.validator import validate
@@ -61,8 +62,8 @@ class Tally:
         return Say(f"Nümber {self.number}.", thinking="Hm.", tools=[note, look])
 
 
-def connect(url: str, **options: Any) -> AnthropicModel:
-    return AnthropicModel(
+def connect(url: str, **options: Any) -> MessagesModel:
+    return MessagesModel(
         "claude-sonnet-5-5",
         base_url=url,
         environ={"ANTHROPIC_API_KEY": "x"},
@@ -142,7 +143,7 @@ def heard(kind: Kind, host: str = "127.0.0.1", **options: Any) -> tuple[list[Any
     def steps(body: Body) -> Step:
         return WHOLE if plan.count else plan(body)
 
-    async def gather(model: AnthropicModel) -> list[Any]:
+    async def gather(model: MessagesModel) -> list[Any]:
         seen: list[Any] = []
         try:
             async for delta in model.stream(ask()):

@@ -19,8 +19,9 @@ from ctxagent.agent.compaction.drift import constraints
 from ctxagent.agent.compaction.language import words
 from ctxagent.agent.compaction.verify import exam
 from ctxagent.agent.context.request import build_request
-from ctxagent.agent.models.request_body import body
-from ctxagent.agent.models.sse import ReplyDraft, parse_events
+from ctxagent.agent.models.messages.body import body
+from ctxagent.agent.models.messages.draft import ReplyDraft
+from ctxagent.agent.models.sse import parse_events
 from ctxagent.agent.ui.render.markdown_stream import Blocks
 from ctxagent.tools.system import unicode
 from ctxagent.tools.system.capture import Capture, clean, excerpt

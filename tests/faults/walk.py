@@ -42,10 +42,11 @@ from ctxagent.agent.events import Accepted, Compacted, Delta, Event, TextDelta, 
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.loop.resume import copy_cache
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
-from ctxagent.agent.models.request_body import betas, body, digest, encode
-from ctxagent.agent.models.server_gaps import ServerGaps
+from ctxagent.agent.models.messages.abilities import abilities_of
+from ctxagent.agent.models.messages.body import betas, body, encode, sent_of
+from ctxagent.agent.models.messages.gaps import ServerGaps
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import (
@@ -259,6 +260,10 @@ class StrictModel:
         self.requests = 0
         self._sizes: dict[str, int] = {}
 
+    @property
+    def abilities(self) -> Abilities:
+        return abilities_of(self.id, self.gaps)
+
     def assumed_limits(self) -> Limits:
         return Limits(self.window, 8_000, "setting")
 
@@ -288,7 +293,7 @@ class StrictModel:
         if isinstance(said, ModelError):
             raise said
         usage = Usage(cache_read=prompt // 2, cache_creation=prompt - prompt // 2)
-        yield Accepted(usage.to_json(), digest(encoded))
+        yield Accepted(usage.to_json(), sent_of(request, encoded))
         await asyncio.sleep(0)
         whole = message(said, asked, f"msg_{self.script.mark('')}", {}, told=told)
         if "compaction" in asked:
@@ -300,7 +305,7 @@ class StrictModel:
         if self.script.chance.random() < 0.02:
             raise ModelUnavailable("the connection broke")
         output = Usage(output=tokens.estimate_content(whole["content"]))
-        sent = digest(encoded)
+        sent = sent_of(request, encoded)
         yield Reply(
             whole["content"], whole["stop_reason"], usage + output, self.id, whole["id"], {}, sent
         )

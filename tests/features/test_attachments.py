@@ -16,7 +16,7 @@ from ctxagent.agent.events import Notice, TurnFinished
 from ctxagent.agent.features.attachments import MAX_MENTIONS, find_mentions
 from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.retry import classify_error
+from ctxagent.agent.models.messages.refusals import classify_error
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, User
 

@@ -31,7 +31,7 @@ from ctxagent.agent.features.subagents import MAX_PARALLEL_SUBAGENTS
 from ctxagent.agent.launch import Budget, LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import Assistant, Entry, SubagentRun, Summary, ToolResult, User

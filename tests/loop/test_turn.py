@@ -28,8 +28,8 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.base import abilities_of
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.session.entries import Assistant, End, Note, ToolResult, User
 from ctxagent.tools.base import Context, Output, Params, Tool
 
@@ -537,7 +537,7 @@ def test_no_thread_or_task_is_left_behind(project: Path) -> None:
 def test_retrying_voids_the_words_of_the_broken_attempt(project: Path) -> None:
     class Flaky:
         id = "scripted"
-        gaps = ServerGaps(None, "", id)
+        abilities = abilities_of(id)
 
         async def stream(self, request: object):  # type: ignore[no-untyped-def]
             yield TextDelta("half a ")

@@ -30,9 +30,9 @@ MAX_MODULES_BESIDE_ROOMS = 6
 LIBRARY_USERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
-    "anthropic": ("agent.models.anthropic", "agent.models.lazy_sdk"),
+    "anthropic": ("agent.models.messages.model", "agent.models.messages.lazy_sdk"),
     "httpx2": (
-        "agent.models.anthropic",
+        "agent.models.messages.model",
         "agent.models.bounded_body",
         "agent.extensions.mcp",
     ),
@@ -59,7 +59,7 @@ WITHOUT_TEST_FILE = {
     "compaction": "apply background block host open_failures repair request scope supersede writer",
     "config": "keys load preservation settings toml_lines trust",
     "context": "view",
-    "doctor": "references salvage server session setup",
+    "doctor": "references salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
         "command_files config connection login plugin_contents plugin_install plugins "
@@ -72,7 +72,7 @@ WITHOUT_TEST_FILE = {
         "agent call_gate compaction_host feature features model_call model_session "
         "result_files tool_calls"
     ),
-    "models": "credentials retry server_gaps sse",
+    "models": "base body draft gaps probe refusals retry",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"

@@ -8,11 +8,13 @@ import pytest
 from ctxagent.agent.errors import ConfigError
 from ctxagent.agent.models.catalog import (
     CACHE_LIFE_S,
+    CacheTerms,
     add_models,
-    cache_life,
-    cache_prices,
+    cache_terms,
+    cost,
     scripted_id,
 )
+from ctxagent.agent.session.entries import Usage
 
 ROW = "window = 32_000\noutput = 4_000\ninput_price = {}\noutput_price = 0\n"
 
@@ -27,10 +29,10 @@ def own(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_cache_lives_as_long_as_the_table_says(own: Path) -> None:
-    assert cache_life("claude-sonnet-5-5") == cache_life("unheard-of") == CACHE_LIFE_S
+    assert cache_terms("claude-sonnet-5-5").life == cache_terms("unheard-of").life == CACHE_LIFE_S
     own.write_text(f"[walrus]\n{ROW.format(1)}cache_life = 1_800\n")
     add_models(own)
-    assert cache_life("walrus") == cache_life(scripted_id("walrus")) == 1800
+    assert cache_terms("walrus").life == cache_terms(scripted_id("walrus")).life == 1800
     for wrong in ("0", "-1", '"5m"', "true"):
         own.write_text(f"[walrus]\n{ROW.format(1)}cache_life = {wrong}\n")
         with pytest.raises(ConfigError, match="is no number of seconds"):
@@ -40,4 +42,14 @@ def test_a_cache_lives_as_long_as_the_table_says(own: Path) -> None:
 def test_a_free_model_has_the_relations_of_most(own: Path) -> None:
     own.write_text(f"[walrus]\n{ROW.format(0)}")
     add_models(own)
-    assert cache_prices("walrus") == cache_prices("unheard-of")
+    assert cache_terms("walrus") == cache_terms("unheard-of")
+
+
+def test_writing_to_the_cache_has_a_price_of_its_own(own: Path) -> None:
+    own.write_text(f"[walrus]\n{ROW.format(2)}cache_write_price = 2\ncache_read_price = 0.5\n")
+    add_models(own)
+    assert cache_terms("walrus") == CacheTerms(read=0.25, write=1.0)
+    assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.0
+    own.write_text(f"[walrus]\n{ROW.format(2)}")
+    add_models(own)
+    assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.5

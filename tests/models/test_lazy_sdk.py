@@ -11,7 +11,7 @@ import pytest
 REAL = """
 import importlib, os, pkgutil, sys
 from importlib.machinery import SourceFileLoader
-from ctxagent.agent.models import lazy_sdk
+from ctxagent.agent.models.messages import lazy_sdk
 
 lazy_sdk.load()
 loaded = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
@@ -93,7 +93,7 @@ def test_the_real_sdk_is_imported_in_part_and_every_name_is_the_plain_one() -> N
 def test_a_name_is_imported_when_it_is_asked_for(tmp_path: Path) -> None:
     script = """
 import sys
-from ctxagent.agent.models import lazy_sdk
+from ctxagent.agent.models.messages import lazy_sdk
 lazy_sdk.load()
 assert "anthropic.unused" not in sys.modules
 import anthropic
@@ -110,7 +110,7 @@ assert callable(same)
 def test_the_functions_of_its_telemetry_are_imported_when_they_are_called(tmp_path: Path) -> None:
     script = """
 import sys
-from ctxagent.agent.models import lazy_sdk
+from ctxagent.agent.models.messages import lazy_sdk
 lazy_sdk.load()
 from anthropic import client
 assert client.Config is sys.modules["anthropic.lib._tracing.config"].Config
@@ -127,7 +127,7 @@ assert finish_span is sys.modules["anthropic.lib._tracing.spans"].finish_span
 def test_the_plain_import_where_the_short_one_will_not_do(tmp_path: Path, how: str) -> None:
     script = """
 import sys
-from ctxagent.agent.models import lazy_sdk
+from ctxagent.agent.models.messages import lazy_sdk
 lazy_sdk.load()
 import anthropic
 assert "unused" in vars(anthropic) and anthropic.client.AsyncAnthropic is anthropic.AsyncAnthropic
@@ -146,7 +146,7 @@ assert not any(isinstance(finder, lazy_sdk._Finder) for finder in sys.meta_path)
 
 def test_an_sdk_that_is_missing_is_told(tmp_path: Path) -> None:
     script = """
-from ctxagent.agent.models import lazy_sdk
+from ctxagent.agent.models.messages import lazy_sdk
 try:
     lazy_sdk.load()
 except ImportError as error:

@@ -10,7 +10,7 @@ from ctxagent.agent.events import Retrying
 from ctxagent.agent.models.shared_wait import MAX_SHARED_WAIT_S, OTHERS_WAIT, SharedWait
 
 from ..support.server.loopback import Fail, Say, Server
-from .test_anthropic import connect, play
+from .test_model import connect, play
 
 
 @pytest.mark.slow

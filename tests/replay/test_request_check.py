@@ -34,9 +34,9 @@ from ctxagent.agent.events import Accepted, Answer, Event, Question
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.anthropic import AnthropicModel
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.models.request_body import body, encode
+from ctxagent.agent.models.messages.body import body, encode
+from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.models.scripted import Step as Scripted
@@ -73,7 +73,7 @@ BOUND = 60.0  # seconds; nothing here takes as long
 def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False) -> LaunchOptions:
     (folder / "project").mkdir(exist_ok=True)
     environ = {"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": KEY, "DEPLOY_TOKEN": TOKEN}
-    model = AnthropicModel(MODEL, base_url=url, context_window=window, environ=environ, retry=QUICK)
+    model = MessagesModel(MODEL, base_url=url, context_window=window, environ=environ, retry=QUICK)
     return LaunchOptions(
         settings=Settings(
             model=ModelSettings(id=MODEL, base_url=url, context_window=window),
@@ -447,7 +447,7 @@ def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
 
     def emit(event: Event) -> None:
         if opened:
-            shares.append(opened[0].current_window().share)
+            shares.append(opened[0].model.current_window().share)
 
     opened: list[AgentState] = []
     shares: list[float] = []
@@ -507,10 +507,10 @@ def test_the_bytes_are_those_that_the_sdk_sends(request_: Request) -> None:
     async def play(model: Any) -> list[str]:
         deltas = [delta async for delta in model.stream(request_)]
         await model.close()
-        return [d.sent for d in deltas if isinstance(d, Accepted | Reply)]
+        return [d.sent["sha256"] for d in deltas if isinstance(d, Accepted | Reply)]
 
     with Server([Say("Yes.")]) as server:
-        real = AnthropicModel(
+        real = MessagesModel(
             request_.model, base_url=server.url, environ={"ANTHROPIC_API_KEY": KEY}
         )
         told = asyncio.run(play(real))

@@ -10,7 +10,7 @@ import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.errors import ToolError
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Summary, ToolResult
 from ctxagent.agent.session.log import Log

@@ -23,10 +23,9 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
 from ctxagent.agent.features.prompt import first_entries
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.models.server_gaps import ServerGaps
 from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.ui.input.pasted import PastedTexts
@@ -98,7 +97,7 @@ class Reader:
     its process's memory (MB) and the time at each tenth of the way."""
 
     id = "scripted"
-    gaps = ServerGaps(None, "", id)
+    abilities = abilities_of(id)
 
     def __init__(self, calls: int, window: int) -> None:
         self.calls, self.window, self.done, self.peak = calls, window, 0, 0

@@ -225,7 +225,7 @@ def _import_all() -> None:
         package = importlib.import_module(part)
         for module in pkgutil.walk_packages(package.__path__, f"{part}."):
             importlib.import_module(module.name)
-    from ctxagent.agent.models import lazy_sdk
+    from ctxagent.agent.models.messages import lazy_sdk
 
     lazy_sdk.load()
     gc.freeze()  # what is shared by all children is not looked through in each

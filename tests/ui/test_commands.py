@@ -12,7 +12,7 @@ from ctxagent.agent.context.request import build_request
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin, User
 from ctxagent.agent.ui import commands

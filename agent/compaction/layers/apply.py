@@ -180,10 +180,10 @@ class LayerRunner:
 
     def prices(self) -> PromptPrices:
         """Return the prices of the next prompt."""
-        read, write = self.host.cache_prices()
+        cache = self.host.cache_terms()
         return PromptPrices(
-            read=read,
-            write=write,
+            read=cache.read,
+            write=cache.write,
             prompt=self.host.current_window().tokens,
             factor=self.host.price_factor,
             is_cold=self.host.cache_is_cold(),

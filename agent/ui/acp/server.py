@@ -47,6 +47,7 @@ from acp.schema import (
 
 from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
 from ...events import TurnFinished
+from ...models.messages.servers import KEY_VAR
 from .. import signals
 from .prompt import PromptBlock
 from .session import EditorSession, SessionPlace
@@ -129,7 +130,7 @@ class EditorServer:
                     id="key",
                     name="Key for the Messages API",
                     description="Set it in the environment that the editor starts ctxagent with.",
-                    vars=[AuthEnvVar(name="ANTHROPIC_API_KEY", secret=True)],
+                    vars=[AuthEnvVar(name=KEY_VAR, secret=True)],
                 )
             ],
         )

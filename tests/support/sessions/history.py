@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.session.entries import (
     Assistant,
     Block,

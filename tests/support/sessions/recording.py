@@ -16,7 +16,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View
 from ctxagent.agent.errors import CompactionFailed
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.replay.host import ReplayHost
 from ctxagent.agent.replay.player import Player, Terms

@@ -2,16 +2,16 @@
 
 Only this module and `lazy_sdk`, which imports the SDK, know it. The import takes up to a second,
 so it happens in a thread (`start_import`) and never at start-up. The SDK gives authentication,
-headers, pooling and typed errors; reading the stream, the limits on silence and the retries are
-ours (`sse.py`, `retry.py`), because the SDK retries only before the first byte, obeys any
-retry-after, and takes a stream that broke off for a finished one.
+headers, pooling and typed errors. Reading the stream, the limits on silence and the retries are
+ours (`models/sse.py`, `models/retry.py`), because the SDK retries only before the first byte, obeys
+any retry-after, and takes a stream that broke off for a finished one.
 """
 
 import asyncio
 import gc
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,26 +21,32 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from ..context.request import Request
-from ..errors import NoCredentials, RequestRejected, conceal
-from ..events import Accepted, Delta, Retrying
+from ...context.compaction_block import COMPACTION, begins_with_block, compaction_in
+from ...context.request import Request
+from ...errors import NoCredentials, RequestRejected, conceal
+from ...events import Accepted, Delta, Notice, Retrying
+from ..address import LOOPBACK_HOSTS, check_address
+from ..base import Abilities, Reply
+from ..bounded_body import bound_body
+from ..catalog import DEFAULT_LIMITS, Limits, known_model
+from ..retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
+from ..server_limits import in_list, told_limits
+from ..shared_wait import OTHERS_WAIT, SharedWait
+from ..sse import limit_silence, parse_events
 from . import lazy_sdk
-from .base import Reply
-from .bounded_body import bound_body
-from .catalog import DEFAULT_LIMITS, Limits, known_model
-from .credentials import LOOPBACK_HOSTS, find_credentials
-from .request_body import betas, body, digest, encode
-from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy, classify_error
-from .server_gaps import ServerGaps
-from .server_limits import in_list, told_limits
+from .abilities import abilities_of
+from .body import betas, body, encode, sent_of
+from .credentials import find_credentials
+from .draft import ReplyDraft, call_ids
+from .gaps import GAPS, IMAGES, ServerGaps
+from .refusals import classify_error
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
-from .shared_wait import OTHERS_WAIT, SharedWait
-from .sse import ReplyDraft, call_ids, limit_silence, parse_events
 
 if TYPE_CHECKING:
     import anthropic
     import httpx2
 
+MAX_WHY_CHARS = 200  # of a refusal, where a notice says what was learned from it
 _MAX_ERROR_CHARS = 500
 _MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
 _LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
@@ -55,20 +61,6 @@ class Timeouts:
     connect: float = 10.0
     first_byte: float = 120.0  # from the request to the first byte of the reply's events
     between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
-
-
-def check_address(url: str) -> None:
-    """Raise RequestRejected for a base URL that no request can go to."""
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # not a port, or a bracket that is not closed
-        sound = False
-    if not sound:
-        raise RequestRejected(
-            f"The base URL {conceal(url)!r} is not an http or https address.",
-            hint=f"Write {BASE_URL_VAR} or model.base_url as https://HOST[:PORT].",
-        )
 
 
 @cache
@@ -99,7 +91,7 @@ def _load(done: "Future[None]") -> None:
             gc.enable()
 
 
-class AnthropicModel:
+class MessagesModel:
     """A model behind the Messages API. See `base.Model`."""
 
     def __init__(
@@ -131,9 +123,63 @@ class AnthropicModel:
         self._client: anthropic.AsyncAnthropic | None = None
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield deltas, a `Retrying` before each wait, and the reply. Raises NoCredentials and
-        RequestRejected (PromptTooLong) at once, ModelUnavailable when the attempts are used up."""
-        plan = RetryPlan(self.retry, request.overload_wait)
+        """Yield deltas, a `Retrying` before each wait, a `Notice` of what the server refuses, and
+        the reply. A request is repeated without what is refused, except for images and a
+        compaction block. Raises what `send` does."""
+        while True:
+            gaps, has_output = self._gaps_for(request), False
+            try:
+                async with aclosing(self.send(request, gaps)) as deltas:
+                    async for delta in deltas:
+                        has_output = has_output or not isinstance(delta, Retrying)
+                        if isinstance(delta, Reply):
+                            self._learn_from_reply(request, delta)
+                        yield delta
+                return
+            except RequestRejected as error:
+                refusal = error
+            gap = self.gaps.learn(refusal, body(request, gaps))
+            if (
+                not gap or gap == IMAGES
+            ):  # images are left out of the context, so that the log has it
+                raise refusal
+            why = refusal.message[:MAX_WHY_CHARS]
+            yield Notice(
+                "info", f"{self.id} takes {GAPS[gap]}: requests go without from now on ({why})"
+            )
+            if request.compaction is not None:
+                raise refusal
+            if has_output:
+                yield Retrying(1, None, 0.0, why)
+
+    def _gaps_for(self, request: Request) -> tuple[str, ...]:
+        """Return what a request must do without on this server."""
+        lacks = (
+            request.compaction is None
+            and begins_with_block(request.messages)
+            and not self.gaps.takes_compaction_block
+        )
+        names = self.gaps.names
+        return tuple(dict.fromkeys((*names, COMPACTION))) if lacks else names
+
+    def _learn_from_reply(self, request: Request, reply: Reply) -> None:
+        """Note that the server took a request, and whether it summarises by itself or answered as
+        if it had not been asked."""
+        self.gaps.prove()
+        if request.compaction is None:
+            return
+        if compaction_in(reply.content):
+            self.gaps.see(COMPACTION)
+        elif any(block["type"] != COMPACTION for block in reply.content):
+            self.gaps.add(COMPACTION)
+
+    async def send(
+        self, request: Request, gaps: Collection[str]
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        """Yield what `stream` does for one request without these parts, and learn nothing from it.
+        Raises NoCredentials and RequestRejected (PromptTooLong) at once, ModelUnavailable when the
+        attempts are used up."""
+        plan = RetryPlan(self.retry, BASE_URL_VAR, request.overload_wait)
         while True:
             has_output = False
             if (told := self._shared_wait.left()) > 0:
@@ -141,7 +187,7 @@ class AnthropicModel:
                 await asyncio.sleep(told)
                 continue
             try:
-                async with aclosing(self._attempt(request)) as deltas:
+                async with aclosing(self._attempt(request, gaps)) as deltas:
                     async for delta in deltas:
                         has_output = has_output or not isinstance(delta, Accepted)
                         yield delta
@@ -152,6 +198,10 @@ class AnthropicModel:
                     self._shared_wait.extend(retrying.seconds)
             yield retrying
             await asyncio.sleep(retrying.seconds)
+
+    @property
+    def abilities(self) -> Abilities:
+        return abilities_of(self.id, self.gaps)
 
     def assumed_limits(self) -> Limits:
         """Return the limits by the settings, else by the table, else the stated default."""
@@ -174,17 +224,19 @@ class AnthropicModel:
             await self._client.close()
             self._client = None
 
-    async def _attempt(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def _attempt(
+        self, request: Request, gaps: Collection[str]
+    ) -> AsyncGenerator[Delta | Reply, None]:
         """Make one attempt. Raises Fault when another may succeed."""
         client = await self._connect()
-        data = encode(content := body(request))
+        data = encode(content := body(request, gaps))
         needed = betas(request, content)
         headers = {"anthropic-beta": ",".join(needed)} if needed else {}
         deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
         draft = ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
         with self._translated(draft):
             response = await self._open(client, data, headers, deadline)
-            draft.sent = digest(data)
+            draft.sent = sent_of(request, data, gaps)
             try:
                 async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:
@@ -199,7 +251,7 @@ class AnthropicModel:
         if self._client is None:
             find_credentials(self._environ)
             if self.base_url:
-                check_address(self.base_url)
+                check_address(self.base_url, BASE_URL_VAR)
             await asyncio.wrap_future(start_import())
         if self._client is None:  # a concurrent call may have been faster
             self._client = self._build()

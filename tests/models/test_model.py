@@ -15,18 +15,19 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, PromptTooLong, RequestRejected
-from ctxagent.agent.events import Accepted, Retrying, TextDelta, ThinkingDelta, ToolDraft
-from ctxagent.agent.models.anthropic import (
-    AnthropicModel,
-    Timeouts,
-    check_address,
-)
+from ctxagent.agent.events import Accepted, Notice, Retrying, TextDelta, ThinkingDelta, ToolDraft
+from ctxagent.agent.models.address import check_address
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
-from ctxagent.agent.models.credentials import find_credentials
-from ctxagent.agent.models.request_body import body
+from ctxagent.agent.models.messages.body import body
+from ctxagent.agent.models.messages.credentials import find_credentials
+from ctxagent.agent.models.messages.draft import ReplyDraft
+from ctxagent.agent.models.messages.model import (
+    MessagesModel,
+    Timeouts,
+)
 from ctxagent.agent.models.retry import Fault, RetryPlan, RetryPolicy, requested_wait
-from ctxagent.agent.models.sse import ReplyDraft, limit_silence, parse_arguments, parse_events
+from ctxagent.agent.models.sse import limit_silence, parse_arguments, parse_events
 from ctxagent.agent.session.entries import Usage
 
 from ..support.server.loopback import Fail, Say, Server, Step
@@ -44,12 +45,12 @@ def ask(model: str = KNOWN, *, more: Blocks | None = None, effort: str | None = 
     return Request(model, system, [tool], messages, 1000, effort)
 
 
-def connect(url: str, id: str = KNOWN, **options: Any) -> AnthropicModel:
+def connect(url: str, id: str = KNOWN, **options: Any) -> MessagesModel:
     environ = {"ANTHROPIC_API_KEY": "key-of-test", "ANTHROPIC_BASE_URL": url}
-    return AnthropicModel(id, **{"environ": environ, "retry": QUICK, **options})
+    return MessagesModel(id, **{"environ": environ, "retry": QUICK, **options})
 
 
-def play(model: AnthropicModel, *requests: Request) -> list[Any]:
+def play(model: MessagesModel, *requests: Request) -> list[Any]:
     """The deltas and replies of these requests, one after the other."""
 
     async def gather() -> list[Any]:
@@ -270,7 +271,7 @@ class Overload:
 
     def __init__(self, wait: float, **policy: float) -> None:
         self.now = 0.0
-        self.plan = RetryPlan(RetryPolicy(**policy), wait, lambda: self.now)  # type: ignore[arg-type]
+        self.plan = RetryPlan(RetryPolicy(**policy), "URL", wait, lambda: self.now)  # type: ignore[arg-type]
 
     def next(self, wait: float | None = None) -> Retrying:
         fault = Fault("the model is overloaded", wait, 529, overloaded=True)
@@ -347,14 +348,14 @@ def test_the_servers_advice_decides() -> None:
 def test_a_wish_to_wait_is_obeyed_up_to_the_cap() -> None:
     seen = served(Fail(429, headers={"retry-after-ms": "37"}), Say("Whole."))
     assert seen[0].seconds == 0.037
-    plan = RetryPlan(RetryPolicy(longest_requested_wait=60))
+    plan = RetryPlan(RetryPolicy(longest_requested_wait=60), "URL")
     assert plan.next_attempt(Fault("busy", wait=3600)).seconds == 60
     with pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
         plan.next_attempt(Fault("busy", wait=3600))
 
 
 def test_waits_grow_and_have_a_limit() -> None:
-    plan = RetryPlan(RetryPolicy(attempts=8, first_wait=0.5, longest_wait=8))
+    plan = RetryPlan(RetryPolicy(attempts=8, first_wait=0.5, longest_wait=8), "URL")
     waits = [plan.next_attempt(Fault("down")).seconds for _ in range(7)]
     for wait, longest in zip(waits, [0.5, 1, 2, 4, 8, 8, 8], strict=True):
         assert 0.75 * longest <= wait <= longest
@@ -447,10 +448,10 @@ def test_no_key_is_told_without_importing_the_sdk() -> None:
 import asyncio, sys
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import NoCredentials
-from ctxagent.agent.models.anthropic import AnthropicModel
+from ctxagent.agent.models.messages.model import MessagesModel
 
 async def main():
-    model = AnthropicModel("claude-sonnet-5-5", environ={"ANTHROPIC_API_KEY": ""})
+    model = MessagesModel("claude-sonnet-5-5", environ={"ANTHROPIC_API_KEY": ""})
     try:
         [_ async for _ in model.stream(Request("m", [], [], [], 10))]
     except NoCredentials as error:
@@ -510,7 +511,7 @@ def test_what_the_sdk_finds_is_no_missing_key(tmp_path: Path) -> None:
 )
 def test_the_key_of_the_environment_is_sent(environ: dict[str, str], sent: str) -> None:
     with Server([Say("Yes.")]) as server:
-        play(AnthropicModel(KNOWN, base_url=server.url, environ=environ))
+        play(MessagesModel(KNOWN, base_url=server.url, environ=environ))
     headers = server.headers[0]
     assert headers.get("x-api-key", headers.get("authorization", "")).endswith(sent)
 
@@ -518,7 +519,7 @@ def test_the_key_of_the_environment_is_sent(environ: dict[str, str], sent: str) 
 # Limits and bodies
 
 
-def limits(model: AnthropicModel) -> Limits:
+def limits(model: MessagesModel) -> Limits:
     async def asked() -> Limits:
         try:
             return await model.limits()
@@ -778,5 +779,39 @@ def test_values_that_are_none_leave_a_reply_that_can_be_recorded() -> None:
 @pytest.mark.parametrize("url", ["http:/me:s3cret@x", "ftp://me:s3cret@x", "https://me:s3/cret@x"])
 def test_a_base_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(RequestRejected) as raised:
-        check_address(url)
+        check_address(url, "ANTHROPIC_BASE_URL")
     assert "cret" not in str(raised.value)
+
+
+def test_a_request_is_repeated_without_what_the_server_refuses() -> None:
+    refusal = Fail(400, "cache_control: extra inputs are not permitted")
+    with Server([refusal, Say("Yes.")]) as server:
+        model = connect(server.url)
+        notice, *_, reply = play(model)
+    assert notice == Notice(
+        "info",
+        f"{KNOWN} takes no cache_control: requests go without from now on "
+        f"(the server refused the request (400): {refusal.message})",
+    )
+    assert isinstance(reply, Reply)
+    assert reply.sent["gaps"] == ["cache"]
+    assert reply.sent["sha256"] == server.digests[-1]
+    assert "cache_control" not in str(server.requests[-1])
+
+
+def test_a_refusal_in_the_middle_of_a_stream_voids_what_came() -> None:
+    error = ("invalid_request_error", "thinking is not supported")
+    with Server([Say("Half a", error=error), Say("Whole.")]) as server:
+        seen = play(connect(server.url))
+    (voided,) = [place for place, delta in enumerate(seen) if isinstance(delta, Retrying)]
+    assert isinstance(seen[voided - 1], Notice)
+    assert "".join(d.text for d in seen[voided:] if isinstance(d, TextDelta)) == "Whole."
+
+
+def test_a_refusal_of_images_is_learned_and_raised() -> None:
+    with Server([Fail(400, "this model does not support image input")]) as server:
+        model = connect(server.url)
+        assert model.abilities.images
+        with pytest.raises(RequestRejected, match="does not support image input"):
+            play(model)
+    assert not model.abilities.images

@@ -1,7 +1,7 @@
 """Servers of the Messages API by name: `model.server`.
 
 The addresses are those that each server has by itself, from its own documentation in November 2026;
-`model.base_url` names another. What a server does not take is learned (`server_gaps`), since it
+`model.base_url` names another. What a server does not take is learned (`gaps`), since it
 changes with its version and model.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..config.settings import ServerName
+    from ...config.settings import ServerName
 
 KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 BASE_URL_VAR = "ANTHROPIC_BASE_URL"

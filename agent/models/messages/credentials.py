@@ -4,15 +4,10 @@ before the prompt is painted."""
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from ..config.keys import SCRIPTED
-from ..config.settings import ModelSettings
-from ..errors import NoCredentials
+from ...errors import NoCredentials
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, key_variables_of
 
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-UNENCRYPTED = "the key and all words go to {host} unencrypted, readable on the way; use https"
 _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
 _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
@@ -38,24 +33,6 @@ def find_credentials(environ: Mapping[str, str]) -> str:
         for name in key_variables_of(environ)
     ]
     raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
-
-
-def unencrypted_host(url: str) -> str:
-    """Return the host of a base URL to which the key, and all that is said, would go unencrypted;
-    "" for https and for this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return ""
-    return host if parts.scheme == "http" and host not in LOOPBACK_HOSTS else ""
-
-
-def unencrypted_warnings(model: ModelSettings, environ: Mapping[str, str]) -> list[str]:
-    """Return a warning where the key would go to another machine unencrypted."""
-    url = model.base_url or environ.get(BASE_URL_VAR) or ""
-    host = "" if model.id.startswith(SCRIPTED) else unencrypted_host(url)
-    return [UNENCRYPTED.format(host=host)] if host else []
 
 
 def _check_key(name: str, value: str) -> None:

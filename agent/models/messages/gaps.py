@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from ...tools.system.files import make_private_folder, read_below, replace_file
-from ..context.compaction_block import COMPACTION, begins_with_block, with_plain_text
-from ..context.view import THINKING
-from ..errors import PromptTooLong, RequestRejected
-from ..session.entries import Block
+from ....tools.system.files import make_private_folder, read_below, replace_file
+from ...context.compaction_block import COMPACTION, begins_with_block, with_plain_text
+from ...context.view import THINKING
+from ...errors import PromptTooLong, RequestRejected
+from ...session.entries import Block
+from ..address import host_of
+from ..refusals import says_no_images
 
 API_HOST = "api.anthropic.com"
 FILE_NAME = "servers.json"  # in the state directory
@@ -64,23 +65,6 @@ _SAYS_NOTHING = re.compile(
     r"unprocessable (?:entity|content)|internal (?:server )?error)\W*)*",
     re.I,
 )
-_IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
-_NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
-    re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
-               rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
-               r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
-               re.I),
-    re.compile(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
-               r"(?:supported|enabled|available|accepted|taken)", re.I),
-    re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
-               r"unknown variant `image", re.I),
-)  # fmt: skip
-
-
-def says_no_images(words: str) -> bool:
-    """Tell whether a server's error says that the model takes no images at all, in the words of
-    the servers that are known to say so; not that it refuses one for its type or size."""
-    return any(pattern.search(words) for pattern in _NO_IMAGES)
 
 
 class ServerGaps:
@@ -90,7 +74,7 @@ class ServerGaps:
         """`path` is the file where they are kept, None for nowhere; one that cannot be read has
         nothing."""
         self._path, self._key = path, f"{url.rstrip('/')} {model}"
-        self.is_public = not url or _host(url) == API_HOST
+        self.is_public = not url or host_of(url) == API_HOST
         self.names = tuple(self._kept("gaps"))
         self.seen = tuple(self._kept("seen"))  # of those, what the server was seen to take
         self._guessed: list[str] = []  # that no request has proved yet
@@ -193,13 +177,6 @@ def _read(path: Path | None) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def fitted(body: Mapping[str, Any], gaps: Collection[str]) -> dict[str, Any]:

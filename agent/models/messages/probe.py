@@ -11,19 +11,17 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ..context.compaction_block import COMPACTION, compaction_in
-from ..context.request import Request
-from ..errors import ModelError, RequestRejected
-from ..models.anthropic import AnthropicModel
-from ..models.base import Reply
-from ..models.catalog import known_model
-from ..models.request_body import body
-from ..models.server_gaps import GAPS, IMAGES
-from ..session.entries import Block
-from .finding import Finding
+from ...context.compaction_block import COMPACTION, compaction_in
+from ...context.request import Request
+from ...errors import ModelError, RequestRejected
+from ...session.entries import Block
+from ..base import Reply, ServerAnswer
+from ..catalog import known_model
+from .body import body
+from .gaps import GAPS, IMAGES
+from .model import MAX_WHY_CHARS, MessagesModel
 
 MAX_REPLY_TOKENS = 512
-MAX_WHY_CHARS = 200
 
 # That ask for it.
 _PARAMETERS = {"thinking": "thinking", "effort": "output_config", COMPACTION: COMPACTION}
@@ -49,27 +47,30 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # messages
 
 
-async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
+async def check_server(model: MessagesModel) -> AsyncIterator[ServerAnswer]:
     """Yield what the server takes, as it is found. Raises NoCredentials."""
     first: Reply | None = None
     for probe in _probes():
         request = _request(model, probe)
-        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request):
-            yield Finding(probe.what, "not asked of this model")
+        # Marks of the cache stand in blocks.
+        wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
+        gaps = [name for name in GAPS if name not in wanted]
+        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request, gaps):
+            yield ServerAnswer(probe.what, "not asked of this model")
             continue
         try:
-            reply = await _ask(model, request)
+            reply = await _ask(model, request, gaps)
         except RequestRejected as refusal:
             why = refusal.message[:MAX_WHY_CHARS]
             if first is None:
-                yield Finding("answers", why, ok=False)
+                yield ServerAnswer("answers", why, ok=False)
                 return
             if probe.gap:
                 model.gaps.add(probe.gap)
-            yield Finding(probe.what, f"not taken: {why}", note=True)
+            yield ServerAnswer(probe.what, f"not taken: {why}", note=True)
             continue
         except ModelError as error:
-            yield Finding(probe.what, error.message, ok=first is not None, note=True)
+            yield ServerAnswer(probe.what, error.message, ok=first is not None, note=True)
             if first is None:
                 return
             continue
@@ -79,18 +80,20 @@ async def check_server(model: AnthropicModel) -> AsyncIterator[Finding]:
                 model.gaps.see(COMPACTION)
         elif probe.gap:
             model.gaps.add(probe.gap)
-        yield Finding(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
+        yield ServerAnswer(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
         if first is None:
             first = reply
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
             counted = reply.usage.prompt > 0
-            yield Finding("usage", usage if counted else "not told: estimates", note=not counted)
+            yield ServerAnswer(
+                "usage", usage if counted else "not told: estimates", note=not counted
+            )
             reason = str(reply.stop_reason)
-            yield Finding("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
+            yield ServerAnswer("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
     limits = await model.limits()
     known = limits.source != "default"
     window = f"{limits.window:,} tokens ({limits.source})"
-    yield Finding(
+    yield ServerAnswer(
         "window", window if known else f"{window}: set model.context_window", note=not known
     )
 
@@ -113,14 +116,12 @@ def _probes() -> list[_Probe]:
     ]
 
 
-def _request(model: AnthropicModel, probe: _Probe) -> Request:
+def _request(model: MessagesModel, probe: _Probe) -> Request:
     message: dict[str, Any] = {"role": "user", "content": [*probe.content]}
     if probe.gap == "cache":
         message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
     row = known_model(model.id)
     compacts = probe.gap == COMPACTION and row is not None and row.compaction
-    # Marks of the cache stand in blocks.
-    wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
     return Request(
         model.id,
         [],
@@ -130,12 +131,11 @@ def _request(model: AnthropicModel, probe: _Probe) -> Request:
         effort="low" if probe.gap == "effort" else None,
         compaction="Say in a word what was asked." if compacts else None,
         thinking=probe.gap == "thinking",
-        gaps=tuple(name for name in GAPS if name not in wanted),
     )
 
 
-async def _ask(model: AnthropicModel, request: Request) -> Reply:
-    async with aclosing(model.stream(request)) as stream:
+async def _ask(model: MessagesModel, request: Request, gaps: Sequence[str]) -> Reply:
+    async with aclosing(model.send(request, gaps)) as stream:
         async for delta in stream:
             if isinstance(delta, Reply):
                 return delta

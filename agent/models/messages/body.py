@@ -1,22 +1,24 @@
-"""The JSON body of a request to the Messages API, the same for every model of this package."""
+"""The JSON body of a request to the Messages API, and what the log keeps of it."""
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..context.compaction_block import COMPACTION, COMPACTION_BETA, begins_with_block
-from ..context.request import Request, adds_tools
-from .catalog import known_model
-from .server_gaps import fitted
+from ...context.compaction_block import COMPACTION, begins_with_block
+from ...context.request import Request, adds_tools
+from ..catalog import MESSAGES, known_model
+from .gaps import fitted
 
 # Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
+COMPACTION_BETA = "compact-2026-09-04"
 
 
-def body(request: Request) -> dict[str, Any]:
-    """Return the body of POST /v1/messages, without `stream`. It shares the request's blocks."""
-    return body_with(request, parameters(request), request.gaps)
+def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
+    """Return the body of POST /v1/messages, without `stream`, for a server with these gaps. It
+    shares the request's blocks."""
+    return body_with(request, parameters(request), gaps)
 
 
 def parameters(request: Request) -> dict[str, Any]:
@@ -37,12 +39,26 @@ def body_with(
 ) -> dict[str, Any]:
     """Return the body with these parameters in place of the request's own, for a server with these
     gaps."""
-    out = {**parameters, "messages": request.messages}
+    out = {**parameters, "messages": [*map(_without_signatures, request.messages)]}
     if request.system:
         out["system"] = request.system
     if request.tools:
         out["tools"] = request.tools
     return fitted(out, gaps) if gaps else out
+
+
+def _without_signatures(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the signatures that another protocol gave its calls."""
+    content = message["content"]
+    if not any(block["type"] == "tool_use" and "signature" in block for block in content):
+        return message
+    kept = [
+        {name: value for name, value in block.items() if name != "signature"}
+        if block["type"] == "tool_use"
+        else block
+        for block in content
+    ]
+    return {**message, "content": kept}
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
@@ -62,9 +78,19 @@ def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
     return needed
 
 
-def digest(data: bytes) -> str:
-    """Return the sha256, in hex, by which the log knows the bytes of a request."""
-    return hashlib.sha256(data).hexdigest()
+def sent_of(request: Request, data: bytes, gaps: Collection[str] = ()) -> dict[str, Any]:
+    """Return how a request was sent, as the log keeps it: `data` are its bytes."""
+    sent = {
+        "protocol": MESSAGES,
+        "parameters": parameters(request),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    return {**sent, "gaps": [*gaps]} if gaps else sent
+
+
+def rebuild(request: Request, sent: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a request that was sent so. See `base.Provider`."""
+    return encode(body_with(request, sent["parameters"], tuple(sent.get("gaps", ()))))
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:

@@ -1,0 +1,298 @@
+"""Gathers the events of a streamed reply into deltas and, at the end, the reply.
+
+Nothing that the API sent is dropped: unknown kinds of block are kept as they came, unknown kinds of
+event and delta are ignored. A search that the server makes is reported as a tool call that has
+ended. Text and calls that lack a field are completed, since not every server sends all of them. No
+server is trusted: the reply is bounded in size, its counts in what they can be, and IDs that are in
+the request already, or that could not be sent back, are replaced.
+"""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from ...context.compaction_block import COMPACTION
+from ...context.request import SEARCH_ID, Request
+from ...events import (
+    Accepted,
+    Delta,
+    TextDelta,
+    ThinkingDelta,
+    ToolDraft,
+    ToolFinished,
+    ToolStarted,
+)
+from ...session.entries import Block, Usage
+from ...session.searches import (
+    FOUND,
+    SEARCH,
+    SEARCH_TOOL,
+    failure,
+    is_search,
+    listing,
+    query_of,
+    results_of,
+)
+from ..base import Reply
+from ..sse import parse_arguments
+
+_USAGE = {
+    "input_tokens": "input",
+    "cache_read_input_tokens": "cache_read",
+    "cache_creation_input_tokens": "cache_creation",
+    "output_tokens": "output",
+}
+# By kind of delta: the field of the block that grows, and the field of the delta that is added.
+_GROWTH = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("input", "partial_json"),
+}
+_CITED = "citations_delta"
+# What servers say that speak another API inside, by what the Messages API says.
+_STOP_REASONS = {
+    "stop": "end_turn", "eos": "end_turn", "complete": "end_turn", "COMPLETE": "end_turn",
+    "length": "max_tokens", "max_length": "max_tokens", "tool_calls": "tool_use",
+    "function_call": "tool_use", "content_filter": "refusal",
+}  # fmt: skip
+MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
+MAX_BLOCKS = 10_000
+_MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
+_MAX_CREDIBLE_SEARCHES = 1_000  # of the web, for one reply
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block that is still being written: its fields so far, in pieces."""
+
+    block: Block
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    size: int = 0  # characters of arguments
+
+
+@dataclass(slots=True)
+class ReplyDraft:
+    """A reply under construction."""
+
+    model: str  # the one asked for, until the server names it
+    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
+    max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
+    sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
+    began: bool = False
+    stopped: bool = False
+    stop_reason: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    message_id: str | None = None
+    _content: dict[int, Block] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _broken: dict[str, str] = field(default_factory=dict)
+    _renamed: dict[str, str] = field(default_factory=dict)  # ids of searches
+    _searches: dict[str, tuple[str, float]] = field(default_factory=dict)  # query and start, by id
+    _size: int = 0  # characters of content
+
+    @property
+    def complete(self) -> bool:
+        """True once the reply has said why it stopped, and no block is open."""
+        return self.stopped or (self.stop_reason is not None and not self._open)
+
+    def take(self, event: dict[str, Any]) -> Iterator[Delta]:
+        """Add one event and yield the deltas that a front end should see. Raises ValueError for an
+        event that makes no sense where it stands."""
+        kind = event.get("type")
+        if kind == "message_start":
+            yield self._start(_object(event, "message"))
+        elif kind == "content_block_start":
+            yield from self._start_block(event)
+        elif kind == "content_block_delta":
+            yield from self._grow(event)
+        elif kind == "content_block_stop":
+            index = _index(event)
+            self._close(index)
+            yield from self._search(self._content[index])
+        elif kind == "message_delta":
+            self._count(event.get("usage"))
+            reason = _text(_object(event, "delta").get("stop_reason")) or self.stop_reason
+            self.stop_reason = _STOP_REASONS.get(reason or "", reason)
+        elif kind == "message_stop":
+            self.stopped = True
+
+    def reply(self) -> Reply:
+        """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
+        for index in list(self._open):
+            self._close(index)
+        content = [self._content[i] for i in sorted(self._content)]
+        broken = dict(self._broken)
+        return Reply(
+            content, self.stop_reason, self.usage, self.model, self.message_id, broken, self.sent
+        )
+
+    def _start(self, message: dict[str, Any]) -> Accepted:
+        self.began = True
+        self.model = _text(message.get("model")) or self.model
+        self.message_id = _text(message.get("id"))
+        self._count(message.get("usage"))
+        return Accepted(self.usage.to_json(), self.sent)
+
+    def _count(self, usage: Any) -> None:
+        """Take over the counts of a usage. They are cumulative: later ones replace earlier ones."""
+        if isinstance(usage, dict):
+            counts = {ours: _total(usage, theirs) for theirs, ours in _USAGE.items()}
+            found = {
+                k: v for k, v in counts.items() if type(v) is int and 0 <= v <= _MAX_CREDIBLE_TOKENS
+            }
+            self.usage = replace(self.usage, **found)
+            # A reply has no more tokens than characters, but for hidden ones.
+            bound = max(self.max_tokens, self._size)
+            self.usage = replace(self.usage, output=min(self.usage.output, bound))
+            made = usage.get("server_tool_use")
+            searches = made.get("web_search_requests") if isinstance(made, dict) else None
+            if type(searches) is int and 0 <= searches <= _MAX_CREDIBLE_SEARCHES:
+                self.usage = replace(self.usage, web_searches=searches)
+
+    def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
+        index, block = _index(event), _object(event, "content_block")
+        if index in self._open or index in self._content:
+            _nonsense(event)
+        if len(self._open) + len(self._content) >= MAX_BLOCKS:
+            raise ValueError(f"a reply of more than {MAX_BLOCKS:,} blocks")
+        self._open[index] = _Open(dict(block))
+        self._add_size(len(json.dumps(block)))
+        if block.get("type") == "tool_use":
+            yield ToolDraft(_text(block.get("name")) or "", 0)
+        elif is_search(block):
+            yield ToolDraft(SEARCH_TOOL, 0)
+        elif block.get("type") == "text" and block.get("text"):
+            yield TextDelta(str(block["text"]))
+
+    def _grow(self, event: dict[str, Any]) -> Iterator[Delta]:
+        delta = _object(event, "delta")
+        kind = _text(delta.get("type"))
+        opened = self._open.get(_index(event)) if kind in _GROWTH or kind == _CITED else None
+        if kind == _CITED and opened is not None:
+            cited = _object(delta, "citation")
+            opened.block["citations"] = [*(opened.block.get("citations") or ()), cited]
+            self._add_size(len(json.dumps(cited)))
+        if kind not in _GROWTH:
+            return
+        name, source = _GROWTH[kind]
+        piece = delta.get(source)
+        if opened is None or not isinstance(piece, str):
+            _nonsense(event)
+        opened.pieces.setdefault(name, []).append(piece)
+        self._add_size(len(piece))
+        if kind == "text_delta":
+            yield TextDelta(piece)
+        elif kind == "thinking_delta":
+            yield ThinkingDelta(piece)
+        elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
+            opened.size += len(piece)
+            yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
+
+    def _add_size(self, chars: int) -> None:
+        self._size += chars
+        if self._size > MAX_REPLY_CHARS:
+            raise ValueError(f"a reply of more than {MAX_REPLY_CHARS:,} characters")
+
+    def _close(self, index: int) -> None:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            raise ValueError(f"the end of block {index}, which was not begun")
+        block = opened.block
+        for name, pieces in opened.pieces.items():
+            if name != "input":
+                block[name] = str(block.get(name) or "") + "".join(pieces)
+        if block.get("type") == "text":
+            block["text"] = _text(block.get("text")) or ""
+        elif block.get("type") == "tool_use":
+            self._complete(block, "".join(opened.pieces.get("input", ())))
+        elif "input" in opened.pieces:
+            block["input"] = parse_arguments("".join(opened.pieces["input"])) or {}
+        if block.get("type") == SEARCH:
+            self._name_search(block)
+        elif block.get("type") == FOUND:
+            named = str(block.get("tool_use_id"))
+            block["tool_use_id"] = self._renamed.get(named, named)
+        self._content[index] = block
+
+    def _complete(self, block: Block, raw: str) -> None:
+        """Give a call its arguments, and what the server left out. Results are told apart by the
+        ids of their calls, so an id that is taken is replaced."""
+        taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
+        id = _text(block.get("id")) or ""
+        fresh = _ID.fullmatch(id) and id not in taken
+        block["id"] = id if fresh else f"call_{secrets.token_hex(8)}"
+        block["name"] = _text(block.get("name")) or ""
+        given = block.get("input")
+        raw = raw or ("" if given in (None, {}) else json.dumps(given))
+        found = parse_arguments(raw) if raw else {}
+        block["input"] = found or {}
+        if found is None:
+            self._broken[block["id"]] = raw
+
+    def _name_search(self, block: Block) -> None:
+        """Replace an id that could not be sent back, or that is taken; the result follows it."""
+        taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
+        id = _text(block.get("id")) or ""
+        if not SEARCH_ID.fullmatch(id) or id in taken:
+            block["id"] = self._renamed[id] = f"srvtoolu_{secrets.token_hex(8)}"
+
+    def _search(self, block: Block) -> Iterator[Delta]:
+        """Yield what a search is for people, when its block is whole: that it begins, or ended."""
+        if is_search(block):
+            id, query = str(block["id"]), query_of(block)
+            self._searches[id] = (query, time.monotonic())
+            yield ToolStarted(id, SEARCH_TOOL, query, {"query": query})
+        elif block.get("type") == FOUND:
+            id, now = str(block["tool_use_id"]), time.monotonic()
+            query, began = self._searches.pop(id, ("", now))
+            details = {"results": len(results_of(block))}
+            is_error = bool(failure(block))
+            yield ToolFinished(
+                id, SEARCH_TOOL, query, is_error, listing(block), now - began, details
+            )
+
+
+def call_ids(request: Request) -> Iterator[str]:
+    """Yield the ids of the calls that a request holds, and of its searches."""
+    for message in request.messages:
+        for block in message["content"]:
+            if block["type"] in ("tool_use", SEARCH):
+                yield block["id"]
+
+
+def _total(usage: dict[str, Any], name: str) -> Any:
+    """Return a count of a usage, with what a summary by the server itself took, which is told
+    apart from the rest."""
+    told = usage.get("iterations")
+    rounds = [r for r in told if isinstance(r, dict)] if isinstance(told, list) else []
+    counts = [r.get(name) for r in rounds if r.get("type") == COMPACTION]
+    found = [count for count in (usage.get(name), *counts) if type(count) is int]
+    return sum(found) if found else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    if type(index) is not int:
+        _nonsense(event)
+    return index
+
+
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        _nonsense(event)
+    return value
+
+
+def _nonsense(event: dict[str, Any]) -> NoReturn:
+    raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")

@@ -1,0 +1,141 @@
+"""Sorts error answers into those worth another attempt and those that no retry fixes.
+
+`classify_answer` turns a status and the server's words into a `Fault` (try again) or a typed
+`RequestRejected` that says what to do. The words are those of many servers, whatever their
+protocol.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..errors import KeyRefused, PromptTooLong, RequestRejected
+from .retry import RATE_LIMITED, Fault, requested_wait
+
+_OVERLOADED = (503, 529)
+_OVERLOADED_KIND = "overloaded_error"
+_RETRIED = (408, 409, 425, RATE_LIMITED)
+_NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
+_TOO_LONG = (
+    re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
+    re.compile(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
+    re.compile(
+        r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
+    ),
+    # llama.cpp's server
+    re.compile(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
+    re.compile(
+        r"(?:prompt|input) is too long|context (?:length|window|size) (?:is )?exceeded"
+        r"|exceeds? [^.]{0,40}context (?:length|window|size)|greater than the context length",
+        re.I,
+    ),
+)
+_MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
+_IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
+_NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
+    re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
+               rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
+               r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
+               re.I),
+    re.compile(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
+               r"(?:supported|enabled|available|accepted|taken)", re.I),
+    re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
+               r"unknown variant `image", re.I),
+)  # fmt: skip
+
+
+class ServerHints(NamedTuple):
+    """The names by which hints refer to a server's address and key."""
+
+    address: str
+    key: str
+
+
+def says_no_images(words: str) -> bool:
+    """Return True if a server's error says that the model takes no images at all. An error about
+    the type or size of one image does not count."""
+    return any(pattern.search(words) for pattern in _NO_IMAGES)
+
+
+def classify_answer(
+    status: int,
+    words: str,
+    *,
+    kind: str = "",
+    model: str,
+    headers: Mapping[str, str],
+    request_id: str | None = None,
+    hints: ServerHints,
+) -> Fault | RequestRejected:
+    """Return what an error answer means. `kind` is the name that the server gave the error."""
+    words = " ".join(words.split())
+    if status >= 400 and says_no_images(words):  # some servers say so with 404 or 500
+        return _rejection(status, words, model, request_id, hints)
+    advice = headers.get("x-should-retry")
+    retried = (status in _RETRIED or status >= 500) and advice != "false"
+    if retried or (advice == "true" and status not in _NEVER_RETRIED):
+        reason = _fault_reason(status, kind)
+        return Fault(
+            f"{reason}: {words}" if words else reason,
+            wait=requested_wait(headers),
+            status=status,
+            request_id=request_id,
+            overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
+        )
+    return _rejection(status, words, model, request_id, hints)
+
+
+def _fault_reason(status: int, kind: str) -> str:
+    if status == 529 or kind == _OVERLOADED_KIND:
+        return "the model is overloaded"
+    if status == 503:
+        return "the server is overloaded"
+    if status == RATE_LIMITED or kind == "rate_limit_error":
+        return "the rate limit is reached"
+    return f"the server failed ({kind or status})"
+
+
+def _rejection(
+    status: int, words: str, model: str, request_id: str | None, hints: ServerHints
+) -> RequestRejected:
+    if status == 413:
+        return PromptTooLong(
+            f"the request is larger than the server takes (413): {words}",
+            status=status,
+            request_id=request_id,
+        )
+    found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
+    if status == 400 and found:
+        figures = {name: int(value) for name, value in found.groupdict().items()}
+        if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
+            figures = {}
+        return PromptTooLong(words, status=status, request_id=request_id, **figures)
+    what, hint = _advice(status, model, hints)
+    kind = KeyRefused if status in (401, 402, 403) else RequestRejected
+    return kind(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
+
+
+def _advice(status: int, model: str, hints: ServerHints) -> tuple[str, str]:
+    """Return what happened, and the next step for the person."""
+    if 300 <= status < 400:
+        return (
+            "the server redirects to another address",
+            f"The key does not go there by itself: if you trust it, set {hints.address} to it.",
+        )
+    if status == 401:
+        return (
+            "the key was not accepted",
+            f"Check {hints.key}, and that it belongs to the server {hints.address} names.",
+        )
+    if status == 402:
+        return "the account cannot pay for this", "Check its plan and credit."
+    if status == 403:
+        hint = f"Use a key that may use {model}, or another model with --model."
+        return "the key may not do this", hint
+    if status == 404:
+        return (
+            "not found",
+            f"Check that the server knows the model {model!r} (--model), and that "
+            f"{hints.address}, when set, ends before /v1.",
+        )
+    return "the server refused the request", ""
