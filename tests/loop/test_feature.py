@@ -2,15 +2,13 @@
 
 import asyncio
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ctxagent.agent.loop.feature import Feature, Veto
 from ctxagent.agent.loop.features import Features
-
-from ..support.sessions.setup import session_handle
+from ctxagent.agent.loop.session_handle import SessionHandle
 
 EVENTS = {
     name: method
@@ -26,8 +24,7 @@ def test_each_event_is_dispatched_with_the_same_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_without_an_override_nothing_happens(tmp_path: Path, name: str) -> None:
-    handle = session_handle(tmp_path, tmp_path / "sessions" / "s" / "log.jsonl")
+def test_without_an_override_nothing_happens(handle: SessionHandle, name: str) -> None:
     names = list(inspect.signature(EVENTS[name]).parameters)[1:]
     given: dict[str, Any] = dict.fromkeys(names)
     result = getattr(Feature(handle), name)(**given)

@@ -18,8 +18,6 @@ from ctxagent.tools.base import Output, Tool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
 
-from ..support.sessions.setup import session_handle
-
 REPLY = Reply([{"type": "text", "text": "Done."}], "end_turn", Usage(), "m")
 CALL = ToolCall("c1", "Read", "a.txt", {"path": "a.txt"}, Path("/project"))
 OUTPUT = Output("alpha")
@@ -38,16 +36,6 @@ ANNOUNCED: dict[str, tuple[Any, ...]] = {
     "turn_ended": (TurnFinished("ok", "Done."),),
     "close": (),
 }
-
-
-@pytest.fixture
-def handle(tmp_path: Path) -> SessionHandle:
-    return session_handle(tmp_path, tmp_path / "sessions" / "s" / "log.jsonl")
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    return []
 
 
 @pytest.fixture
