@@ -3,7 +3,9 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from ctxagent.agent.events import (
     ToolFinished,
     TurnFinished,
 )
+from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Note, ToolResult
@@ -144,3 +147,117 @@ def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> 
     assert "interrupted" in talk.of(ToolResult)[0].content
     assert list(project.iterdir()) == []
     assert talk.say("go on").text == "fine"
+
+
+class Gatekeeper(Feature):
+    """Gives other arguments to a call, or vetoes it."""
+
+    name = "gatekeeper"
+
+    def __init__(self, talk: Conversation, given: "Mapping[str, Any] | Veto") -> None:
+        super().__init__(talk.agent.handle)
+        self.given = given
+        talk.agent.features.add(self)
+
+    async def before_tool(self, call: ToolCall) -> Mapping[str, Any]:
+        if isinstance(self.given, Veto):
+            raise self.given
+        return self.given
+
+
+def touch(name: str) -> Step:
+    return Step(tools=[("Bash", {"command": f"touch {name}"})])
+
+
+def test_a_veto_of_a_feature_is_a_denial_with_its_reason(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="no")])
+    Gatekeeper(talk, Veto("not on a Sunday"))
+    assert talk.say("go").status == "ok"
+    (refused,) = talk.of(ToolResult)
+    assert (refused.content, refused.details["denied"]) == ("Not allowed: not on a Sunday", True)
+    (note,) = talk.of(Note)
+    assert (note.text, note.data["answer"]) == ("not authorised: Bash touch a", "hook")
+    assert list(project.iterdir()) == []
+
+
+def test_a_call_that_a_feature_changed_is_judged_again(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="no")], deny=["Bash(rm:*)"])
+    Gatekeeper(talk, {"command": "rm -r ."})
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+    assert talk.of(Note)[0].text == "not authorised: Bash rm -r ."
+
+
+def test_the_user_is_asked_about_the_call_as_a_feature_changed_it(project: Path) -> None:
+    ask, questions = answering(Answer(allow=True))
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    Gatekeeper(talk, {"command": "touch b"})
+    talk.say("go")
+    assert [(q.title, q.input) for q in questions] == [("touch b", {"command": "touch b"})]
+    assert [path.name for path in project.iterdir()] == ["b"]
+
+
+def test_arguments_of_a_feature_that_fit_no_tool_are_refused(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")])
+    Gatekeeper(talk, {"comand": "touch b"})
+    assert talk.say("go").status == "ok"
+    assert "- comand: Extra inputs are not permitted" in talk.of(ToolResult)[0].content
+    assert list(project.iterdir()) == []
+
+
+def test_a_denied_call_reaches_no_feature(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], deny=["Bash(touch:*)"])
+    Gatekeeper(talk, ZeroDivisionError("never raised"))  # type: ignore[arg-type]
+    talk.say("go")
+    assert "never raised" not in str(talk.of(ToolResult)[0].content)
+
+
+def test_a_rule_that_was_made_while_the_user_was_asked_counts(project: Path) -> None:
+    async def ask(question: Question) -> Answer:
+        assert question.settled is not None
+        assert question.settled() is None
+        talk.agent.approval.mode = "plan"
+        settled = question.settled()
+        assert settled is not None
+        return settled
+
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+    assert list(project.iterdir()) == []
+
+
+def test_a_file_that_leads_elsewhere_by_the_time_of_the_answer_is_not_edited(
+    project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("secret lime\n")
+    (project / "c.txt").write_text("secret lime\n")
+
+    async def ask(question: Question) -> Answer:
+        (project / "c.txt").unlink()
+        (project / "c.txt").symlink_to(other)
+        return Answer(allow=True)
+
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=ask)
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not done: since it was asked about, ")
+    assert other.read_text() == "secret lime\n"
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "reason"),
+    [
+        (["Network(pypi.org)"], [], ""),
+        ([], ["Network(pypi.org)"], "Not allowed: "),
+        ([], [], "Not allowed: pypi.org is not in sandbox.network"),
+    ],
+)
+def test_a_host_is_reached_by_the_rules_of_calls(
+    project: Path, allow: list[str], deny: list[str], reason: str
+) -> None:
+    talk = Conversation(project, allow=allow, deny=deny)
+    why = asyncio.run(talk.agent.runner.gate.why_not_reached("pypi.org"))
+    assert why.startswith(reason)
+    assert bool(why) == bool(reason)

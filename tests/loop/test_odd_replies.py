@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.errors import CtxagentError, LimitReached
 from ctxagent.agent.events import (
     TurnFinished,
 )
+from ctxagent.agent.loop.odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
+from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Assistant, User
+from ctxagent.agent.session.entries import Assistant, Usage, User
 
 from ..support.sessions.conversation import Conversation
 
@@ -67,3 +70,54 @@ def test_a_paused_turn_goes_on_from_where_it_was(project: Path) -> None:
     assert talk.say("go") == TurnFinished("ok", "far")
     last = talk.model.requests[-1].messages[-1]  # type: ignore[attr-defined]
     assert (last["role"], last["content"][0]["text"]) == ("assistant", "so")
+
+
+def reply(text: str = "", reason: str = "end_turn", *, call: bool = False) -> Reply:
+    content = [{"type": "text", "text": text}] if text else []
+    content += [{"type": "tool_use", "id": "c", "name": "Todo", "input": {}}] if call else []
+    return Reply(content, reason, Usage(output=1_234), "m")
+
+
+@pytest.mark.parametrize(
+    ("odd", "prompt"),
+    [
+        (reply("Done."), None),
+        (reply(" \n"), "Your reply was empty."),
+        (reply(), "Your reply was empty."),
+        (reply("one,", "max_tokens"), "Your reply was cut off at the output limit of 1,234 tokens"),
+        (reply("so", "pause_turn"), ""),
+    ],
+)
+def test_each_odd_reply_has_its_prompt(odd: Reply, prompt: str | None) -> None:
+    found = continuation_prompt(odd)
+    assert found == prompt if not prompt else str(found).startswith(prompt)
+
+
+def test_only_odd_replies_in_a_row_count() -> None:
+    odd = OddReplies()
+    for _ in range(4):
+        odd.count(reply(), "more")
+        odd.count(reply(), "more")
+        odd.count(reply("x", call=True), None)
+    odd.count(reply("Done?"), None)  # goes on by a feature
+    odd.count(reply(), "more")
+    odd.count(reply(), "more")
+    with pytest.raises(CtxagentError, match="3 replies in a row were empty"):
+        odd.count(reply(), "more")
+
+
+def test_three_cut_replies_are_a_limit() -> None:
+    odd, cut = OddReplies(), reply("x", "max_tokens")
+    odd.count(cut, "more")
+    odd.count(cut, "more")
+    with pytest.raises(LimitReached, match="cut off at the output limit") as limit:
+        odd.count(cut, "more")
+    assert "--max-tokens" in str(limit.value)
+
+
+def test_a_refusal_and_a_full_window_end_the_turn() -> None:
+    raise_if_turn_ends(reply("x", "max_tokens"))
+    with pytest.raises(CtxagentError, match="declined to answer"):
+        raise_if_turn_ends(reply("no", "refusal", call=True))
+    with pytest.raises(LimitReached, match="window is full"):
+        raise_if_turn_ends(reply("x", "model_context_window_exceeded"))

@@ -1,19 +1,24 @@
 """Calls of a reply: what runs side by side, what is recorded, and what an interrupt leaves."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ctxagent.agent.events import (
+    Notice,
     ToolFinished,
     ToolOutput,
     ToolStarted,
     TurnFinished,
 )
+from ctxagent.agent.loop.feature import Feature, ToolCall
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import Context, Output, Params, Tool
+from ctxagent.tools.bash import BashParams, BashTool
 
 from ..support.command import gone
 from ..support.sessions.conversation import Conversation
@@ -185,3 +190,120 @@ def test_results_are_recorded_as_they_finish(project: Path) -> None:
     assert talk.say("go").status == "ok"
     sent = talk.model.requests[-1].messages[-1]["content"]  # type: ignore[attr-defined]
     assert [b["content"] for b in sent] == ["second", "first"]  # in the order of the calls
+
+
+class Changing(Feature):
+    """Changes calls and outputs, and keeps what it hears."""
+
+    name = "changing"
+
+    def __init__(self, talk: Conversation, given: Mapping[str, Any] | None = None) -> None:
+        super().__init__(talk.agent.handle)
+        self.given, self.heard = given, list[tuple[str, Mapping[str, Any], str]]()
+        talk.agent.features.add(self)
+
+    async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | None:
+        return self.given
+
+    async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output:
+        self.heard.append(("after", call.arguments, output.text))
+        return Output(f"{output.text}, says the walrus", output.details)
+
+    async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
+        self.heard.append(("finished", call.arguments, output.text))
+
+
+def test_features_change_the_arguments_and_the_output_of_a_call(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "echo a"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    given = {"command": "echo b"}
+    feature = Changing(talk, given)
+    assert talk.say("go").status == "ok"
+    (result,) = talk.of(ToolResult)
+    assert result.content == "b, says the walrus"
+    assert result.details["arguments"] == given
+    (started,), (finished,) = talk.seen(ToolStarted), talk.seen(ToolFinished)
+    assert (started.title, started.input) == ("echo b", given)
+    assert (finished.title, finished.text) == ("echo b", "b, says the walrus")
+    assert feature.heard == [
+        ("after", given, "b"), ("finished", given, "b, says the walrus"),
+    ]  # fmt: skip
+
+
+def test_a_call_that_no_feature_changes_has_no_arguments_in_its_details(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "echo a"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    Changing(talk)
+    talk.say("go")
+    assert "arguments" not in talk.of(ToolResult)[0].details
+
+
+def test_a_result_is_recorded_also_if_a_feature_fails(project: Path) -> None:
+    class Failing(Feature):
+        async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> None:
+            raise ZeroDivisionError("by zero")
+
+    steps = [Step(tools=[("Bash", {"command": "echo a"})]), Step(text="fine")]
+    talk = Conversation(project, steps)
+    talk.agent.features.add(Failing(talk.agent.handle))
+    finished = talk.say("go")
+    assert finished.status == "error"
+    assert "by zero" in str(finished.error)
+    assert [result.content for result in talk.of(ToolResult)] == ["a"]
+    assert talk.say("go on") == TurnFinished("ok", "fine")
+
+
+def test_a_call_of_a_command_file_runs_by_the_same_rules_and_is_not_recorded(
+    project: Path,
+) -> None:
+    talk = Conversation(project, deny=["Bash(rm:*)"])
+
+    def output(command: str) -> Output:
+        params = BashParams(command=command)
+        return asyncio.run(talk.agent.runner.permitted(BashTool(), params, "c1"))
+
+    assert output("echo a").text == "a"
+    denied = output("rm a")
+    assert denied.is_error
+    assert denied.text.startswith("Not allowed: ")
+    assert talk.of(ToolResult) == []
+
+
+def test_secrets_are_removed_before_a_result_is_recorded(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "echo key-1234"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    talk.agent.context.redact = lambda output: Output(
+        output.text.replace("key-1234", "[key]"), output.details
+    )
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content == "[key]"
+    assert talk.seen(ToolFinished)[0].text == "[key]"
+
+
+def test_what_a_command_leaves_for_other_programs_is_reported(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "echo x > .envrc"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    talk.say("go")
+    assert ".envrc" in talk.of(ToolResult)[0].content
+    assert any(".envrc" in notice.text for notice in talk.seen(Notice))
+
+
+@pytest.mark.parametrize(("count", "groups"), [(3, [3]), (20, [16, 4])])
+def test_harmless_calls_run_in_groups(project: Path, count: int, groups: list[int]) -> None:
+    class Counting(Tool[Params]):
+        name, description, effect, Params = "Count", "Counts.", "read", Params
+        running, peaks = 0, list[int]()
+
+        async def run(self, params: Params, context: Context) -> Output:
+            if not self.running:
+                self.peaks.append(0)
+            self.running += 1
+            self.peaks[-1] = max(self.peaks[-1], self.running)
+            await asyncio.sleep(0)
+            self.running -= 1
+            return Output("ok")
+
+    tool = Counting()
+    steps = [Step(tools=[("Count", {})] * count), Step(text="ok")]
+    Conversation(project, steps, tools=[tool]).say("go")
+    assert tool.peaks == groups
