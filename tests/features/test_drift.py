@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ctxagent.agent.compaction.drift.detector import WATCHED_TURNS
 from ctxagent.agent.errors import LimitReached
 from ctxagent.agent.events import TurnFinished
 from ctxagent.agent.features.drift import DriftFeature
@@ -20,11 +21,8 @@ ASKED = "Bring the totals in src/billing/totals.py over to decimal amounts."
 
 
 def summary(handle: SessionHandle) -> Summary:
-    recorded = handle.record(
-        Summary(
-            document={"intent": ASKED, "next_steps": ["Sum up."]}, text="Totals are next.", covers=[1, 2], keep_from=3,
-        )
-    )  # fmt: skip
+    document = {"intent": ASKED, "next_steps": ["Sum up."]}
+    recorded = handle.record(Summary(document=document, text="On.", covers=[1, 2], keep_from=3))
     assert isinstance(recorded, Summary)
     return recorded
 
@@ -97,12 +95,12 @@ def test_a_resumed_session_goes_on_watching(handle: SessionHandle) -> None:
     watched(handle)
     resumed = DriftFeature(handle, handle.view.summary, 0)
     assert reply(resumed, LOST) == ""
-    much_later = DriftFeature(handle, handle.view.summary, 1_000)
+    much_later = DriftFeature(handle, handle.view.summary, WATCHED_TURNS)
     assert reply(much_later, LOST) is None
 
 
 def test_after_some_turns_the_watch_ends(handle: SessionHandle) -> None:
     feature = watched(handle)
-    for _ in range(1_000):
+    for _ in range(WATCHED_TURNS):
         asyncio.run(feature.turn_ended(TurnFinished("ok", "")))
     assert reply(feature, LOST) is None
