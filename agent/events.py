@@ -113,7 +113,7 @@ class ToolStarted:
     id: str
     name: str
     title: str  # one line for people, e.g. `pytest -q`
-    input: Mapping[str, Any]  # what the model sent
+    input: Mapping[str, Any]  # the arguments that it runs with
 
 
 @dataclass(frozen=True, slots=True)

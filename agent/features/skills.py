@@ -72,7 +72,7 @@ Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for conversations that are started so, and a warning for each that was
     left out; blocking."""
-    if launch.safe:
+    if launch.safe or "skills" in launch.settings.features.off:
         return {}, []
     return load_skills(
         launch.cwd,

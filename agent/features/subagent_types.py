@@ -82,7 +82,7 @@ def built_in_types() -> list[AgentType]:
 def types_of_conversation(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:
     """Return the types of subagents that a conversation can start, and warnings. A subagent can
     start none."""
-    if log.parent.parent.name == AGENTS:
+    if log.parent.parent.name == AGENTS or "subagents" in launch.settings.features.off:
         return [], []
     if launch.safe:
         return built_in_types(), []

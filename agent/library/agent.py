@@ -31,6 +31,7 @@ from .mcp_servers import RunServers
 from .result import Result, result_of
 
 if TYPE_CHECKING:
+    from ..config.settings import FeatureName
     from ..features.result_schema import ResultSchema
     from ..loop.agent import AgentState
     from ..models.base import Model
@@ -302,6 +303,11 @@ class Agent:
             raise UsageError("a run is on already", hint=hint)
         self._run = run
 
+    def check_feature(self, name: "FeatureName", user: str) -> None:
+        """Raise UsageError if the feature `name`, which `user` needs, is switched off."""
+        if name in self._launch.settings.features.off:
+            raise UsageError(f"{user} needs the feature {name}, which features.off switches off")
+
     async def expanded(self, words: "Content") -> "Content | Shown":
         """Return the words that others stand for: those of the command that they call. Raises
         RecordError, UsageError for words that are none, and ToolError for a prompt of an MCP
@@ -415,6 +421,10 @@ class AgentRun:
     async def _ran(self) -> Result:
         from ..features.result_schema import as_schema
 
+        if self._schema is not None:
+            self._agent.check_feature("result-schema", "a schema")
+        if self._beside is not None:
+            self._agent.check_feature("attachments", "piped input")
         began, schema = time.monotonic(), as_schema(self._schema)
         self.finished = await self._turn(schema)
         if self.fault is not None:

@@ -38,7 +38,7 @@ class RunServers:
 
     def begin(self, warn: Callable[[str], None]) -> "McpServers | None":
         """Begin to start the servers, if any are configured and that has not begun; return them."""
-        if not self._has_begun:
+        if not self._has_begun and "mcp" not in self._launch.settings.features.off:
             self._has_begun = True
             configs, warnings = configured(self._launch)
             configs = [*{each.name: each for each in [*configs, *self._more]}.values()]

@@ -22,10 +22,10 @@ async def _plan(repl: CommandContext, argument: str) -> None:
     fact = agent.ledger.plan
     if argument not in ("", "edit", "drop"):
         raise UsageError(f"/plan does not know {argument!r}", hint="/plan, /plan edit, /plan drop")
+    if feature is None and (argument or fact is None):
+        raise UsageError("plans are switched off", hint="See the setting features.off.")
     if fact is None:
         raise UsageError(NO_PLAN, hint=HOW_TO_PLAN)
-    if argument and feature is None:
-        raise UsageError("plans are switched off", hint="See the setting features.off.")
     if argument == "drop" and feature:
         feature.drop()
         repl.say("the plan holds no more; the todo list is as it was")

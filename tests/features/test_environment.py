@@ -1,0 +1,124 @@
+"""The surroundings of a session: told at the start, when they change, and after a summary."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.events import Event, Notice
+from ctxagent.agent.features.crash_recovery import KILLED_TOPIC
+from ctxagent.agent.features.environment import EnvironmentFeature, Surroundings
+from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import Assistant, Entry, Note, ToolResult, User
+from ctxagent.agent.worktree import WorkTree
+
+
+def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
+    """The feature in a session that has been opened."""
+    handle.record_opening()
+    folder, project = handle.folder, handle.context.cwd
+    tree = WorkTree(project, store=folder / "store.git", index=folder / "index", env={})
+    config = project.parent / "config"
+    around = Surroundings(config, folder, tree, **more)  # type: ignore[arg-type]
+    feature = EnvironmentFeature(handle, around)
+    handle.session.listeners.append(feature.recorded)
+    return feature
+
+
+def begin(feature: EnvironmentFeature) -> list[Entry]:
+    """Record the first entries, and return them."""
+    return [feature.handle.record(entry) for entry in feature.first_entries()]
+
+
+def turn(feature: EnvironmentFeature) -> None:
+    asyncio.run(feature.turn_started(Turn()))
+
+
+def sources(entries: list[Entry]) -> list[str]:
+    return [entry.source if isinstance(entry, User) else entry.kind for entry in entries]
+
+
+def read(handle: SessionHandle, name: str, text: str) -> None:
+    """Record that the session read a file with this text, which is on disk."""
+    path = handle.context.cwd / name
+    path.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    seen = {"path": str(path), "sha256": digest}
+    call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"path": name}}
+    handle.record(Assistant(content=[call], usage={}, stop_reason="tool_use", model="m"))
+    details = {"path": str(path), "seen": seen}
+    handle.record(ToolResult(tool_use_id="c1", content=text, details=details))
+
+
+@pytest.fixture
+def instructions(project: Path) -> Path:
+    path = project / "AGENTS.md"
+    path.write_text("Feed the walrus.\n")
+    return path
+
+
+def test_a_session_is_told_once_where_it_is(handle: SessionHandle, instructions: Path) -> None:
+    assert sources(begin(environment(handle))) == ["environment", "instructions"]
+    assert begin(environment(handle)) == []  # of the process that resumes
+
+
+def test_a_resumed_session_learns_which_files_have_changed(handle: SessionHandle) -> None:
+    begin(environment(handle))
+    read(handle, "a.txt", "alpha")
+    (handle.context.cwd / "a.txt").write_text("beta, by another program")
+    (told,) = begin(environment(handle, resumed=True))
+    assert isinstance(told, User)
+    assert "Changed on disk since this session last read or wrote them: a.txt" in str(told.content)
+
+
+def test_what_subagents_left_is_recorded_with_the_first_entries(handle: SessionHandle) -> None:
+    left = Note(topic="agent", text="explore-1 was killed", data={})
+    assert sources(begin(environment(handle, unrecorded=[left])))[-1] == "note"
+
+
+def test_changed_instructions_are_told_at_the_next_turn(
+    handle: SessionHandle, events: list[Event], instructions: Path
+) -> None:
+    feature = environment(handle)
+    begin(feature)
+    turn(feature)
+    assert events == []
+    before = handle.log.last_seq
+    instructions.write_text("Feed the heron.\n")
+    turn(feature)
+    turn(feature)
+    (told,) = (entry for entry in handle.log.entries() if entry.seq > before)
+    assert isinstance(told, User)
+    assert str(told.content).endswith(
+        "This text replaces the one given earlier:\n\nFeed the heron."
+    )
+    assert events == [Notice("info", f"{instructions} has changed: the model gets its text now")]
+
+
+def test_after_a_summary_it_is_told_again_but_for_what_stays(
+    handle: SessionHandle, instructions: Path
+) -> None:
+    feature = environment(handle)
+    _, said = begin(feature)
+    handle.context.todos.append({"status": "pending", "content": "Feed it"})
+    state, again = feature.reinserted([])
+    assert isinstance(state, User)
+    assert "- [pending] Feed it" in str(state.content)
+    assert isinstance(again, User)
+    assert isinstance(said, User)
+    assert again.content == said.content
+    assert sources([*feature.reinserted([said.seq])]) == ["environment"]
+
+
+def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: list[Event]) -> None:
+    environment(handle)
+    data = {"changes": [{"path": str(handle.context.cwd / "a.txt")}], "ended": ["make"]}
+    handle.record(Note(topic="other", text="x", data=data))
+    assert events == []
+    handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
+    told = "files that have changed since: a.txt; still ran, and was ended: `make`"
+    assert events == [Notice("warning", told)]
+    handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
+    assert len(events) == 1

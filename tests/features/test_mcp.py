@@ -1,0 +1,115 @@
+"""The MCP servers of a conversation. The whole way by the real command is in `e2e/test_mcp.py`."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.config.settings import Settings
+from ctxagent.agent.events import Answer, Event, Notice, Question
+from ctxagent.agent.extensions.mcp.config import ServerConfig
+from ctxagent.agent.extensions.mcp.servers import McpServers
+from ctxagent.agent.features.mcp import McpFeature, report_problems, servers_of_session
+from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.loop.session_handle import SessionHandle
+
+PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
+
+Start = Callable[..., McpServers]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a server "plain" that behaves as its first argument says."""
+    started: list[McpServers] = []
+
+    def servers(behaviour: str = "ok", **more: object) -> McpServers:
+        command = (sys.executable, "-I", "-S", str(PLAIN), behaviour, str(tmp_path / "notes"))
+        config = ServerConfig("plain", tmp_path, command=command)
+        found = McpServers([config], env={}, cwd=tmp_path, **more)  # type: ignore[arg-type]
+        found.start()
+        started.append(found)
+        return found
+
+    yield servers
+    for each in started:
+        each.close()
+
+
+async def ask(question: Question) -> Answer | None:
+    return None
+
+
+def names(handle: SessionHandle) -> list[str]:
+    return [tool.name for tool in handle.tools if tool.name.lower().startswith("mcp")]
+
+
+def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
+    launch = LaunchOptions(Settings(), tmp_path, tmp_path, tmp_path, {})
+    assert servers_of_session(launch, [{"name": "Bash"}]) is None
+    kept = servers_of_session(launch, [{"name": "Mcp"}])
+    assert kept is not None
+    assert kept.names == []
+    configured = replace(launch, mcp=McpServers((), env={}, cwd=tmp_path))
+    assert servers_of_session(configured, []) is configured.mcp
+
+
+def test_the_tools_of_servers_come_by_way_of_one_tool(handle: SessionHandle) -> None:
+    feature = McpFeature(handle, McpServers((), env={}, cwd=handle.context.cwd))
+    handle.tools += feature.tools()
+    asyncio.run(feature.prepare())
+    assert names(handle) == ["Mcp"]
+
+
+@pytest.mark.slow
+def test_tools_that_load_at_start_are_in_the_list_once(handle: SessionHandle, start: Start) -> None:
+    feature = McpFeature(handle, start(load_at_start=["plain"]))
+    handle.tools += feature.tools()
+    for _ in range(2):
+        asyncio.run(feature.prepare())
+    found = names(handle)
+    assert found[0] == "Mcp"
+    assert len(found) == len(set(found)) > 1
+    assert all(name.startswith("mcp__plain__") for name in found[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_only_a_run_without_a_user_waits_for_the_servers_it_needs(
+    handle: SessionHandle, start: Start, is_watched: bool
+) -> None:
+    servers = start("hang" if is_watched else "die", needed=["plain"])
+    handle.ask = ask if is_watched else None
+    asyncio.run(McpFeature(handle, servers).prepare())
+    (status,) = servers.status()
+    assert (status.state == "failed") is not is_watched
+
+
+@pytest.mark.slow
+def test_a_server_that_fails_is_a_warning(start: Start) -> None:
+    events: list[Event] = []
+    servers = start("die", needed=["plain"])
+
+    async def run() -> None:
+        shown = asyncio.Event()
+
+        def emit(event: Event) -> None:
+            events.append(event)
+            shown.set()
+
+        report_problems(servers, emit)
+        await shown.wait()
+
+    asyncio.run(run())
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert notice.level == "warning"
+    assert "plain" in notice.text
+    assert "no such database" in notice.text
+
+
+def test_without_servers_nothing_is_reported(handle: SessionHandle) -> None:
+    report_problems(None, handle.emit)

@@ -1,0 +1,30 @@
+"""A project folder, and the handle of a session in it."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.events import Event
+from ctxagent.agent.loop.session_handle import SessionHandle
+
+from ..support.sessions.setup import session_handle
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def handle(project: Path, events: list[Event]) -> SessionHandle:
+    """The handle of a new session; `events` gets what it shows."""
+    return session_handle(
+        project, project.parent / "sessions" / "s" / "log.jsonl", emit=events.append
+    )

@@ -1,0 +1,263 @@
+"""Permission for calls: what rules, features and the user decide, and what is recorded of it."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.events import (
+    Answer,
+    Question,
+    ToolFinished,
+    TurnFinished,
+)
+from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
+from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Note, ToolResult
+
+from ..support.sessions.conversation import Conversation, answering
+
+
+def test_permission_is_asked_by_the_loop(project: Path) -> None:
+    ask, questions = answering(
+        Answer(allow=True, rule="Bash(touch:*)", where="session"),
+        Answer(allow=False, reason="not that file"),
+    )
+    talk = Conversation(
+        project,
+        [
+            Step(tools=[("Bash", {"command": "touch a"}), ("Bash", {"command": "touch a b"})]),
+            Step(tools=[("Write", {"path": "c.txt", "content": "hello\n"})]),
+            Step(text="ok"),
+        ],
+        mode="ask",
+        ask=ask,
+    )
+    assert talk.say("go").status == "ok"
+    assert [q.tool for q in questions] == ["Bash", "Write"]
+    assert questions[0].rule == "Bash(touch:*)"
+    assert questions[1].diff is not None
+    assert "+hello" in questions[1].diff
+    assert sorted(p.name for p in project.iterdir()) == ["a", "b"]
+    refused = talk.of(ToolResult)[-1]
+    assert refused.is_error
+    assert refused.content == "The user declined this call. They say: not that file"
+    always, no = talk.of(Note)
+    assert (always.topic, always.text) == ("permission", "allowed: Bash touch a")
+    assert always.data["answer"] == "always"
+    assert (always.data["rule"], always.data["where"]) == ("Bash(touch:*)", "session")
+    assert (no.topic, no.text) == ("permission", "not authorised: Write c.txt")
+    assert (no.data["answer"], no.data["reason"]) == ("no", "not that file")
+    assert talk.agent.ledger.denials == [no.text]
+    # The reason is a message of the user, which a summary keeps.
+    words = [(message.ref, message.text) for message in talk.agent.ledger.messages]
+    assert words == [(2, "go"), (refused.seq, "not that file")]
+
+
+EDIT = {"path": "c.txt", "old_string": "secret lime", "new_string": "x"}
+
+
+def test_a_call_that_must_fail_is_not_asked_about(project: Path) -> None:
+    (project / "c.txt").write_text("secret line\n")
+    ask, questions = answering()
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=ask)
+    assert talk.say("go").status == "ok"
+    assert questions == []
+    (failed,) = talk.of(ToolResult)
+    assert failed.is_error
+    assert "secret line" in failed.content
+
+
+@pytest.mark.slow
+def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path) -> None:
+    async def slow(question: Question) -> Answer:
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", "pass"], check=True)
+        return Answer(allow=False)
+
+    steps = [Step(tools=[("Bash", {"command": "touch a"})]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=slow)
+    talk.say("go")
+    assert [e.seconds for e in talk.events if isinstance(e, ToolFinished)] == [0.0]
+
+
+@pytest.mark.parametrize("deny", ["Edit(c.txt)", "Read(c.txt)"])
+def test_what_must_fail_tells_nothing_of_a_file_that_may_not_be_read(
+    project: Path, deny: str
+) -> None:
+    (project / "c.txt").write_text("secret line\n")
+    ask, questions = answering(Answer(allow=False))
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", deny=[deny], ask=ask)
+    talk.say("go")
+    assert [q.diff for q in questions] == ([None] if deny.startswith("Read") else [])
+    (refused,) = talk.of(ToolResult)
+    assert refused.details.get("denied") is True
+    assert "secret" not in refused.content
+
+
+def test_where_nobody_can_be_asked_the_call_is_denied_and_the_rule_named(project: Path) -> None:
+    talk = Conversation(
+        project,
+        [Step(tools=[("Bash", {"command": "touch a"})]), Step(text="I could not.")],
+        mode="ask",
+    )
+    finished = talk.say("go")
+    assert (finished.status, finished.text) == ("denied", "I could not.")
+    assert finished.error is not None
+    assert "--allow 'Bash(touch:*)'" in finished.error["message"]
+    assert list(project.iterdir()) == []
+
+
+def test_a_deny_rule_holds_in_bypass(project: Path) -> None:
+    talk = Conversation(
+        project,
+        [Step(tools=[("Bash", {"command": "true && touch a"})]), Step(text="no")],
+        deny=["Bash(touch:*)"],
+    )
+    assert talk.say("go").status == "ok"
+    assert talk.of(ToolResult)[0].is_error
+    assert list(project.iterdir()) == []
+
+
+def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> None:
+    async def run() -> TurnFinished:
+        asked = asyncio.Event()
+
+        async def ask(question: object) -> Answer:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        talk.agent.handle.ask = ask
+        turn = asyncio.ensure_future(run_turn(talk.agent, "go"))
+        await asked.wait()
+        turn.cancel()
+        return await turn
+
+    talk = Conversation(
+        project, [Step(tools=[("Bash", {"command": "touch a"})]), Step(text="fine")], mode="ask"
+    )
+    assert asyncio.run(run()).status == "interrupted"
+    assert "interrupted" in talk.of(ToolResult)[0].content
+    assert list(project.iterdir()) == []
+    assert talk.say("go on").text == "fine"
+
+
+class Gatekeeper(Feature):
+    """Gives other arguments to a call, or vetoes it."""
+
+    name = "gatekeeper"
+
+    def __init__(self, talk: Conversation, given: "Mapping[str, Any] | Veto") -> None:
+        super().__init__(talk.agent.handle)
+        self.given = given
+        talk.agent.features.add(self)
+
+    async def before_tool(self, call: ToolCall) -> Mapping[str, Any]:
+        if isinstance(self.given, Veto):
+            raise self.given
+        return self.given
+
+
+def touch(name: str) -> Step:
+    return Step(tools=[("Bash", {"command": f"touch {name}"})])
+
+
+def test_a_veto_of_a_feature_is_a_denial_with_its_reason(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="no")])
+    Gatekeeper(talk, Veto("not on a Sunday"))
+    assert talk.say("go").status == "ok"
+    (refused,) = talk.of(ToolResult)
+    assert (refused.content, refused.details["denied"]) == ("Not allowed: not on a Sunday", True)
+    (note,) = talk.of(Note)
+    assert (note.text, note.data["answer"]) == ("not authorised: Bash touch a", "hook")
+    assert list(project.iterdir()) == []
+
+
+def test_a_call_that_a_feature_changed_is_judged_again(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="no")], deny=["Bash(rm:*)"])
+    Gatekeeper(talk, {"command": "rm -r ."})
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+    assert talk.of(Note)[0].text == "not authorised: Bash rm -r ."
+
+
+def test_the_user_is_asked_about_the_call_as_a_feature_changed_it(project: Path) -> None:
+    ask, questions = answering(Answer(allow=True))
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    Gatekeeper(talk, {"command": "touch b"})
+    talk.say("go")
+    assert [(q.title, q.input) for q in questions] == [("touch b", {"command": "touch b"})]
+    assert [path.name for path in project.iterdir()] == ["b"]
+
+
+def test_arguments_of_a_feature_that_fit_no_tool_are_refused(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")])
+    Gatekeeper(talk, {"comand": "touch b"})
+    assert talk.say("go").status == "ok"
+    assert "- comand: Extra inputs are not permitted" in talk.of(ToolResult)[0].content
+    assert list(project.iterdir()) == []
+
+
+def test_a_denied_call_reaches_no_feature(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], deny=["Bash(touch:*)"])
+    Gatekeeper(talk, ZeroDivisionError("never raised"))  # type: ignore[arg-type]
+    talk.say("go")
+    assert "never raised" not in str(talk.of(ToolResult)[0].content)
+
+
+def test_a_rule_that_was_made_while_the_user_was_asked_counts(project: Path) -> None:
+    async def ask(question: Question) -> Answer:
+        assert question.settled is not None
+        assert question.settled() is None
+        talk.agent.approval.mode = "plan"
+        settled = question.settled()
+        assert settled is not None
+        return settled
+
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+    assert list(project.iterdir()) == []
+
+
+def test_a_file_that_leads_elsewhere_by_the_time_of_the_answer_is_not_edited(
+    project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("secret lime\n")
+    (project / "c.txt").write_text("secret lime\n")
+
+    async def ask(question: Question) -> Answer:
+        (project / "c.txt").unlink()
+        (project / "c.txt").symlink_to(other)
+        return Answer(allow=True)
+
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=ask)
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not done: since it was asked about, ")
+    assert other.read_text() == "secret lime\n"
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "reason"),
+    [
+        (["Network(pypi.org)"], [], ""),
+        ([], ["Network(pypi.org)"], "Not allowed: "),
+        ([], [], "Not allowed: pypi.org is not in sandbox.network"),
+    ],
+)
+def test_a_host_is_reached_by_the_rules_of_calls(
+    project: Path, allow: list[str], deny: list[str], reason: str
+) -> None:
+    talk = Conversation(project, allow=allow, deny=deny)
+    why = asyncio.run(talk.agent.runner.gate.why_not_reached("pypi.org"))
+    assert why.startswith(reason)
+    assert bool(why) == bool(reason)

@@ -1,0 +1,296 @@
+"""How features are called: in order, first answers, and one that fails is switched off."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.errors import RecordError, RequestRejected
+from ctxagent.agent.events import Event, Notice, TurnFinished
+from ctxagent.agent.loop.feature import Feature, IncomingMessage, ToolCall, Turn, Veto
+from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.models.base import Reply
+from ctxagent.agent.session.entries import Content, Entry, Note, Usage
+from ctxagent.tools.base import Output, Tool
+from ctxagent.tools.read import ReadTool
+from ctxagent.tools.todo import TodoTool
+
+REPLY = Reply([{"type": "text", "text": "Done."}], "end_turn", Usage(), "m")
+CALL = ToolCall("c1", "Read", "a.txt", {"path": "a.txt"}, Path("/project"))
+OUTPUT = Output("alpha")
+REFUSAL = RequestRejected("no", status=400)
+# Every event that is announced to all features and wants no answer.
+ANNOUNCED: dict[str, tuple[Any, ...]] = {
+    "prepare": (),
+    "session_started": (),
+    "session_ended": (),
+    "turn_started": (Turn(),),
+    "message_recorded": (IncomingMessage("go"),),
+    "before_call": (),
+    "tool_finished": (CALL, OUTPUT, 0.5),
+    "before_summary": ({"trigger": "manual"},),
+    "after_summary": ({"trigger": "manual"},),
+    "turn_ended": (TurnFinished("ok", "Done."),),
+    "close": (),
+}
+
+
+@pytest.fixture
+def features(events: list[Event]) -> Features:
+    return Features(events.append)
+
+
+def made(handle: SessionHandle, name: str, **methods: Callable[..., Any]) -> Feature:
+    """A feature of a class of its own with these methods, which get no `self`."""
+    own = {each: staticmethod(method) for each, method in methods.items()}
+    feature: Feature = type(name, (Feature,), {"name": name, **own})(handle)
+    return feature
+
+
+def answering(said: list[str], name: str, answer: Any = None) -> Callable[..., Any]:
+    """An async method that notes its name and returns `answer`, or raises it."""
+
+    async def method(*given: Any, **more: Any) -> Any:
+        said.append(name)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return method
+
+
+def run(call: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(call)
+
+
+@pytest.mark.parametrize("event", ANNOUNCED)
+def test_an_event_goes_to_all_in_order(
+    handle: SessionHandle, features: Features, event: str
+) -> None:
+    heard: list[tuple[str, tuple[Any, ...]]] = []
+
+    def listener(name: str) -> Feature:
+        async def method(*given: Any) -> None:
+            heard.append((name, given))
+
+        return made(handle, name, **{event: method})
+
+    features.add(listener("a"), made(handle, "deaf"))
+    features.add(listener("b"))
+    run(getattr(features, event)(*ANNOUNCED[event]))
+    assert heard == [("a", ANNOUNCED[event]), ("b", ANNOUNCED[event])]
+
+
+def test_entries_and_tools_are_joined_in_order(handle: SessionHandle, features: Features) -> None:
+    notes = [Note(topic="t", text=str(n)) for n in range(3)]
+    staying: list[Any] = []
+
+    def reinserted(given: Any) -> Sequence[Entry]:
+        staying.append(given)
+        return notes[2:]
+
+    def tools(*kinds: type[Tool[Any]]) -> Callable[[], list[Tool[Any]]]:
+        return lambda: [kind() for kind in kinds]
+
+    features.add(
+        made(handle, "a", first_entries=lambda: notes[:2], tools=tools(TodoTool)),
+        made(handle, "b", reinserted=reinserted, tools=tools(ReadTool)),
+        made(handle, "c", first_entries=lambda: notes[2:]),
+    )
+    assert features.first_entries() == notes
+    assert features.reinserted({4}) == notes[2:]
+    assert staying == [{4}]
+    assert [tool.name for tool in features.tools()] == ["Todo", "Read"]
+
+
+def test_an_entry_goes_to_all(handle: SessionHandle, features: Features) -> None:
+    heard: list[Entry] = []
+    features.add(*(made(handle, name, recorded=heard.append) for name in "ab"))
+    note = Note(topic="t", text="x")
+    features.recorded(note)
+    assert heard == [note, note]
+
+
+def test_a_message_is_changed_by_one_after_another(
+    handle: SessionHandle, features: Features
+) -> None:
+    def adding(word: str) -> Callable[..., Any]:
+        async def method(message: IncomingMessage) -> Content | None:
+            return f"{message.content} {word}" if word else None
+
+        return method
+
+    features.add(
+        *(made(handle, f"f{word}", message_received=adding(word)) for word in ("b", "", "c"))
+    )
+    message = IncomingMessage("a", ("data",), verbatim=True, mid_turn=True)
+    changed = run(features.message_received(message))
+    assert changed == IncomingMessage("a b c", ("data",), verbatim=True, mid_turn=True)
+
+
+def test_a_call_is_changed_by_one_after_another(handle: SessionHandle, features: Features) -> None:
+    seen: list[ToolCall] = []
+
+    def changing(given: Mapping[str, Any] | None) -> Callable[..., Any]:
+        async def method(call: ToolCall) -> Mapping[str, Any] | None:
+            seen.append(call)
+            return given
+
+        return method
+
+    features.add(made(handle, "keeps", before_tool=changing(None)))
+    assert run(features.before_tool(CALL)) is CALL
+    features.add(*(made(handle, n, before_tool=changing({"path": n})) for n in ("b.txt", "c.txt")))
+    changed = run(features.before_tool(CALL))
+    assert changed.arguments == {"path": "c.txt"}
+    assert (changed.id, changed.tool, changed.cwd) == (CALL.id, CALL.tool, CALL.cwd)
+    assert [call.arguments["path"] for call in seen[1:]] == ["a.txt", "a.txt", "b.txt"]
+
+
+def test_an_output_is_changed_by_one_after_another(
+    handle: SessionHandle, features: Features
+) -> None:
+    def adding(word: str) -> Callable[..., Any]:
+        async def method(call: ToolCall, output: Output, seconds: float) -> Output | None:
+            return Output(f"{output.text} {word}") if word else None
+
+        return method
+
+    features.add(*(made(handle, f"f{word}", after_tool=adding(word)) for word in ("b", "", "c")))
+    assert run(features.after_tool(CALL, Output("a"), 0.5)) == Output("a b c")
+
+
+def test_the_first_notice_lets_a_turn_go_on(handle: SessionHandle, features: Features) -> None:
+    said: list[str] = []
+    answers = {"a": None, "b": "", "c": "never given"}
+    features.add(
+        *(made(handle, n, reply_received=answering(said, n, a)) for n, a in answers.items())
+    )
+    assert run(features.reply_received(REPLY, is_final=True)) == ""
+    assert said == ["a", "b"]
+    assert run(features.reply_received(REPLY, is_final=False)) is None
+    assert said[2:] == ["a", "b", "c"]  # each sees a reply that ends nothing
+
+
+def test_the_first_answer_ends_a_turn(handle: SessionHandle, features: Features) -> None:
+    said: list[str] = []
+    answers = {"a": None, "b": "the plan", "c": "never given"}
+    features.add(
+        *(made(handle, n, step_finished=answering(said, n, a)) for n, a in answers.items())
+    )
+    assert run(features.step_finished()) == "the plan"
+    assert said == ["a", "b"]
+
+
+def test_the_first_that_removes_the_cause_of_a_refusal(
+    handle: SessionHandle, features: Features
+) -> None:
+    said: list[str] = []
+    features.add(made(handle, "a", request_refused=answering(said, "a", False)))
+    assert not run(features.request_refused(REFUSAL))
+    features.add(*(made(handle, n, request_refused=answering(said, n, True)) for n in "bc"))
+    assert run(features.request_refused(REFUSAL))
+    assert said == ["a", "a", "b"]
+
+
+VETOED: dict[str, tuple[Any, ...]] = {
+    "message_received": (IncomingMessage("go"),),
+    "before_call": (),
+    "before_tool": (CALL,),
+    "before_summary": ({},),
+}
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("event", VETOED)
+@pytest.mark.parametrize("error", [Veto("no"), RecordError("the disk is full")])
+def test_a_veto_and_a_log_that_cannot_be_written_are_passed_on(
+    handle: SessionHandle,
+    features: Features,
+    events: list[Event],
+    error: Exception,
+    event: str,
+    guarded: bool,
+) -> None:
+    said: list[str] = []
+    features.add(made(handle, "a", **{event: answering(said, "a", error)}), guarded=guarded)
+    features.add(made(handle, "b", **{event: answering(said, "b")}))
+    with pytest.raises(type(error), match=str(error)):
+        run(getattr(features, event)(*VETOED[event]))
+    assert said == ["a"]
+    assert events == []
+    assert [feature.name for feature in features] == ["a", "b"]
+
+
+def test_one_that_is_guarded_and_fails_is_named_and_switched_off(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    said: list[str] = []
+    broken = answering(said, "broken", ZeroDivisionError("by zero"))
+    features.add(made(handle, "broken", step_finished=broken, turn_ended=broken), guarded=True)
+    features.add(made(handle, "whole", step_finished=answering(said, "whole", "the answer")))
+    assert run(features.step_finished()) == "the answer"
+    text = "the extension broken failed and is switched off for this session"
+    assert events == [Notice("warning", f"{text}: ZeroDivisionError: by zero")]
+    assert [feature.name for feature in features] == ["whole"]
+    run(features.turn_ended(TurnFinished("ok", "")))
+    assert run(features.step_finished()) == "the answer"
+    assert said == ["broken", "whole", "whole"]
+    assert len(events) == 1
+
+
+def test_a_guarded_feature_that_fails_changes_nothing(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    wrong: Any = answering([], "wrong", KeyError("x"))
+
+    def fails(*given: Any) -> Any:
+        raise KeyError("x")
+
+    methods = {"message_received": wrong, "before_tool": wrong, "after_tool": wrong}
+    for name, method in methods.items():
+        features.add(made(handle, name, **{name: method}), guarded=True)
+    features.add(made(handle, "sync", tools=fails), guarded=True)
+    message = IncomingMessage("go")
+    assert run(features.message_received(message)) == message
+    assert run(features.before_tool(CALL)) is CALL
+    assert run(features.after_tool(CALL, OUTPUT, 0.5)) is OUTPUT
+    assert features.tools() == []
+    assert list(features) == []
+    assert len(events) == 4
+
+
+def test_the_error_of_a_feature_that_is_not_guarded_is_passed_on(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    features.add(made(handle, "own", prepare=answering([], "own", ZeroDivisionError("by zero"))))
+    with pytest.raises(ZeroDivisionError):
+        run(features.prepare())
+    assert events == []
+    assert len(list(features)) == 1
+
+
+def test_a_cancelled_feature_stays(handle: SessionHandle, features: Features) -> None:
+    stopped = answering([], "a", asyncio.CancelledError())
+    features.add(made(handle, "a", before_call=stopped), guarded=True)
+    with pytest.raises(asyncio.CancelledError):
+        run(features.before_call())
+    assert len(list(features)) == 1
+
+
+def test_one_is_found_by_its_class_until_it_is_dropped(
+    handle: SessionHandle, features: Features
+) -> None:
+    said: list[str] = []
+    feature = made(handle, "a", prepare=answering(said, "a"))
+    assert features.find(type(feature)) is None
+    features.add(made(handle, "b"), feature)
+    run(features.prepare())
+    assert features.find(type(feature)) is feature
+    features.drop(feature)
+    run(features.prepare())
+    assert features.find(type(feature)) is None
+    assert said == ["a"]

@@ -1,0 +1,43 @@
+"""The entry with which a process opens a session."""
+
+import subprocess
+from pathlib import Path
+
+from ctxagent.agent.context.view import View, fold
+from ctxagent.agent.loop.opening import SessionOpening
+from ctxagent.agent.session.entries import Session
+from ctxagent.agent.version import __version__
+from ctxagent.tools.read import ReadTool
+
+
+def opening(folder: Path, **more: object) -> SessionOpening:
+    log = folder / "sessions" / "s-1" / "log.jsonl"
+    return SessionOpening(log, folder, "Be good.", **more)  # type: ignore[arg-type]
+
+
+def test_a_new_session_has_prompt_and_tools(tmp_path: Path) -> None:
+    found = opening(tmp_path, own_prompt="Be good.").session_entry(View(), "m", [ReadTool()])
+    assert found == Session(
+        id="s-1", cwd=str(tmp_path), branch="", version=__version__, model="m", system="Be good.",
+        own_prompt="Be good.", tools=[ReadTool().schema()],
+    )  # fmt: skip
+
+
+def test_only_what_has_changed_is_recorded_again(tmp_path: Path) -> None:
+    opened = opening(tmp_path)
+    view = fold([opened.session_entry(View(), "m", [ReadTool()])])
+    again = opened.session_entry(view, "other", [ReadTool()])
+    assert (again.model, again.system, again.own_prompt, again.tools) == ("other", None, None, None)
+    assert opened.session_entry(view, "m", []).tools == []
+
+
+def test_a_fork_names_its_origin(tmp_path: Path) -> None:
+    found = opening(tmp_path, parent={"id": "s-0", "seq": 4}).session_entry(View(), "m", [])
+    assert found.parent == {"id": "s-0", "seq": 4}
+    assert opening(tmp_path).session_entry(View(), "m", []).parent is None
+
+
+def test_a_change_of_the_model_names_the_branch(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "walrus"], cwd=tmp_path, check=True)
+    found = opening(tmp_path).model_entry("m2")
+    assert (found.model, found.branch, found.system, found.tools) == ("m2", "walrus", None, None)

@@ -1,0 +1,84 @@
+"""What features may do with a conversation."""
+
+import asyncio
+
+import pytest
+
+from ctxagent.agent.errors import RecordError
+from ctxagent.agent.events import Event, Notice
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import Checkpoint, Note, Session, User
+from ctxagent.agent.session.log import read_log
+from ctxagent.tools.bash import BashParams, BashTool
+
+
+def test_an_entry_goes_to_the_log_and_to_all_that_is_computed_from_it(
+    handle: SessionHandle,
+) -> None:
+    heard = []
+    handle.session.listeners.append(heard.append)
+    recorded = handle.record(User(content="Go."))
+    assert recorded.seq == handle.log.last_seq == 1
+    assert [item.seq for item in handle.view.items] == [1]
+    assert [message.text for message in handle.ledger.messages] == ["Go."]
+    assert heard == [recorded]
+    assert read_log(handle.folder / "log.jsonl").entries == [recorded]
+
+
+def test_queued_messages_are_recorded_in_order_and_once(handle: SessionHandle) -> None:
+    handle.queued_messages += ["first", "second"]
+    handle.record_queued_messages()
+    handle.record_queued_messages()
+    found = [entry for entry in handle.log.entries() if isinstance(entry, User)]
+    assert [(each.content, each.mid_turn) for each in found] == [("first", True), ("second", True)]
+
+
+def test_a_queued_message_that_cannot_be_recorded_stays(
+    handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(entry: object) -> None:
+        raise RecordError("the disk is full")
+
+    handle.queued_messages.append("first")
+    monkeypatch.setattr(handle.log, "append", full)
+    with pytest.raises(RecordError):
+        handle.record_queued_messages()
+    assert handle.queued_messages == ["first"]
+
+
+def test_rules_of_a_turn_name_their_source_when_they_are_wrong(
+    handle: SessionHandle, events: list[Event]
+) -> None:
+    handle.approval.mode = "ask"
+    handle.allow_for_turn(["Bash(touch:*)", "Bsh"], "/walrus")
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert notice.level == "warning"
+    assert notice.text.startswith("/walrus: allowed-tools: ")
+    touch = (BashTool(), BashParams(command="touch a"))
+    assert handle.approval.judge(*touch).action == "allow"
+    handle.turn_rules.end()
+    assert handle.approval.judge(*touch).action == "ask"
+
+
+def test_the_opening_is_recorded(handle: SessionHandle) -> None:
+    handle.record_opening()
+    assert isinstance(next(iter(handle.log.entries())), Session)
+
+
+def test_a_turn_has_one_snapshot(handle: SessionHandle) -> None:
+    handle.record(User(content="Go."))
+    for _ in range(2):
+        asyncio.run(handle.snapshot())
+    assert sum(isinstance(entry, Checkpoint) for entry in handle.log.entries()) == 1
+    handle.record(User(content="Go on."))
+    asyncio.run(handle.snapshot())
+    assert sum(isinstance(entry, Checkpoint) for entry in handle.log.entries()) == 2
+
+
+def test_a_notice_is_shown_and_not_recorded(handle: SessionHandle, events: list[Event]) -> None:
+    handle.notify("info", "a walrus")
+    assert events == [Notice("info", "a walrus")]
+    assert handle.log.last_seq == 0
+    handle.record(Note(topic="t", text="x"))
+    assert len(events) == 1
