@@ -77,7 +77,6 @@ WITHOUT_TEST_FILE = {
         "tool_names"
     ),
     "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
-    "session": "log_file",
     "system": "child git_links process_table safe_open",
     "tools": (
         "base download edit_hints file_access image mcp python_grep recall search_engines "
