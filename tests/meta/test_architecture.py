@@ -65,13 +65,14 @@ WITHOUT_TEST_FILE = {
         "command_files config connection login plugin_contents plugin_install plugins servers "
         "skills transport"
     ),
+    "features": "environment plan prompt result_schema skills web_search",
     "fleet": "attempt places summary",
     "library": "agent functions result",
     "loop": (
-        "agent compaction_host model_call plans prompt result_files result_schema skills "
-        "startup tool_calls web_search"
+        "agent call_gate compaction_host feature features model_call model_session "
+        "result_files tool_calls"
     ),
-    "models": "retry server_gaps sse",
+    "models": "credentials retry server_gaps sse",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"
