@@ -69,8 +69,7 @@ WITHOUT_TEST_FILE = {
     "fleet": "attempt places summary",
     "library": "agent functions result",
     "loop": (
-        "agent call_gate compaction_host feature features model_call model_session "
-        "result_files tool_calls"
+        "agent call_gate compaction_host feature model_call model_session result_files tool_calls"
     ),
     "models": "credentials retry server_gaps sse",
     "replay": (
