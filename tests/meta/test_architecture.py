@@ -68,7 +68,7 @@ WITHOUT_TEST_FILE = {
     "features": "environment plan prompt result_schema skills web_search",
     "fleet": "attempt places summary",
     "library": "agent functions result",
-    "loop": "agent compaction_host feature model_session result_files tool_calls",
+    "loop": "agent compaction_host feature model_session tool_calls",
     "models": "credentials retry server_gaps sse",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
