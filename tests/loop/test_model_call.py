@@ -1,58 +1,211 @@
-"""One call of the model: what is kept of a reply that breaks off or is interrupted."""
+"""One call of the model: what is passed on, and what is recorded of it."""
 
 import asyncio
-import json
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
 
+import pytest
+
+from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.view import Item
+from ctxagent.agent.errors import ModelError
 from ctxagent.agent.events import (
+    Accepted,
+    Delta,
     Retrying,
     TextDelta,
-    TurnFinished,
+    ThinkingDelta,
+    ToolDraft,
+    ToolFinished,
 )
-from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.models.server_gaps import ServerGaps
-from ctxagent.agent.session.entries import Assistant
+from ctxagent.agent.loop.model_call import last_text, reply_entry, stream_reply, text_of
+from ctxagent.agent.models.base import Model, Reply
+from ctxagent.agent.session.entries import Assistant, Block, Usage
 
-from ..support.sessions.conversation import Conversation
-
-
-def test_interrupting_the_model_keeps_its_words(project: Path) -> None:
-    talk = Conversation(project, [Step(text="one two three four"), Step(text="fine")])
-    words: list[str] = []
-
-    def third(event: object) -> bool:
-        words.extend([event.text] if isinstance(event, TextDelta) else [])
-        return len(words) == 2
-
-    finished = talk.interrupted_at("go", third)
-    assert finished.status == "interrupted"
-    kept = talk.of(Assistant)[0]
-    assert kept.stop_reason == "interrupted"
-    assert kept.content[0]["text"].startswith("one two")
-    assert kept.usage["input"] > 0
-    assert talk.say("go on") == TurnFinished("ok", "fine")
-    assert "one two" in json.dumps(talk.model.requests[-1].messages)  # type: ignore[attr-defined]
+REQUEST = Request(
+    model="claude-sonnet-5-5", system=[], tools=[], messages=[], max_tokens=100,
+    origin={"upto": 7}, gaps=("images",),
+)  # fmt: skip
+REPLY = Reply(
+    [{"type": "text", "text": "hi"}], "end_turn", Usage(input=1_000_000, output=10),
+    "claude-sonnet-5-5", message_id="m1", broken={"t": "{"}, sent="abc",
+)  # fmt: skip
+TAKEN = Accepted({"input": 50, "output": 1}, sent="abc")
+WORDS = "word " * 40
 
 
-def test_retrying_voids_the_words_of_the_broken_attempt(project: Path) -> None:
-    class Flaky:
-        id = "scripted"
-        gaps = ServerGaps(None, "", id)
+class Played:
+    """A model that streams these deltas; an exception is raised in its place."""
 
-        async def stream(self, request: object):  # type: ignore[no-untyped-def]
-            yield TextDelta("half a ")
-            yield Retrying(1, 3, 0.0, "cut")
-            yield TextDelta("whole ")
-            await asyncio.Event().wait()
+    id = "claude-sonnet-5-5"
 
-        def assumed_limits(self):  # type: ignore[no-untyped-def]
-            from ctxagent.agent.models.catalog import DEFAULT_LIMITS
+    def __init__(self, *deltas: Delta | Reply | BaseException) -> None:
+        self.deltas, self.is_closed = deltas, False
 
-            return DEFAULT_LIMITS
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        try:
+            for delta in self.deltas:
+                if isinstance(delta, BaseException):
+                    raise delta
+                yield delta
+        finally:
+            self.is_closed = True
 
-        async def limits(self):  # type: ignore[no-untyped-def]
-            return self.assumed_limits()
 
-    talk = Conversation(project, model=Flaky())  # type: ignore[arg-type]
-    finished = talk.interrupted_at("go", lambda e: e == TextDelta("whole "))
-    assert finished.text == "whole "
+def played(
+    *deltas: Delta | Reply | BaseException, ratio: float = 1.0
+) -> tuple[Reply | BaseException, list[Assistant], list[Any]]:
+    """The reply or the error, the entries that were kept, and the events."""
+    kept: list[Assistant] = []
+    events: list[Any] = []
+    model = Played(*deltas)
+    call = stream_reply(
+        cast(Model, model), REQUEST, events.append, kept.append, "turn", ratio=ratio
+    )
+    try:
+        result: Reply | BaseException = asyncio.run(as_task(call))
+    except (ModelError, asyncio.CancelledError) as error:
+        result = error
+    assert model.is_closed
+    return result, kept, events
+
+
+async def as_task(call: Any) -> Any:
+    return await call
+
+
+def test_a_reply_is_kept_at_once_and_its_deltas_are_passed_on() -> None:
+    deltas = [TAKEN, ThinkingDelta("hm"), TextDelta("hi")]
+    result, (entry,), events = played(*deltas, REPLY, TextDelta("never"))
+    assert result is REPLY
+    assert events == deltas
+    assert entry == reply_entry(REPLY, REQUEST, "turn")
+
+
+def test_the_entry_of_a_reply() -> None:
+    entry = reply_entry(REPLY, REQUEST, "summary")
+    assert (entry.content, entry.stop_reason, entry.model) == (
+        REPLY.content,
+        "end_turn",
+        REPLY.model,
+    )
+    assert (entry.purpose, entry.message_id, entry.broken) == ("summary", "m1", {"t": "{"})
+    assert entry.usage == REPLY.usage.to_json()
+    assert (entry.request["upto"], entry.request["sha256"]) == (7, "abc")
+    assert entry.request["gaps"] == ["images"]
+    assert "max_tokens" in entry.request["parameters"]
+    assert entry.cost_usd is not None
+    assert entry.cost_usd > 1
+
+
+def test_a_reply_under_another_name_costs_what_was_asked_for() -> None:
+    other = Reply([], "end_turn", REPLY.usage, "gateway/unknown", sent="")
+    entry = reply_entry(other, REQUEST, "turn")
+    assert entry.cost_usd == reply_entry(REPLY, REQUEST, "turn").cost_usd
+    assert entry.request == {}
+
+
+def test_a_reply_that_is_interrupted_is_kept_as_far_as_it_came() -> None:
+    result, (entry,), _ = played(
+        TAKEN, TextDelta("so "), TextDelta("far"), asyncio.CancelledError()
+    )
+    assert isinstance(result, asyncio.CancelledError)
+    assert entry.content == [{"type": "text", "text": "so far"}]
+    assert (entry.stop_reason, entry.purpose) == ("interrupted", "turn")
+    assert entry.usage["input"] == 50
+
+
+def test_what_was_said_before_an_interrupt_is_estimated() -> None:
+    def output(*deltas: Delta, ratio: float = 1.0) -> int:
+        _, (entry,), _ = played(TAKEN, *deltas, asyncio.CancelledError(), ratio=ratio)
+        return entry.usage["output"]
+
+    words = output(TextDelta(WORDS))
+    assert words >= 40
+    assert output(ThinkingDelta(WORDS)) == words
+    assert output(TextDelta(WORDS), ThinkingDelta(WORDS)) == 2 * words
+    assert output(TextDelta(WORDS), ratio=2.0) == 2 * words
+    one = output(ToolDraft("Bash", 1_000))
+    assert one > 100
+    assert output(ToolDraft("Bash", 400), ToolDraft("Bash", 1_000)) == one
+    assert output(ToolDraft("Bash", 1_000), ToolDraft("Bash", 999)) >= 2 * one - 2
+    assert output() == 1
+
+
+def test_searches_before_an_interrupt_count() -> None:
+    def ended(is_error: bool) -> ToolFinished:
+        return ToolFinished("s", "WebSearch", "q", is_error, "", 0.0)
+
+    deltas = [TAKEN, ended(False), ended(True), ended(False), asyncio.CancelledError()]
+    _, (entry,), _ = played(*deltas)
+    assert entry.usage["web_searches"] == 2
+
+
+def test_an_interrupt_before_anything_came_leaves_nothing() -> None:
+    assert played(asyncio.CancelledError())[1] == []
+    taken = played(TAKEN, asyncio.CancelledError())[1]
+    assert [entry.content for entry in taken] == [[]]
+
+
+def test_an_attempt_that_broke_off_is_kept_for_its_price() -> None:
+    retry = Retrying(1, 3, 0.0, "overloaded")
+    result, kept, events = played(TAKEN, TextDelta(WORDS), retry, TAKEN, TextDelta("hi"), REPLY)
+    assert result is REPLY
+    attempt, entry = kept
+    assert (attempt.purpose, attempt.content, attempt.stop_reason) == ("attempt", [], None)
+    assert attempt.usage["output"] >= 40
+    assert entry.purpose == "turn"
+    assert retry in events
+    assert len(played(retry, TAKEN, REPLY)[1]) == 1
+
+
+def test_an_error_is_passed_on() -> None:
+    result, kept, _ = played(TAKEN, TextDelta("x"), ModelError("gone"))
+    assert isinstance(result, ModelError)
+    assert [entry.purpose for entry in kept] == ["attempt"]
+    assert played(ModelError("gone"))[1] == []
+    result, kept, _ = played(TAKEN)
+    assert "ended its stream without a reply" in str(result)
+    assert kept == []
+
+
+def text(words: str) -> Block:
+    return {"type": "text", "text": words}
+
+
+FOUND = {"type": "web_search_tool_result", "content": []}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        ([], ""), ([text("a"), {"type": "thinking", "thinking": "x"}, text("b")], "ab"),
+        ([text("I look."), FOUND, text("It is.")], "It is."),
+        ([text("I look."), FOUND, text(" ")], "I look. "),
+        ([text("a"), FOUND, text("b"), FOUND, text("c")], "c"), ([text("a"), FOUND], "a"),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_reply(blocks: list[Block], words: str) -> None:
+    assert text_of(blocks) == words
+
+
+def item(role: Any, *blocks: Block, source: str = "") -> Item:
+    return Item(seq=1, role=role, blocks=list(blocks), size=1, source=source)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ([], ""), ([item("user", text("q"), source="person"), item("assistant", text("a"))], "a"),
+        ([item("assistant", text("a")), item("user", text("q"), source="person")], ""),
+        ([item("assistant", text("a")), item("user", text("n"), source="notice")], "a"),
+        ([item("assistant", text("a")), item("user", text("p"), source="plan")], "a"),
+        ([item("assistant", text("a")), item("user", text("p"), source="skill")], "a"),
+        ([item("assistant", text("a")), item("user", text("p"), source="skill list")], "a"),
+        ([item("assistant", text("a")), item("user", {"type": "tool_result"})], "a"),
+        ([item("assistant", text("a")), item("assistant", {"type": "tool_use"})], "a"),
+        ([item("assistant", text("a")), item("assistant", text("b"))], "b"),
+    ],
+)  # fmt: skip
+def test_the_newest_words_of_the_model(items: Sequence[Item], words: str) -> None:
+    assert last_text(items) == words

@@ -95,7 +95,8 @@ ALLOWED = [
 ]  # fmt: skip
 ASKED = [
     # not known to only look, and no rule
-    "python x.py", "node -e 1", "mkdir a", "touch a", "git add .", "git checkout .", "git branch x",
+    "python x.py", "node -e 1", "mkdir a", "touch a", "git add .", "git checkout .",
+    "git branch x",
     "curl http://a", "tee a", "sort -o a b", "sed -i s/a/b/ x", "awk -f x", "./ls",
     "less README.md",
     "pytestx", "pytest-x", "git commitx", "npm runx", "npm run", "make all", "PYTEST", "рytest",
@@ -116,17 +117,20 @@ ASKED = [
     # options that write or run
     "git -c core.pager=./x log", "git -c core.fsmonitor=./x status", "git --exec-path=. status",
     "git log --output=x", "git diff --ext-diff", "git grep -O./x a", "git -C .. status",
-    "cd src && cd .. && git status", "git --git-dir=x log", "rg --pre ./x a", "file -C", "uniq a b",
+    "cd src && cd .. && git status", "git --git-dir=x log", "rg --pre ./x a", "file -C",
+    "uniq a b",
     "printf -v PATH x", "date -s now", "tree -o x", "git remote add x y", "git config a.b c",
     # files
-    "cat /etc/shadow", "cat ~/.ssh/id_rsa", "cat ../outside/data", "cat link/data", "ls /", "ls ..",
+    "cat /etc/shadow", "cat ~/.ssh/id_rsa", "cat ../outside/data", "cat link/data", "ls /",
+    "ls ..",
     "cd .. && ls", "cd && ls", "cd - && ls", "ls; cd src", "(cd src)", "cd link && cat data",
     "head -c1 </etc/shadow",
     "grep -f/etc/shadow x", "grep -eroot /etc/shadow", "grep -f /etc/shadow x",
     "wc --files0-from=/etc/x",
     "git diff --no-index /dev/null /etc/shadow", "grep -r x .", "rg x", 
     "echo x > a", "echo x > .git/hooks/pre-commit", "echo x >> ~/.bashrc", "echo x > /etc/x",
-    "pytest > log", "ls &> a", "ls >| a", "ls >& a", "> README.md", "echo x > $f", "echo x > out/*",
+    "pytest > log", "ls &> a", "ls >| a", "ls >& a", "> README.md", "echo x > $f",
+    "echo x > out/*",
     "echo x > out/../a", "echo x > link/a", "cat </dev/tcp/a/1", "pytest > out/a > b",
     # options that bring a file, wherever they stand
     "grep /etc/passwd -e root", "rg /etc -e root", "grep ../outside/data -e .", 
@@ -158,7 +162,8 @@ DENIED = [
     "echo \"$(rm x)\"", "cat <(rm x)", "ls > >(rm x)", "if rm x; then ls; fi",
     "for i in 1; do rm x; done",
     "while ls; do rm x; done", "case a in a) rm x;; esac", "f() { rm x; }", "coproc rm x",
-    "cat <<E\n$(rm x)\nE", "ls <<< $(rm x)", "X=$(rm x)", "X=1 rm x", "env X=1 rm x", "env -i rm x",
+    "cat <<E\n$(rm x)\nE", "ls <<< $(rm x)", "X=$(rm x)", "X=1 rm x", "env X=1 rm x",
+    "env -i rm x",
     "sudo rm x", "sudo -u root -n rm x", "command rm x", "builtin command rm x", "exec rm x",
     "ls | xargs rm", "ls | xargs -n 1 -I {} rm {}", "find . -exec rm {} +",
     "find . -okdir rm {} \\;",
@@ -275,7 +280,8 @@ def test_bash_without_a_subject_allows_all_but_what_others_forbid(tmp_path: Path
         ("accept-edits", "Write", "new/a", "allow"),
         ("accept-edits", "Edit", "/etc/passwd", "ask"), ("accept-edits", "Edit", "../a", "ask"),
         ("accept-edits", "Edit", "link/a", "ask"), ("accept-edits", "Edit", ".git/config", "ask"),
-        ("accept-edits", "Edit", ".GIT/config", "ask"), ("accept-edits", "Edit", "a/.git/x", "ask"),
+        ("accept-edits", "Edit", ".GIT/config", "ask"),
+        ("accept-edits", "Edit", "a/.git/x", "ask"),
         ("accept-edits", "Edit", "hooks/pre-commit", "ask"),
         ("accept-edits", "Edit", ".git", "ask"),
         ("accept-edits", "Write", ".agentrc", "ask"), ("accept-edits", "Write", ".bashrc", "ask"),
@@ -561,3 +567,278 @@ def test_judging_never_fails(project: Path, tool: str, text: str, mode: Permissi
 
 def test_home_is_not_needed(project: Path) -> None:
     assert judge(Approval(cwd=project), "Read", os.sep + "~" * 5000).action == "ask"
+
+
+class Box:
+    """A sandbox whose commands read and write one folder, and find their own files at /tmp."""
+
+    required = network = by_name = False
+    absent = unasked_absent = partial = ""
+
+    def __init__(self, project: Path, **fields: object) -> None:
+        self.project = str(project)
+        self.own = str(project.parent / "own")
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def can_read(self, path: str) -> bool:
+        return path.startswith((self.project, "/usr", "/etc"))
+
+    def can_write(self, path: str) -> bool:
+        return path.startswith(self.project)
+
+    def moved(self, path: str) -> str:
+        return self.own + path.removeprefix("/tmp/box") if path.startswith("/tmp/box") else path
+
+
+def boxed(project: Path, mode: PermissionMode = "ask", **fields: object) -> Approval:
+    approval = Approval(cwd=project, mode=mode, allow=["Bash(mytool:*)"], deny=["Read(secrets/**)"])
+    approval.sandbox = Box(project, **fields)  # type: ignore[assignment]
+    return approval
+
+
+@pytest.mark.parametrize(
+    ("mode", "sandboxed", "unasked"),
+    [
+        ("ask", False, False), ("ask", True, True), ("accept-edits", True, True),
+        ("plan", True, False),
+        ("bypass", True, False), ("sandboxed", False, True), ("sandboxed", True, True),
+    ],
+)  # fmt: skip
+def test_commands_that_need_no_question_in_the_sandbox(
+    project: Path, mode: PermissionMode, sandboxed: bool, unasked: bool
+) -> None:
+    approval = Approval(cwd=project, mode="ask")
+    approval.mode, approval.sandboxed = mode, sandboxed
+    assert approval.sandboxed is unasked
+
+
+def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
+    approval = boxed(project, "sandboxed")
+    verdict = judge(approval, "Bash", "touch new")
+    assert (verdict.action, verdict.confined, verdict.rule) == ("allow", True, "Bash(touch:*)")
+    assert not judge(approval, "Bash", "mytool x").confined
+    verdict = judge(approval, "Bash", "curl x")
+    assert (verdict.action, verdict.confined) == ("ask", False)
+    assert verdict.reason == "it leaves the sandbox, for the network: `curl`"
+    assert "protected file: .git" in judge(approval, "Bash", "touch .git/x").reason
+    assert "path outside of the project" in judge(approval, "Bash", "touch ../x").reason
+    assert judge(approval, "Bash", "cat secrets/key").action == "deny"
+    assert judge(approval, "Bash", "x() { y; }; x").confined
+    guarded = Approval(cwd=project, mode="sandboxed", ask=["Bash(git push:*)"])
+    guarded.sandbox = approval.sandbox
+    for command in ("x() { y; }; x", "git $x", "git push"):
+        assert judge(guarded, "Bash", command).action == "ask"
+
+
+@pytest.mark.parametrize("fields", [None, {"unasked_absent": "the kernel forbids it."}])
+def test_where_nothing_confines_commands_they_are_asked_about(
+    project: Path, fields: dict[str, object] | None
+) -> None:
+    approval = boxed(project, "sandboxed", **(fields or {}))
+    if fields is None:
+        approval.sandbox = None
+    reason = "the kernel forbids it." if fields else "the sandbox is off."
+    assert approval.unconfined == reason
+    verdict = judge(approval, "Bash", "touch new")
+    assert verdict.action == "ask"
+    assert verdict.reason.endswith(f"; nothing confines it: {reason}")
+    assert boxed(project).unconfined == ""
+
+
+def test_whether_the_sandbox_would_confine_a_call(project: Path) -> None:
+    def would(command: str, approval: Approval) -> bool:
+        return approval.would_confine(Fake("Bash", "run"), Subject(text=command))
+
+    approval = boxed(project)
+    assert would("touch new", approval)
+    assert not would("curl x", approval)
+    assert not would("ls", approval)
+    assert not approval.sandboxed
+    approval.sandboxed = True
+    assert not would("touch new", approval)
+
+
+def test_files_that_rules_guard(project: Path) -> None:
+    approval = Approval(
+        cwd=project, deny=["Read(secrets/**)", "Grep", "Edit(README.md)"], ask=["Read(src/app.py)"]
+    )
+    read, written = approval.guarded_files() or ([], [])
+    assert {str(Path(path).relative_to(project)) for path in read} == {"secrets", "src/app.py"}
+    assert written == [str(project / "README.md")]
+    assert Approval(cwd=project).guarded_files() == ([], [])
+
+
+def test_a_required_sandbox_bounds_files_too(project: Path) -> None:
+    approval = boxed(project, "bypass", required=True)
+    for tool, path, doing in (
+        ("Read", "../outside/data", "read"),
+        ("Edit", "/etc/hosts", "edited"),
+    ):
+        verdict = judge(approval, tool, path)
+        assert verdict.action == "deny"
+        assert f"may not be {doing} here: it is outside of the sandbox" in verdict.reason
+    assert judge(approval, "Read", "/etc/hosts").action == "allow"
+    assert judge(approval, "Edit", "src/app.py").action == "allow"
+    assert judge(boxed(project, "bypass"), "Edit", "/etc/hosts").action == "allow"
+
+
+def test_files_that_an_allowed_command_opens(project: Path) -> None:
+    outside = str(project.parent / "outside" / "data")
+    approval = boxed(project, "bypass")
+    assert judge(approval, "Bash", f"mytool {outside} /etc/hosts src/app.py").opens == (outside,)
+    assert judge(approval, "Bash", "mytool src/app.py").opens == ()
+    assert judge(approval, "Bash", f"cat secrets/key {outside}").opens == ()
+    absent = boxed(project, "bypass", absent="no kernel")
+    assert judge(absent, "Bash", f"mytool {outside}").opens == ()
+    assert judge(Approval(cwd=project, mode="bypass"), "Bash", f"mytool {outside}").opens == ()
+
+
+def test_paths_of_commands_in_their_own_temporary_folder(project: Path) -> None:
+    """A path below /tmp means the file that commands in the sandbox have there."""
+    own = project.parent / "own"
+    own.mkdir()
+    (own / "made").write_text("x")
+    approval = boxed(project)
+    verdict = judge(approval, "Read", "/tmp/box/made")
+    assert (verdict.action, verdict.path) == ("allow", str(own / "made"))
+    assert judge(approval, "Read", "/tmp/box/missing").path == str(own / "missing")
+    assert judge(approval, "Edit", "/tmp/box/new").action == "ask"
+    assert judge(boxed(project, "accept-edits"), "Edit", "/tmp/box/new").action == "allow"
+    (own / "link").symlink_to("/etc/passwd")
+    assert judge(approval, "Read", "/tmp/box/link").action == "ask"
+    assert judge(Approval(cwd=project), "Read", "/tmp/box/made").action == "ask"
+
+
+NETWORK_TOOL, FETCH = Fake("Network", "run"), Fake("WebFetch", "run")
+
+
+def test_hosts_of_commands_in_the_sandbox(project: Path) -> None:
+    def host(approval: Approval, name: str) -> Verdict:
+        return approval.judge(NETWORK_TOOL, Subject(text=name))
+
+    approval = Approval(cwd=project, allow=["Network(*.good.org)"], deny=["Network(bad.org)"])
+    assert host(approval, "a.good.org").action == "allow"
+    assert host(approval, "bad.org").action == "deny"
+    verdict = host(approval, "other.org")
+    assert (verdict.action, verdict.rule) == ("ask", "Network(other.org)")
+    assert verdict.reason == "a command wants to reach other.org"
+    approval.mode = "bypass"
+    verdict = host(approval, "other.org")
+    assert verdict.action == "deny"
+    assert verdict.reason == "other.org is not in sandbox.network, and bypass asks about nothing"
+    assert host(approval, "a.good.org").action == "allow"
+    asked = Approval(cwd=project, ask=["Network(x.org)"])
+    assert host(asked, "x.org").rule == "Network(x.org)"
+    assert "to be asked about" in host(asked, "x.org").reason
+
+
+def test_pages_of_the_web(project: Path) -> None:
+    approval = Approval(cwd=project, allow=["WebFetch(good.org)"])
+    assert approval.judge(FETCH, Subject(text="good.org")).action == "allow"
+    for mode in ("ask", "plan"):
+        approval.mode = mode  # type: ignore[assignment]
+        verdict = approval.judge(FETCH, Subject(text="other.org"))
+        assert (verdict.action, verdict.rule) == ("ask", "WebFetch(other.org)")
+        assert verdict.reason == "it reaches other.org"
+
+
+def test_tools_that_were_given_to_the_session(project: Path) -> None:
+    approval = Approval(cwd=project, given=["Task"])
+    verdict = judge(approval, "Task", "x")
+    assert (verdict.action, verdict.reason) == ("allow", "Task was given to the session")
+    approval.mode = "plan"
+    assert judge(approval, "Task", "x").action == "deny"
+    verdict = judge(Approval(cwd=project), "Task", "x")
+    assert (verdict.reason, verdict.rule) == ("Task may change something", "Task")
+    assert judge(Approval(cwd=project), "Todo").reason == "Todo changes nothing"
+    assert judge(Approval(cwd=project, given=["Task"], ask=["Task"]), "Task").action == "ask"
+
+
+def test_paths_that_deny_rules_hide_from_listings(project: Path) -> None:
+    approval = Approval(cwd=project, deny=["Read(secrets/**)", "Edit(README.md)"])
+    assert approval.denies_reading(str(project / "secrets" / "key"))
+    assert approval.denies_reading(str(project / "src" / "key"))
+    assert not approval.denies_reading(str(project / "README.md"))
+    assert not approval.denies_reading(str(project / "src" / "app.py"))
+    assert not Approval(cwd=project, ask=["Read(secrets/**)"]).denies_reading(
+        str(project / "secrets" / "key")
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "action"),
+    [
+        ("Bash", "ls | wc", "allow"), ("Bash", "touch x", "deny"), ("Bash", "ls > x", "deny"),
+        ("Bash", "mytool", "deny"),
+        ("Bash", "./ls", "deny"), ("Read", "README.md", "allow"), ("Edit", "README.md", "deny"),
+        ("Task", "x", "deny"),
+        ("Todo", "", "allow"), ("Read", "secrets/key", "deny"),
+    ],
+)  # fmt: skip
+def test_a_view_that_only_looks(project: Path, tool: str, text: str, action: str) -> None:
+    approval = Approval(
+        cwd=project, mode="bypass", allow=["Bash(mytool:*)"], deny=["Read(secrets/**)"]
+    )
+    verdict = judge(approval.read_only_view(), tool, text)
+    assert verdict.action == action
+    assert ("this subagent only looks" in verdict.reason) is (action == "deny" and tool != "Read")
+    assert judge(approval, "Edit", "README.md").action == "allow"
+
+
+def test_a_command_that_no_shell_takes(project: Path) -> None:
+    verdict = judge(Approval(cwd=project, mode="bypass"), "Bash", "a" * 131_072)
+    assert verdict.action == "deny"
+    assert "131,071 bytes" in verdict.reason
+    assert judge(Approval(cwd=project, mode="bypass"), "Bash", "a" * 131_071).action == "allow"
+
+
+def test_rules_come_and_go(project: Path) -> None:
+    approval = Approval(cwd=project, allow=["Bash(make)"])
+    approval.allow_for_session("Bash(mytool:*)")
+    approval.allow_for_session("Bash(mytool:*)")
+    assert approval.rules()["session"] == ["Bash(mytool:*)"]
+    view = approval.read_only_view()
+    assert approval.revoke("Bash(make)")
+    assert approval.revoke("Bash(mytool:*)")
+    assert not approval.revoke("Bash(mytool:*)")
+    assert view.rules()["allow"] == view.rules()["session"] == []
+    extended = approval.with_rule("Edit")
+    assert judge(extended, "Edit", "x").action == "allow"
+    assert judge(approval, "Edit", "x").action == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("touch x", "`touch x` may change something"),
+        ("git $x", "may do what the rule Bash(git push:*) is for"),
+        ("ls $x", "`ls $x` may change"),
+        ("./ls", "`./ls` may change something"),
+        ("cat ../outside/data", "reading ../outside/data: outside the project"),
+        ("ls > $y", "known only when it runs"),
+        ("cat */*/*/x", "are too many to check"),
+        ("grep -R x src", "it follows links, wherever they lead"),
+        ("sudo ls", "sudo runs another command"),
+        ("echo x > new", "editing new: mode ask asks about edits"),
+        ("git push", "is to be asked about by the rule"),
+        ("ls --version x", None), ("make --version", None),
+        ("timeout 5 ls", None),
+    ],
+)  # fmt: skip
+def test_the_reason_of_a_verdict(project: Path, command: str, reason: str | None) -> None:
+    verdict = judge(
+        Approval(cwd=project, ask=["Bash(git push:*)"], path="/usr/bin:/bin"), "Bash", command
+    )
+    assert verdict.action == ("ask" if reason else "allow")
+    assert (reason or "") in verdict.reason
+
+
+def test_a_program_that_is_not_the_systems(project: Path) -> None:
+    (project / "bin").mkdir()
+    (project / "bin" / "ls").write_text("#!/bin/sh\n")
+    (project / "bin" / "ls").chmod(0o755)
+    approval = Approval(cwd=project, path=f"{project}/bin:/usr/bin:/bin", mode="accept-edits")
+    assert "`ls` is not the system's" in judge(approval, "Bash", "ls").reason
+    assert "a folder of the PATH" in judge(approval, "Edit", "bin/tool").reason
+    assert judge(approval, "Edit", "src/tool").action == "allow"

@@ -19,8 +19,8 @@ Section = Literal["decisions", "facts", "blocked", "rules"]
 CLAIM_WORDS = 6  # of an entry, that a claim may quote; half of them must be there
 
 _CLAIM = re.compile(
-    r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*[^\w#]*"
-    r"(?P<number>#?\d{1,9})?(?P<rest>.*)",
+    r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*"
+    r"[^\w#\"“”„«「`'‘]*(?P<number>#?\d{1,9})?(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _REF = re.compile(r"#(\d{1,9})\b")

@@ -178,7 +178,7 @@ def print_report(outcomes: list[Outcome]) -> float:
         total += found
     share = 1 - total["survived"] / max(1, total.total())
     print(f"{'all':48} {total['killed']:6} {total['survived']:8} {total['timeout']:8}")
-    print(f"\nThe tests notice {share:.1%} of {total.total()} mutants.")
+    print(f"\nThe tests notice {share:.1%} of {total.total()} mutants.", flush=True)
     return share
 
 
@@ -210,8 +210,8 @@ def main() -> int:
             thread.start()
         for thread in threads:
             thread.join()
-    share = print_report(outcomes)
-    print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
+        share = print_report(outcomes)
+        print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     return 0 if share >= ENOUGH_KILLED else 1
 
 

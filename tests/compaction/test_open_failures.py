@@ -1,0 +1,100 @@
+"""Commands that still fail, in a summary."""
+
+import pytest
+
+from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.compaction.summary.open_failures import (
+    error_line,
+    open_failures,
+    said_errors,
+    still_open,
+    with_open_failures,
+)
+from ctxagent.agent.context.tokens import estimate
+from ctxagent.agent.session.ledger import CommandFact, Ledger
+
+from ..support.sessions.history import History
+
+
+def ledger(*commands: tuple[str, int, str]) -> Ledger:
+    history = History()
+    for command, code, said in commands:
+        history.call(
+            "Bash",
+            {"command": command},
+            said,
+            is_error=code != 0,
+            details={"command": command, "exit_code": code},
+        )
+    found = Ledger()
+    for entry in history.entries:
+        found.add(entry)
+    return found
+
+
+def fact(*errors: str) -> CommandFact:
+    return CommandFact("x", 1, 1, errors)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        ([], ""), (["E   KeyError: 'x'"], "KeyError: 'x'"), (["first", "last"], "last"),
+        (["ValueError: a", "last"], "ValueError: a"),
+        (["error: a", "error: b", "c"], "error: b"),
+        (["it failed", "error: a", "it failed"], "error: a"),
+        (["not found: a", "b"], "not found: a"),
+        (["[12:03:01] fatal: a"], "fatal: a"), (["> assert x"], "assert x"),
+        (["a", "exit code: 3"], "a"), (["a", "[done]"], "a"), (["exit 1"], ""), (["", "  "], ""),
+        (["x" * 200], "x" * 160), (["x " * 150 + "Error: a"], "x " * 20 + "Error: a"),
+        (["y" * 100 + " error"], "y" * 100 + " error"),
+    ],
+)  # fmt: skip
+def test_the_most_telling_line(lines: list[str], line: str) -> None:
+    assert error_line(fact(*lines)) == line
+
+
+def test_a_command_that_only_answered_no_is_no_failure() -> None:
+    known = ledger(
+        ("make a", 2, "boom"), ("mytool", 1, ""), ("make b", 1, "error: x"), ("make c", 0, "ok")
+    )
+    assert [each.command for each in open_failures(known)] == ["make a", "make b"]
+
+
+def test_all_failures_are_told_with_what_they_said() -> None:
+    known = ledger(("make a", 2, "error: one"), ("make b", 3, "fatal: two"))
+    first, second = (each.ref for each in open_failures(known))
+    found = with_open_failures(SummaryDocument(errors=("a note",)), known)
+    assert found.errors == (
+        "a note",
+        f"`make a` failed (exit 2, #{first}):\nerror: one",
+        f"`make b` failed (exit 3, #{second}):\nfatal: two",
+    )
+    assert with_open_failures(found, known).errors == found.errors
+    assert with_open_failures(found, known, room=1_000).errors == found.errors
+
+
+def test_without_room_one_line_each_and_then_the_refs() -> None:
+    lines = "\n".join(f"error: {n} {'x' * 200}" for n in range(5))
+    known = ledger(*((f"make {name}", 2, lines) for name in "abc"))
+    refs = [each.ref for each in open_failures(known)]
+    whole = with_open_failures(SummaryDocument(), known).errors
+    short = [error.partition("\n")[0] + "\nerror: 4 " + "x" * 151 for error in whole]
+    room = sum(estimate(line) + 1 for line in short)
+    assert list(with_open_failures(SummaryDocument(), known, room).errors) == short
+    fewer = with_open_failures(SummaryDocument(), known, room - 1).errors
+    assert fewer == (f"More commands that still fail, found by Recall: #{refs[0]}", *short[1:])
+    none = with_open_failures(SummaryDocument(errors=("a",)), known, 0).errors
+    listed = " ".join(f"#{ref}" for ref in refs)
+    assert none == (f"More commands that still fail, found by Recall: {listed}", "a")
+
+
+def test_what_is_over_goes_and_what_a_model_said_stays() -> None:
+    failing = ledger(("make a", 2, "error: one"), ("make b", 2, "error: two"))
+    errors = with_open_failures(SummaryDocument(errors=("a model's words",)), failing).errors
+    assert still_open(errors, failing) == errors
+    passed = ledger(("make a", 2, "error: one"), ("make b", 2, "error: two"), ("make a", 0, "ok"))
+    assert still_open(errors, passed) == (errors[0], errors[2])
+    more = "More commands that still fail, found by Recall: #3"
+    assert still_open((more, "a"), failing) == ("a",)
+    assert said_errors((more, *errors)) == ("a model's words",)
