@@ -30,9 +30,9 @@ MAX_MODULES_BESIDE_ROOMS = 6
 LIBRARY_USERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
-    "anthropic": ("agent.models.anthropic", "agent.models.lazy_sdk"),
+    "anthropic": ("agent.models.messages.model", "agent.models.messages.lazy_sdk"),
     "httpx2": (
-        "agent.models.anthropic",
+        "agent.models.messages.model",
         "agent.models.bounded_body",
         "agent.extensions.mcp",
     ),
