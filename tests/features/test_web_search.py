@@ -19,19 +19,13 @@ from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.errors import PromptTooLong, RequestRejected
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.web_search import WebSearchFeature, asks_for_searches
-from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.models.scripted import ScriptedModel
+from ctxagent.agent.models.factory import make_model
 from ctxagent.agent.session.entries import Assistant, Mask, Session, User
 from ctxagent.agent.session.searches import WIRE_NAME
 
 TOOL = {"name": WIRE_NAME, "type": "web_search_20250305"}
 CLAUDE = ModelSettings(id="claude-sonnet-5-5")
-
-
-def launch(settings: Settings, environ: Mapping[str, str] | None = None) -> LaunchOptions:
-    here = Path("/project")
-    return LaunchOptions(settings, here, here, here, environ or {})
 
 
 @pytest.mark.parametrize(
@@ -42,26 +36,23 @@ def launch(settings: Settings, environ: Mapping[str, str] | None = None) -> Laun
         ({}, {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}, False),
         ({"web": WebSettings(search="on")}, {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}, True),
         ({}, {"ANTHROPIC_BASE_URL": "https://api.anthropic.com/v1"}, True),
-        ({}, {"ANTHROPIC_BASE_URL": "http://["}, False),
-        ({"model": ModelSettings(id="scripted:a.json")}, {}, False),
         ({"permissions": PermissionSettings(deny=("WebSearch",))}, {}, False),
         ({"permissions": PermissionSettings(ask=("WebSearch",))}, {}, False),
     ],
 )
 def test_a_new_session_has_searches_where_the_public_api_makes_them(
-    settings: Mapping[str, Any], environ: Mapping[str, str], expected: bool
+    tmp_path: Path, settings: Mapping[str, Any], environ: Mapping[str, str], expected: bool
 ) -> None:
     made = replace(replace(Settings(), model=CLAUDE), **settings)
-    assert asks_for_searches(launch(made, environ), []) is expected
+    model = make_model(made, {"ANTHROPIC_API_KEY": "k", **environ}, tmp_path)
+    assert asks_for_searches(made, model.abilities.searches_web, []) is expected
 
 
 def test_a_session_keeps_what_it_began_with() -> None:
-    options = launch(replace(Settings(), model=CLAUDE))
-    assert not asks_for_searches(options, [{"name": "Bash"}])
-    assert asks_for_searches(options, [{"name": "Bash"}, TOOL])
-    of_a_program = replace(options, model=ScriptedModel([]))
-    assert not asks_for_searches(of_a_program, [])
-    assert asks_for_searches(of_a_program, [TOOL])
+    assert not asks_for_searches(Settings(), True, [{"name": "Bash"}])
+    assert asks_for_searches(Settings(), True, [{"name": "Bash"}, TOOL])
+    assert asks_for_searches(Settings(), None, [TOOL])
+    assert not asks_for_searches(Settings(), False, [TOOL])  # such a model cannot be sent it
 
 
 def searched(handle: SessionHandle, *, is_whole: bool = True) -> WebSearchFeature:

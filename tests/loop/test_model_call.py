@@ -24,13 +24,14 @@ from ctxagent.agent.session.entries import Assistant, Block, Usage
 
 REQUEST = Request(
     model="claude-sonnet-5-5", system=[], tools=[], messages=[], max_tokens=100,
-    origin={"upto": 7}, gaps=("images",),
+    origin={"upto": 7},
 )  # fmt: skip
 REPLY = Reply(
     [{"type": "text", "text": "hi"}], "end_turn", Usage(input=1_000_000, output=10),
-    "claude-sonnet-5-5", message_id="m1", broken={"t": "{"}, sent="abc",
+    "claude-sonnet-5-5", message_id="m1", broken={"t": "{"},
+    sent={"sha256": "abc", "gaps": ["images"], "parameters": {"max_tokens": 100}},
 )  # fmt: skip
-TAKEN = Accepted({"input": 50, "output": 1}, sent="abc")
+TAKEN = Accepted({"input": 50, "output": 1}, sent={"sha256": "abc"})
 WORDS = "word " * 40
 
 
@@ -99,7 +100,7 @@ def test_the_entry_of_a_reply() -> None:
 
 
 def test_a_reply_under_another_name_costs_what_was_asked_for() -> None:
-    other = Reply([], "end_turn", REPLY.usage, "gateway/unknown", sent="")
+    other = Reply([], "end_turn", REPLY.usage, "gateway/unknown", sent={})
     entry = reply_entry(other, REQUEST, "turn")
     assert entry.cost_usd == reply_entry(REPLY, REQUEST, "turn").cost_usd
     assert entry.request == {}

@@ -9,27 +9,25 @@ import pytest
 
 from ctxagent.agent.context.request import Request, build_request
 from ctxagent.agent.errors import ModelError, RequestRejected
-from ctxagent.agent.events import CallFinished, Delta, Event, Notice, TextDelta, Waiting
+from ctxagent.agent.events import CallFinished, Delta, Event, TextDelta, Waiting
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.models.server_gaps import IMAGES, ServerGaps
 from ctxagent.agent.session.entries import Assistant, User
 
 from ..support.sessions.conversation import Conversation
 
-NO_IMAGES = RequestRejected("this model does not support images", status=400)
 NO_CACHE = RequestRejected("unknown field: cache_control", status=400)
 
 
 class Refusing(ScriptedModel):
     """Refuses its first requests, each for one of these reasons, then says "Done."."""
 
-    def __init__(self, *refusals: RequestRejected, url: str = "http://127.0.0.1:1") -> None:
+    def __init__(self, *refusals: RequestRejected) -> None:
         super().__init__([Step(text="Done.")])
-        self.gaps, self.refusals = ServerGaps(None, url, self.id), list(refusals)
+        self.refusals = list(refusals)
         self.asked = 0  # for its limits
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -82,33 +80,8 @@ def test_only_a_turn_waits_for_an_overloaded_server(handle: SessionHandle) -> No
     assert [request.overload_wait for request in model.client.requests] == [7.0, None]
 
 
-def test_what_a_server_does_not_take_is_left_out_from_then_on(
-    handle: SessionHandle, events: list[Event]
-) -> None:
-    client = Refusing(NO_CACHE)
-    used(handle, client)
-    reply, _ = ask(handle)
-    assert reply.content == [{"type": "text", "text": "Done."}]
-    assert [request.gaps for request in client.requests] == [(), ("cache",)]
-    (notice,) = [event for event in events if isinstance(event, Notice)]
-    assert notice.level == "info"
-    assert notice.text.startswith("scripted takes no cache_control: requests go without from now")
-
-
-def test_refused_images_are_left_to_the_engine(handle: SessionHandle, events: list[Event]) -> None:
-    model = used(handle, Refusing(NO_IMAGES))
-    assert model.takes_images()
-    with pytest.raises(RequestRejected):
-        ask(handle)
-    assert not model.takes_images()
-    assert model.client.gaps.names == (IMAGES,)
-    assert [event.level for event in events if isinstance(event, Notice)] == ["warning"]
-    model.images_setting = "on"
-    assert model.takes_images()
-
-
 def test_other_refusals_are_raised(handle: SessionHandle, events: list[Event]) -> None:
-    used(handle, Refusing(NO_CACHE, url=""))  # the public API takes all of it
+    used(handle, Refusing(NO_CACHE))
     with pytest.raises(ModelError, match="unknown field"):
         ask(handle)
     assert events == []
@@ -152,20 +125,6 @@ def test_a_subagent_with_the_same_model_shares_what_is_known(handle: SessionHand
     other.share(model)
     assert (other.limits, other.effort) == (model.limits, "high")
     assert other.learned_window is model.learned_window
-
-
-def test_a_server_that_answers_a_compaction_request_with_text_has_none(
-    handle: SessionHandle,
-) -> None:
-    model = used(handle, Refusing(url=""))
-    model.client.id = "claude-sonnet-5-5"
-    assert model.has_compaction()
-    request = build_request(handle.view, model=model.id, max_tokens=1_000)
-    asked = replace(request, compaction="Keep all.")
-    asyncio.run(model.ask(asked, lambda event: None, "summary"))
-    assert not model.has_compaction()
-    model.client.id = "my-own-llama"
-    assert not model.has_compaction()
 
 
 def test_the_reply_is_asked_to_fit_into_what_is_left(project: Path) -> None:
