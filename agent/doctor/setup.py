@@ -13,8 +13,10 @@ from ...tools.system.programs import describe_program
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home, home_folder
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
+from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
+from ..extensions import python_extensions
 from ..extensions.command_files import load_command_files
 from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
@@ -155,6 +157,13 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
         yield Finding("skills", ", ".join(sorted(skills)))
     for warning in warnings:
         yield Finding("skills", warning, note=True)
+    own_files = python_extensions.own_files(own)
+    projects = python_extensions.project_files(cwd, home)
+    if own_files or projects:
+        untrusted = sum(not is_file_trusted(each, loaded.trust_dir) for each in projects)
+        more = f", {untrusted:,} of them not trusted" if untrusted else ""
+        found = f"{count_of(len([*own_files, *projects]), 'file')}{more}"
+        yield Finding("extensions", found, note=bool(untrusted))
     yield from _hooks(loaded.settings.hooks, installed)
     yield from _servers(loaded, cwd, installed)
 
