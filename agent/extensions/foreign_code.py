@@ -16,11 +16,22 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
     problems = list[str]()
     try:
         yield problems
-    except (*passed, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except passed:
         raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
+            raise
         what = ": ".join(filter(None, [type(error).__name__, _text_of(error)]))
         problems.append(f"{what}{_place_of(error)}")
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Return True if an error comes from a request to cancel the current task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # outside of the event loop
+        return False
+    return isinstance(error, asyncio.CancelledError) and bool(task and task.cancelling())
 
 
 def _text_of(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Extensions: the features of other people, added to a conversation."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import isawaitable
 from types import MethodType
 from typing import Any
@@ -23,6 +24,8 @@ from ..models.base import Model
 from ..models.factory import make_model
 from ..permissions.rules import add_tool_names
 from ..replay.formats import add_format
+from ..replay.formats.builder import TranscriptBuilder
+from ..replay.formats.fields import JsonObject
 
 _CALLED = ("stream", "assumed_limits", "limits", "close")  # methods of a model
 
@@ -55,8 +58,32 @@ def _make_known(kind: type[Feature]) -> None:
     for name, reader in kind.recording_formats.items():
         if not (callable(reader.recognizes) and callable(reader.read)):
             raise TypeError(f"the format {name} needs the functions recognizes and read")
-        add_format(name, reader)
+        add_format(name, _Format(name, reader))
     add_tool_names(kind.tool_names())
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A recording format of an extension. Its methods raise UsageError when the reader fails."""
+
+    name: str
+    reader: Any
+
+    def recognizes(self, row: JsonObject) -> bool:
+        """Return True if the extension reads files with such a row."""
+        return bool(self._call(self.reader.recognizes, row))
+
+    def read(self, rows: Iterable[JsonObject]) -> TranscriptBuilder:
+        """Return what the extension reads."""
+        found = self._call(self.reader.read, rows)
+        if isinstance(found, TranscriptBuilder):
+            return found
+        raise UsageError(f"the format {self.name} of an extension gives no TranscriptBuilder")
+
+    def _call(self, function: Callable[[Any], Any], given: Any) -> Any:
+        with foreign_code() as problems:
+            return function(given)
+        raise UsageError(f"the format {self.name} of an extension failed: {problems[0]}")
 
 
 def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Features) -> None:
@@ -137,10 +164,10 @@ def find_command(agent: AgentState, name: str) -> FeatureCommand | None:
 async def run_command(command: FeatureCommand, argument: str) -> str | Prompt | None:
     """Run a slash command of a feature. Raises CtxagentError for one that fails."""
     with foreign_code(CtxagentError) as problems:
-        found = command.run(argument)
+        found: Any = command.run(argument)
         found = await found if isawaitable(found) else found
         text = found.text if isinstance(found, Prompt) else found
         if isinstance(text, str) or found is None:
-            return found
+            return found  # type: ignore[no-any-return]
         raise TypeError(f"it must give a text, a Prompt or None, not {type(text).__name__}")
     raise CtxagentError(f"the command /{command.name} failed: {problems[0]}")

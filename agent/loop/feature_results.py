@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from inspect import iscoroutine
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from ...tools.base import Output, Tool
+from ...tools.base import Effect, Output, Tool
 from ..session.entries import Entry, User, encode
 from .feature import Clear, FeatureCommand, Layer
 
@@ -82,6 +82,8 @@ def _check(what: str, found: Any, *kinds: type) -> None:
 def _check_tool(tool: Tool[Any]) -> None:
     if not _TOOL_NAME.fullmatch(tool.name):
         raise ValueError(f"{tool.name!r} cannot be the name of a tool")
+    if tool.effect not in get_args(Effect):
+        raise ValueError(f"the effect of {tool.name} is one of {', '.join(get_args(Effect))}")
     json.dumps(tool.schema())
 
 

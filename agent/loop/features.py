@@ -246,9 +246,13 @@ class Features:
         """Call a method that may be asynchronous."""
         is_bounded = event in ENDING_EVENTS and id(feature) in self._guarded
         with self._guard(feature, event):
-            async with asyncio.timeout(MAX_ENDING_SECONDS if is_bounded else None):
-                found = getattr(feature, event)(*given, **named)
-                found = await found if inspect.isawaitable(found) else found
+            try:
+                async with asyncio.timeout(MAX_ENDING_SECONDS if is_bounded else None) as bound:
+                    found = getattr(feature, event)(*given, **named)
+                    found = await found if inspect.isawaitable(found) else found
+            except TimeoutError as error:
+                late = f"it took longer than {MAX_ENDING_SECONDS:g} s"
+                raise (TimeoutError(late) if bound.expired() else error) from None
             return check_result(event, found)
 
     @contextmanager
