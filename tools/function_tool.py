@@ -116,6 +116,6 @@ async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Ou
         )
     except (ToolError, asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # an exit of the process, too
+    except (Exception, SystemExit) as error:
         raise ToolError(f"{type(error).__name__}: {error}") from error
     return Output(value if isinstance(value, str) else to_json(value, fallback=str).decode())

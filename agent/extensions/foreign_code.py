@@ -21,8 +21,10 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
             raise
-        what = ": ".join(filter(None, [type(error).__name__, _text_of(error)]))
-        problems.append(f"{what}{_place_of(error)}")
+        what = [type(error).__name__]
+        with foreign_code():
+            what += [str(error)] if str(error) else []
+        problems.append(f"{': '.join(what)}{_place_of(error)}")
 
 
 def _is_cancelled(error: BaseException) -> bool:
@@ -32,13 +34,6 @@ def _is_cancelled(error: BaseException) -> bool:
     except RuntimeError:  # outside of the event loop
         return False
     return isinstance(error, asyncio.CancelledError) and bool(task and task.cancelling())
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return ""
 
 
 def _place_of(error: BaseException) -> str:

@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.context.view import View
+from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
 from ctxagent.agent.events import Event, Notice, TurnFinished
-from ctxagent.agent.loop.feature import Feature, IncomingMessage, ToolCall, Turn, Veto
+from ctxagent.agent.loop.feature import (
+    Clear,
+    Feature,
+    IncomingMessage,
+    Layer,
+    ToolCall,
+    Turn,
+    Veto,
+)
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.session.entries import Content, Entry, Note, Usage
+from ctxagent.agent.session.entries import Assistant, Content, Entry, Note, ToolResult, Usage
 from ctxagent.tools.base import Output, Tool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
@@ -60,6 +70,11 @@ def answering(said: list[str], name: str, answer: Any = None) -> Callable[..., A
         return answer
 
     return method
+
+
+def tool_use(id: str) -> Assistant:
+    block = {"type": "tool_use", "id": id, "name": "Read", "input": {"path": "a.txt"}}
+    return Assistant(content=[block], model="m", usage={}, stop_reason="tool_use")
 
 
 def run(call: Coroutine[Any, Any, Any]) -> Any:
@@ -274,11 +289,119 @@ def test_the_error_of_a_feature_that_is_not_guarded_is_passed_on(
 
 
 def test_a_cancelled_feature_stays(handle: SessionHandle, features: Features) -> None:
-    stopped = answering([], "a", asyncio.CancelledError())
-    features.add(made(handle, "a", before_call=stopped), guarded=True)
-    with pytest.raises(asyncio.CancelledError):
-        run(features.before_call())
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def cancelled() -> None:
+        call = asyncio.create_task(features.before_call())
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    features.add(made(handle, "a", before_call=waits), guarded=True)
+    run(cancelled())
     assert len(list(features)) == 1
+
+
+def test_one_that_awaits_what_was_cancelled_has_failed(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    features.add(
+        made(handle, "a", before_call=answering([], "a", asyncio.CancelledError())), guarded=True
+    )
+    run(features.before_call())
+    assert list(features) == []
+    assert len(events) == 1
+
+
+def test_a_veto_where_none_counts_is_a_failure(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    features.add(made(handle, "a", turn_ended=answering([], "a", Veto("no"))), guarded=True)
+    run(features.turn_ended(TurnFinished("ok", "")))
+    assert list(features) == []
+    assert "failed in turn_ended" in str(events)
+
+
+def test_a_method_without_async_is_called_as_well(
+    handle: SessionHandle, features: Features
+) -> None:
+    def vetoes(call: ToolCall) -> None:
+        raise Veto("no")
+
+    features.add(made(handle, "a", before_call=lambda: None), guarded=True)
+    features.add(made(handle, "b", before_tool=vetoes), guarded=True)
+    run(features.before_call())
+    with pytest.raises(Veto, match="the extension b prevented it: no"):
+        run(features.before_tool(CALL))
+    assert len(list(features)) == 2
+
+
+@pytest.mark.parametrize("event", ["close", "session_ended"])
+def test_an_end_that_never_comes_is_not_waited_for(
+    handle: SessionHandle,
+    features: Features,
+    events: list[Event],
+    event: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ctxagent.agent.loop.features.MAX_ENDING_SECONDS", 0.01)
+    features.add(made(handle, "a", **{event: hangs}), guarded=True)
+    run(getattr(features, event)())
+    assert "TimeoutError: it took longer than 0.01 s" in str(events)
+
+
+def test_a_layer_clears_each_result_in_the_view_once(
+    handle: SessionHandle, features: Features
+) -> None:
+    handle.record(tool_use("c1"))
+    handle.record(ToolResult(tool_use_id="c1", content="long " * 100))
+
+    def plan(view: View, window: Window) -> list[Clear]:
+        (found,) = view.results()
+        return [Clear(found, "first"), Clear(found, "short"), Clear(found, "short")]
+
+    features.add(
+        made(handle, "a", layers=lambda: [Layer("l", plan), Layer("m", lambda view, window: [5])]),
+        guarded=True,
+    )
+    found = list(features.clears(handle.view, Window(0, 1)))
+    assert [(name, [each.text for each in clears]) for name, clears in found] == [
+        ("l", ["short"]),
+        ("m", []),
+    ]
+    assert list(features) == []
+
+
+def test_the_tools_of_extensions_are_known_after_they_were_switched_off(
+    handle: SessionHandle, features: Features
+) -> None:
+    mine, own = TodoTool(), ReadTool()
+    broken = answering([], "a", ValueError())
+    features.add(made(handle, "own", tools=lambda: [own]))
+    features.add(made(handle, "a", tools=lambda: [mine], before_call=broken), guarded=True)
+    assert features.tools() == [own, mine]
+    run(features.before_call())
+    assert features.extension_tools == [mine]
+    run(features.remove_extensions())
+    assert features.extension_tools == []
+
+
+def test_an_extension_that_is_equal_to_none_is_switched_off(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    def raises(*given: Any) -> Any:
+        raise ValueError("never compare this")
+
+    feature = made(handle, "a", before_call=answering([], "a", KeyError("x")))
+    type(feature).__eq__ = type(feature).__hash__ = raises  # type: ignore[method-assign]
+    features.add(feature, guarded=True)
+    run(features.before_call())
+    assert list(features) == []
 
 
 def test_one_is_found_by_its_class_until_it_is_dropped(

@@ -63,9 +63,8 @@ WITHOUT_TEST_FILE = {
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
         "command_files config connection login plugin_contents plugin_install plugins "
-        "python_extensions servers skills transport"
+        "servers skills transport"
     ),
-    "features": "from_outside",
     "fleet": "attempt places summary",
     "library": "agent result",
     "loop": "agent compaction_host",
