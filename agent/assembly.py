@@ -184,6 +184,7 @@ def _handle(
         emit=emit,
         ask=ask,
         policy=policy_of(launch.settings),
+        extension_settings=launch.settings.extensions,
         budget_meter=parts.budget_meter,
     )
 

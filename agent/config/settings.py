@@ -7,7 +7,7 @@ and a field of `Settings`. Where values come from is the concern of `load`.
 """
 # ruff: noqa: RUF009 - `_setting` returns a dataclass field
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -534,9 +534,14 @@ class Settings:
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
+    # Of extensions, by their names; what they are is declared by the extensions.
+    extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-SECTIONS: dict[str, Any] = {section.name: section.type for section in fields(Settings)}
+EXTENSIONS = "extensions"  # the section with a table for each extension
+SECTIONS: dict[str, Any] = {
+    section.name: section.type for section in fields(Settings) if section.name != EXTENSIONS
+}
 
 
 def _declared_fields() -> Iterator[tuple[str, str, Field[Any]]]:

@@ -43,9 +43,21 @@ def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Featu
     """Add the extensions to a conversation. One that cannot be made is left out with a warning."""
     for kind in extensions_of(launch).classes:
         with foreign_code() as problems:
+            check_settings(kind, handle.extension_settings.get(kind.name, {}))
             features.add(kind(handle), guarded=True)
         for problem in problems:
             handle.notify("warning", f"the extension {kind.name} is left out: {problem}")
+
+
+def check_settings(kind: type[Feature], given: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings that an extension does not declare, or of another type."""
+    for key, value in given.items():
+        if key not in kind.settings:
+            known = ", ".join(kind.settings) or "none"
+            raise ValueError(f"extensions.{kind.name}.{key} is no setting; there are: {known}")
+        if type(value) is not type(default := kind.settings[key].default):
+            text = f"extensions.{kind.name}.{key} is {value!r}"
+            raise ValueError(f"{text}; expected a value like {default!r}")
 
 
 async def reload_extensions(

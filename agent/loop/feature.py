@@ -79,6 +79,15 @@ class FeatureCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that an extension NAME declares: `extensions.NAME.KEY`. A value must have the type
+    of the default."""
+
+    default: Any
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
 class Clear:
     """A result in the view to replace by a short text."""
 
@@ -133,8 +142,16 @@ class Feature:
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
 
+    # The settings of an extension, by key. `self.setting(key)` gives the value.
+    settings: ClassVar[Mapping[str, Setting]] = {}
+
     def __init__(self, handle: SessionHandle) -> None:
         self.handle = handle
+
+    def setting(self, key: str) -> Any:
+        """Return the value of a declared setting. Raises KeyError for another key."""
+        default = self.settings[key].default
+        return self.handle.extension_settings.get(self.name, {}).get(key, default)
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tools that this feature adds: the methods marked with `tool`."""
@@ -158,6 +175,7 @@ class Feature:
         marks = [(name, _marks(each)) for name, each in vars(cls).items()]
         found = [f"tool {name}" for name, mark in marks if "tool_effect" in mark]
         found += [f"command /{mark['command'][0]}" for _, mark in marks if "command" in mark]
+        found += [f"setting {name}" for name in cls.settings]
         found += [f"provider {name}" for name in cls.providers]
         found += [f"format {name}" for name in cls.recording_formats]
         events = (name for name, _ in marks if not name.startswith("_") and hasattr(Feature, name))

@@ -1,7 +1,7 @@
 """The part of a conversation that its features may use."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ class SessionHandle:
     ask: Ask | None  # None where the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
+    extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)
     # Messages of the user that came in answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list)
