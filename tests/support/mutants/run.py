@@ -97,7 +97,7 @@ def record_coverage(room: str, copies: list[Path]) -> CoverageMap:
     )
     command = [sys.executable, "-m", f"{PACKAGE}.coverage_map", room]
     running = []
-    for at, package in enumerate(copies):
+    for at, package in enumerate(copies[: len(files)]):
         output = package.parent / "coverage.json"
         share = [*command, str(output), *files[at :: len(copies)]]
         printed = output.with_suffix(".txt")
