@@ -16,7 +16,6 @@ from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..permissions.approval import Approval
 from ..session.checkpoints import Checkpoints
-from ..session.entries import Entry
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.store import AGENTS
@@ -39,6 +38,7 @@ class AgentState:
     is_open: bool = False  # whether the opening is recorded
 
     def __post_init__(self) -> None:
+        self.record = self.handle.record
         self._startup = StartupEntries(self.features.first_entries, self.record)
         self.handle.session.listeners.append(self.features.recorded)
 
@@ -91,10 +91,6 @@ class AgentState:
     def emit(self) -> Emit:
         """Shows an event in the front end."""
         return self.handle.emit
-
-    def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log and update everything computed from it. Raises RecordError."""
-        return self.handle.session.record(entry)
 
     async def begin(self) -> None:
         """Record the beginning of a session, once. Raises RecordError."""
