@@ -84,7 +84,7 @@ class AgentState:
 
     @property
     def context(self) -> Context:
-        """What the tools are given."""
+        """The context for the tools."""
         return self.handle.context
 
     @property
@@ -99,7 +99,7 @@ class AgentState:
         await self.record_startup()
 
     async def prepare(self) -> None:
-        """Wait for what the list of tools needs, once, before the session is opened."""
+        """Complete the list of tools, once, before the session is opened."""
         if not self.is_open:
             await self.features.prepare()
 
@@ -117,7 +117,7 @@ class AgentState:
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Do what is due when the session ends normally; call it before `close`."""
+        """Prepare the end of a session that ends normally. Call it before `close`."""
         if self.is_open:
             await self.engine.finish()
 
@@ -129,7 +129,7 @@ class AgentState:
             await self.model.client.close()
 
     async def leave(self) -> None:
-        """Do what `close` does, but leave the model open for another conversation."""
+        """Close all but the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()

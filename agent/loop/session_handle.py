@@ -51,7 +51,7 @@ class SessionHandle:
 
     @property
     def view(self) -> View:
-        """The messages that the model gets."""
+        """The messages for the model."""
         return self.session.view
 
     @property
