@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSources:
-    """What the features of one conversation are made of."""
+    """The parts from which the features of one conversation are made."""
 
     launch: LaunchOptions
     state: SessionState
@@ -108,7 +108,7 @@ def built_in_features(
     *,
     off: Collection[str] = (),
 ) -> Iterator[Feature]:
-    """Yield the features of a conversation but those that are `off`, in order."""
+    """Yield the features of a conversation in order, without those that are `off`."""
     for name, make in BUILT_IN.items():
         feature = None if name in off else make(handle, runner, sources)
         if feature is not None:

@@ -1,6 +1,6 @@
-"""What the model is told of its surroundings: the machine, the project and its instructions.
+"""The surroundings of a session: the machine, the project and its instructions.
 
-A new session learns where it is. A resumed session learns which files have changed, and what a
+A new session is told where it works. A resumed session is told which files have changed, and what a
 killed process left unfinished. After a summary the model is told again.
 """
 
@@ -44,7 +44,7 @@ class EnvironmentFeature(Feature):
         self.surroundings, self._cwd = surroundings, handle.context.cwd
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return what the session learns before its first turn."""
+        """Return the entries about the surroundings that the model does not know yet."""
         handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
             entries = prompt.changed_files_notice(self._stale_files())
@@ -68,14 +68,14 @@ class EnvironmentFeature(Feature):
             self.handle.notify("info", text)
 
     def recorded(self, entry: Entry) -> None:
-        """Warn the user of what a killed process left unfinished."""
+        """Warn the user about the leftovers of a killed process."""
         if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
             return
         if text := left_behind(entry, self.handle.ledger.display_path):
             self.handle.notify("warning", text)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return what the model must know after a summary and does not see any more."""
+        """Return the entries about the surroundings that a summary removed from the context."""
         handle, around = self.handle, self.surroundings
         sections = preserved_sections(
             self._cwd,

@@ -25,7 +25,7 @@ MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given setting
 
 
 class Veto(CtxagentError):
-    """Raised by a feature to prevent what is about to happen. The reason is shown."""
+    """Raised by a feature to stop the event that is announced. The reason is shown."""
 
     @property
     def reason(self) -> str:
@@ -45,7 +45,7 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn was started with."""
+    """The options of a turn."""
 
     schema: Any = None  # see `features.result_schema`
 
@@ -222,8 +222,8 @@ class Feature:
         """Act before a model call. Raises Veto to end the turn."""
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Act on a recorded reply. For a final one, return a notice with which the turn goes on
-        ("" for none); None lets it end."""
+        """Act on a recorded reply. For a final reply, return a notice to continue the turn ("" to
+        continue without one); None ends the turn."""
         return None
 
     async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | None:
@@ -238,8 +238,8 @@ class Feature:
         """Act after the output of a call is recorded."""
 
     async def step_finished(self) -> str | None:
-        """Act after a reply and the results of its calls are recorded, if the turn goes on. Return
-        a text to end the turn with that as the answer."""
+        """Act after a reply and the results of its calls are recorded, if the turn continues.
+        Return a text to end the turn with this answer."""
         return None
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
@@ -264,7 +264,7 @@ class Feature:
         """Act after the end of a turn is recorded."""
 
     async def close(self) -> None:
-        """Release what the feature holds, before the log is closed."""
+        """Release resources, before the log is closed."""
 
 
 def _marks(method: Any) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ class Features:
         return iter(self._features)
 
     def find(self, kind: type[F]) -> F | None:
-        """Return the feature of a class, None where it is switched off."""
+        """Return the feature of a class, None if it is switched off."""
         return next((each for each in self._features if isinstance(each, kind)), None)
 
     def tools(self) -> list[Tool[Any]]:
@@ -142,7 +142,7 @@ class Features:
         await self._each("before_call")
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Announce a reply. Return the first notice with which the turn is to go on, if any."""
+        """Announce a reply. Return the first notice to continue the turn, if any."""
         for each in self._for("reply_received"):
             call = each.reply_received(reply, is_final=is_final)
             go_on = await self._await(each, call)

@@ -11,7 +11,7 @@ from ..compaction.policy import Policy
 from ..context.view import View
 from ..events import Ask, Emit, Notice
 from ..permissions.approval import Approval
-from ..session.entries import Entry, User
+from ..session.entries import User
 from ..session.ledger import Ledger
 from ..session.log import Log
 from .budget import BudgetMeter
@@ -42,6 +42,7 @@ class SessionHandle:
     queued_messages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.record = self.session.record
         self.turn_rules = TurnRules(self.approval)
 
     @property
@@ -51,7 +52,7 @@ class SessionHandle:
 
     @property
     def view(self) -> View:
-        """The messages that the model gets."""
+        """The messages for the model."""
         return self.session.view
 
     @property
@@ -63,10 +64,6 @@ class SessionHandle:
     def folder(self) -> Path:
         """The folder of the session."""
         return self.session.folder
-
-    def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log and return it with its number. Raises RecordError."""
-        return self.session.record(entry)
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

@@ -52,8 +52,8 @@ async def _shortened(agent: AgentState, content: Content) -> tuple[Content, str 
 
 
 def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
-    """Return a message without its images, and the images as attachments. Attached images are kept,
-    limited and cleared like results."""
+    """Return a message without its images, and the images as attachments. Attachments are limited
+    and cleared like results."""
     blocks = words if isinstance(words, list) else []
     found = [b["source"] for b in blocks if b.get("type") == "image"]
     if not found:
