@@ -53,8 +53,8 @@ ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
-    "environment", "questions", "attachments", "plan", "subagents", "skills", "web-search", "mcp",
-    "drift", "run-state", "result-schema", "hooks",
+    "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "skills",
+    "web-search", "mcp", "drift", "run-state", "result-schema", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]

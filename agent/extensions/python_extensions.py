@@ -5,9 +5,11 @@ project after the user trusted its content. A package names a module as an entry
 `ctxagent.extensions`. Each class in the module that subclasses the base of features counts.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from .foreign_code import foreign_code
 
 FOLDER = "extensions"  # of the user's configuration, and of .ctxagent in a project
 ENTRY_POINTS = "ctxagent.extensions"
+_METADATA = "entry_points.txt"  # of an installed package
 MODULE_PREFIX = "ctxagent_extension_"
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 
@@ -84,10 +87,8 @@ class ExtensionSource:
     @property
     def exists(self) -> bool:
         """Whether there are any files or packages."""
-        from importlib.metadata import entry_points
-
         files = [*own_files(self._config_home), *project_files(self._cwd, self._home)]
-        return bool(files or entry_points(group=ENTRY_POINTS))
+        return bool(files) or _has_packages()
 
     def load(self, base: type[B]) -> LoadedExtensions[B]:
         """Return the extensions, whose classes subclass `base`; blocking. Their code runs."""
@@ -118,11 +119,30 @@ class ExtensionSource:
 
 
 def _packages(base: type[B]) -> Iterator[Extension[B]]:
+    if not _has_packages():
+        return
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
         source = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         yield _loaded(point.name, source, base, point.load)
+
+
+def _has_packages() -> bool:
+    """Return True if an installed package names an extension. `importlib.metadata` would tell, too,
+    but takes longer to import than the whole search."""
+    for folder in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - paths take longer
+                if name.endswith("-info") and _names_extension(Path(folder, name, _METADATA)):
+                    return True
+    return False
+
+
+def _names_extension(path: Path) -> bool:
+    with suppress(OSError):
+        return ENTRY_POINTS.encode() in path.read_bytes()
+    return False
 
 
 def _loaded(name: str, source: str, base: type[B], load: Callable[[], Any]) -> Extension[B]:

@@ -20,7 +20,9 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
 from ..context.view import Call
 from ..errors import RecordError, SessionError
+from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
+from ..loop.session_handle import SessionHandle
 from ..session.archive import find_partial
 from ..session.entries import (
     Assistant,
@@ -46,6 +48,36 @@ SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
 MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
 MAX_LISTED_LINES = 20  # files, or commands, in the notice for the model
 MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, in a line for the user
+
+
+class CrashRecoveryFeature(Feature):
+    """Records what a killed process left unfinished, and warns the user about it."""
+
+    name = "crash-recovery"
+
+    def __init__(
+        self, handle: SessionHandle, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
+    ) -> None:
+        """`unrecorded` are entries of subagents that a killed process left unfinished."""
+        super().__init__(handle)
+        self._tree, self.unrecorded, self._resumed = tree, unrecorded, resumed
+
+    def first_entries(self) -> Sequence[Entry]:
+        """Return the entries about what was left unfinished."""
+        if not self._resumed:
+            return self.unrecorded
+        handle = self.handle
+        found = recover_from_kill(
+            handle.log.path, handle.ledger, self._tree, handle.tools, self.unrecorded
+        )
+        return [*self.unrecorded, *found]
+
+    def recorded(self, entry: Entry) -> None:
+        """Warn the user about the leftovers of a killed process."""
+        if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
+            return
+        if text := left_behind(entry, self.handle.ledger.display_path):
+            self.handle.notify("warning", text)
 
 
 def recover_from_kill(

@@ -1,7 +1,7 @@
 """The surroundings of a session: the machine, the project and its instructions.
 
-A new session is told where it works. A resumed session is told which files have changed, and what a
-killed process left unfinished. After a summary the model is told again.
+A new session is told where it works. A resumed session is told which files have changed. After a
+summary the model is told again.
 """
 
 import asyncio
@@ -13,12 +13,10 @@ from ...tools import job
 from ..compaction.preserve import preserved_sections, preserved_text
 from ..loop.feature import Feature, Turn
 from ..loop.session_handle import SessionHandle
-from ..session.entries import Entry, Note
+from ..session.entries import Entry
 from ..session.stale_files import list_stale_files
 from ..session.subagent_logs import list_unfinished
-from ..worktree import WorkTree
 from . import instructions, prompt
-from .crash_recovery import KILLED_TOPIC, left_behind, recover_from_kill
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +25,8 @@ class Surroundings:
 
     config_home: Path
     trust_dir: Path
-    worktree: WorkTree
     prior: str = ""  # the hand-over of another session to a new one
-    resumed: bool = False
     servers: Sequence[str] = ()  # names of the MCP servers that the session can call
-    unrecorded: Sequence[Entry] = ()  # of subagents that a killed process left unfinished
 
 
 class EnvironmentFeature(Feature):
@@ -53,12 +48,6 @@ class EnvironmentFeature(Feature):
                 self._cwd, around.config_home, handle.context.env, around.prior,
                 trust_dir=around.trust_dir, servers=around.servers,
             )  # fmt: skip
-        entries = [*entries, *around.unrecorded]
-        if around.resumed:
-            entries += recover_from_kill(
-                handle.log.path, handle.ledger, around.worktree, handle.tools,
-                around.unrecorded,
-            )  # fmt: skip
         return entries
 
     async def turn_started(self, turn: Turn) -> None:
@@ -66,13 +55,6 @@ class EnvironmentFeature(Feature):
         for entry, text in await asyncio.to_thread(self._changed_instructions):
             self.handle.record(entry)
             self.handle.notify("info", text)
-
-    def recorded(self, entry: Entry) -> None:
-        """Warn the user about the leftovers of a killed process."""
-        if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
-            return
-        if text := left_behind(entry, self.handle.ledger.display_path):
-            self.handle.notify("warning", text)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         """Return the entries about the surroundings that a summary removed from the context."""

@@ -18,7 +18,6 @@ from ..loop.session_handle import SessionHandle
 from ..models.base import Model
 from ..models.factory import make_model
 from ..permissions.rules import add_tool_names
-from ..replay.formats import add_format
 
 
 def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtensions[Feature]:
@@ -34,8 +33,11 @@ def load_extensions(source: ExtensionSource, *, again: bool = False) -> LoadedEx
     loaded = source.reload(Feature) if again else source.load(Feature)
     for each in loaded.classes:
         add_tool_names(each.tool_names())
-        for name, reader in each.recording_formats.items():
-            add_format(name, reader)
+        if each.recording_formats:
+            from ..replay.formats import add_format
+
+            for name, reader in each.recording_formats.items():
+                add_format(name, reader)
     return loaded
 
 
