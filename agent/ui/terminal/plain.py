@@ -15,6 +15,7 @@ from itertools import chain, islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TextIO
 
+from ....tools.system.files import read_next
 from ....tools.system.unicode import clean, to_ascii_marks
 from ...errors import CtxagentError
 from ..cells import wrap_words
@@ -244,10 +245,7 @@ def _lines(source: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(sys.getfilesystemencoding())("replace")
     rest = ""
     while True:
-        try:
-            data = os.read(source, 65_536)
-        except OSError:
-            data = b""
+        data = read_next(source, 65_536)
         *lines, rest = (rest + decoder.decode(data, not data)).split("\n")
         yield from lines
         if not data:
