@@ -150,8 +150,10 @@ class GitRunner:
         """With `fetches` git may ask other machines. Raises OSError where there is no git, or the
         repository would have it look elsewhere."""
         env = {name: value for name, value in env.items() if name not in _OF_ANOTHER_REPOSITORY}
-        self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
         self._folder, self._program = folder, git_program(env)
+        if not self._program:
+            raise FileNotFoundError(errno.ENOENT, "git is not installed")
+        self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
 
     def find(self, *words: str) -> str | None:
         """Return what a command prints, None where it fails."""
@@ -161,8 +163,6 @@ class GitRunner:
 
     def run(self, *words: str) -> bytes:
         """Return what a command prints. Raises OSError with git's own words."""
-        if not self._program:
-            raise FileNotFoundError(errno.ENOENT, "git is not installed")
         settings = [part for setting in _QUIET for part in ("-c", setting)]
         try:
             done = subprocess.run(
