@@ -33,13 +33,14 @@ FETCH_TIMEOUT_S = 60
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
     """Return what the program needs and can use for work in `cwd`, and what of it there is."""
     settings, path = loaded.settings, os.environ.get("PATH")
+    writable = can_be_written(state)
     git, rg = describe_program("git", path), describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
         _server(settings.model),
         _credentials(settings.model),
-        _writable(state),
+        Finding("state", f"{state}" if writable else f"{state} cannot be written", writable),
         _sandbox(settings.sandbox, cwd),
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
@@ -172,8 +173,3 @@ def _servers(launch: LaunchOptions) -> Iterator[Finding]:
         yield Finding("MCP server", f"{each.name}: {found}", note=bool(missing))
     for warning in warnings:
         yield Finding("MCP server", warning, note=True)
-
-
-def _writable(state: Path) -> Finding:
-    ok = can_be_written(state)
-    return Finding("state", f"{state}" if ok else f"{state} cannot be written", ok)
