@@ -14,6 +14,7 @@ from typing import Any
 
 from ...tools.base import Interrupted, Output, Params, Tool
 from ...tools.system import orphans
+from ...tools.system.process import named
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
 from ..permissions.verdict import Verdict
@@ -224,7 +225,7 @@ class ToolRunner:
             return context.env
         session = locate_log(context.session_dir / LOG_NAME)[1]
         name = orphans.call_name(session, self._next_seq, id)
-        return orphans.named(context.env, name)
+        return named(context.env, name)
 
     def _finish(
         self, call: Block, title: str, output: Output, seconds: float, name: str = ""

@@ -33,7 +33,7 @@ from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.tools.system import orphans
-from ctxagent.tools.system.process import TREE_VARIABLE
+from ctxagent.tools.system.process import TREE_VARIABLE, named
 
 from ..support.sessions.history import called
 from ..support.sessions.setup import every_tool
@@ -81,7 +81,7 @@ class Left:
     def start(self, id: str, command: str = "sleep 300 & echo up; wait; exit 1") -> None:
         """Something that runs as a call would have it."""
         session, number = self.log.path.parent.name, self.numbers[id]
-        env = orphans.named(ENV, orphans.call_name(session, number, id))
+        env = named(ENV, orphans.call_name(session, number, id))
         process = subprocess.Popen(
             ["sh", "-c", command], env=env, start_new_session=True, stdout=subprocess.PIPE
         )
