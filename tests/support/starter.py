@@ -1,9 +1,10 @@
 """Quick starts of the command, which import nothing again.
 
 Each worker has one process that has imported the command's libraries and modules, of which none
-reads its environment while it is imported, and has made the schemas of the tools. To start the command that process forks. The child takes
-over the arguments, environment, folder and standard streams, and runs the program's `main`. It is a
-child of the worker, like any process that the worker starts.
+reads its environment while it is imported, and has made the schemas of the tools. To start the
+command that process forks. The child takes over the arguments, environment, folder and standard
+streams, and runs the program's `main`. It is a child of the worker, like any process that the
+worker starts.
 
 `can_start` says for which environments this is the same as a whole start. Tests that start
 `COMMAND` themselves, in tmux, in a shell or by `subprocess`, have whole starts.
