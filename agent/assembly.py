@@ -204,7 +204,8 @@ def _tools(
     own = features.tools()
     if parts.parent is None or parts.type is None:
         return without_clashes([*base_tools(), *own, *launch.tools], emit)
-    by_name = {tool.name: tool for tool in own}
+    taken = {tool.name for tool in base_tools()}
+    by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
     return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]
 
 

@@ -110,13 +110,12 @@ def _fields(function: Callable[..., Any], shown: str) -> dict[str, tuple[Any, An
 async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Output:
     """Return the output of a call. Raises ToolError for an exception of the function's."""
     is_coroutine = inspect.iscoroutinefunction(function)
-    call = function(**arguments) if is_coroutine else asyncio.to_thread(function, **arguments)
-    value: Any
-    (value,) = await asyncio.gather(call, return_exceptions=True)
-    if isinstance(value, ToolError):
-        raise value
-    if isinstance(value, Exception):
-        raise ToolError(f"{type(value).__name__}: {value}") from value
-    if isinstance(value, BaseException):
-        raise value
+    try:
+        value: Any = await (
+            function(**arguments) if is_coroutine else asyncio.to_thread(function, **arguments)
+        )
+    except (ToolError, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # an exit of the process, too
+        raise ToolError(f"{type(error).__name__}: {error}") from error
     return Output(value if isinstance(value, str) else to_json(value, fallback=str).decode())

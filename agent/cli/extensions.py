@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..library.launching import extension_source
 from .options import cwd_of, ends_process, load, say
 
 if TYPE_CHECKING:
@@ -25,14 +26,10 @@ def extensions() -> None:
 def list_extensions(options: dict[str, Any], as_json: bool) -> int:
     """List the extensions, where they come from and what they add. Their code runs. The exit code
     is 1 if one cannot be used."""
-    from ..config.places import config_home, home_folder
-    from ..extensions.python_extensions import ExtensionSource
+    from ..config.places import config_home
     from ..features.from_outside import load_extensions
 
-    loaded, cwd = load(options), cwd_of(options)
-    source = ExtensionSource(
-        config_home(os.environ), cwd, home_folder(os.environ), loaded.trust_dir
-    )
+    source = extension_source(load(options), cwd_of(options), os.environ)
     rows = [_row(each) for each in load_extensions(source).extensions]
     if as_json:
         say(json.dumps(rows, indent=1))

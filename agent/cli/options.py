@@ -287,7 +287,7 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings. Raises ConfigError."""
-    return load_settings(cwd_of(options), os.environ, setting_flags(options))
+    return load_settings(cwd_of(options), os.environ, setting_flags(options), safe=options["safe"])
 
 
 def setting_flags(options: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 Of several recordings, those that cannot be read or come twice are skipped, and that is printed.
 """
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import CtxagentError, UsageError
-from .options import project_of, say
+from ..library.launching import extension_source
+from .options import cwd_of, load, project_of, say
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -80,8 +82,12 @@ def load_all(
     options: dict[str, Any], files: Sequence[str], *, unnamed: bool = False
 ) -> LoadedRecordings:
     """Read the recordings in these files. Raises UsageError when nothing can be used."""
+    from ..features.from_outside import load_extensions
     from ..replay.formats import load_recording
 
+    source = extension_source(load(options), cwd_of(options), os.environ)
+    for warning in load_extensions(source).warnings if source.exists else ():
+        say(f"warning: {clean(warning)}", err=True)
     found, paths = LoadedRecordings(), _paths(options, files)
     read: list[tuple[Path, Recording]] = []
     with Progress("reading") as progress:

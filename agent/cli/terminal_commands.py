@@ -48,13 +48,15 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
+    from ..features.from_outside import extensions_of
     from ..features.skills import skills_of
     from ..library.command_files import command_files_of
     from ..ui.commands import COMMANDS
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
     skills = [name for name, skill in known_skills.items() if skill.for_person]
-    callable_here = {*files, *skills}
+    kinds = extensions_of(launch).classes
+    callable_here = {*files, *skills, *(each for kind in kinds for each in kind.command_names())}
     name, has_more = called[1], bool(called[2])
     if name in callable_here:
         return

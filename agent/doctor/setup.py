@@ -13,8 +13,10 @@ from ...tools.system.programs import describe_program
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
+from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
+from ..extensions import python_extensions
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..features.skills import skills_of
 from ..launch import LaunchOptions
@@ -145,6 +147,13 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
         yield Finding("skills", ", ".join(sorted(skills)))
     for warning in warnings:
         yield Finding("skills", warning, note=True)
+    own_files = python_extensions.own_files(launch.config_home)
+    projects = python_extensions.project_files(cwd, launch.home)
+    if own_files or projects:
+        untrusted = sum(not is_file_trusted(each, loaded.trust_dir) for each in projects)
+        more = f", {untrusted:,} of them not trusted" if untrusted else ""
+        found = f"{count_of(len([*own_files, *projects]), 'file')}{more}"
+        yield Finding("extensions", found, note=bool(untrusted))
     if launch.installed:
         yield from _hooks(loaded.settings.hooks, launch.installed)
     yield from _servers(launch)

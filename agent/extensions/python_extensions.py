@@ -5,6 +5,7 @@ project after the user trusted its content. A package names a module as an entry
 `ctxagent.extensions`. Each class in the module that subclasses the base of features counts.
 """
 
+import hashlib
 import os
 import sys
 import threading
@@ -14,15 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..config.trust import MAX_TRUSTED_BYTES, folders_within_project, is_trusted, read_untrusted
-from .foreign_code import foreign_code
+from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from .foreign_code import MODULE_PREFIX, foreign_code
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 FOLDER = "extensions"  # of the user's configuration, and of .ctxagent in a project
 ENTRY_POINTS = "ctxagent.extensions"
 _METADATA = "entry_points.txt"  # of an installed package
-MODULE_PREFIX = "ctxagent_extension_"
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 
 B = TypeVar("B")
@@ -67,12 +70,17 @@ def own_files(config_home: Path) -> list[Path]:
 def project_files(cwd: Path, home: Path) -> list[Path]:
     """Return the files of the nearest `.ctxagent/extensions` within the project, without links that
     lead out of it."""
-    for folder in folders_within_project(cwd, home):
+    folders = folders_within_project(cwd, home)
+    for folder in folders:
         if (place := folder / ".ctxagent" / FOLDER).is_dir():
-            root = folders_within_project(cwd, home)[-1].resolve()
             found = sorted(place.glob("*.py"))
-            return [path for path in found if path.resolve().is_relative_to(root)]
+            return [path for path in found if _is_within(path, folders[-1])]
     return []
+
+
+def _is_within(path: str | Path, folder: str | Path) -> bool:
+    """Return True if a path lies in a folder, with links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 class ExtensionSource:
@@ -88,44 +96,62 @@ class ExtensionSource:
     def exists(self) -> bool:
         """Whether there are any files or packages."""
         files = [*own_files(self._config_home), *project_files(self._cwd, self._home)]
-        return bool(files) or _has_packages()
+        return bool(files or self._entry_points())
 
-    def load(self, base: type[B]) -> LoadedExtensions[B]:
-        """Return the extensions, whose classes subclass `base`; blocking. Their code runs."""
+    def load(self, base: type[B], check: Callable[[type[B]], None]) -> LoadedExtensions[B]:
+        """Return the extensions, whose classes subclass `base`; blocking. Their code runs. `check`
+        raises for a class that cannot be used."""
         with self._lock:
             if self._loaded is None:
-                self._loaded = LoadedExtensions([*self._files(base), *_packages(base)])
+                found = [*self._files(base, check), *self._packages(base, check)]
+                self._loaded = LoadedExtensions(found)
             return self._loaded
 
-    def reload(self, base: type[B]) -> LoadedExtensions[B]:
+    def reload(self, base: type[B], check: Callable[[type[B]], None]) -> LoadedExtensions[B]:
         """Load all extensions again, as their files are now; blocking."""
         with self._lock:
             self._loaded = None
-        return self.load(base)
+        return self.load(base, check)
 
-    def _files(self, base: type[B]) -> Iterator[Extension[B]]:
-        for path in own_files(self._config_home):
-            yield _loaded(path.stem, str(path), base, partial(_from_file, path))
-        for path in project_files(self._cwd, self._home):
+    def _files(self, base: type[B], check: Callable[[type[B]], None]) -> Iterator[Extension[B]]:
+        own = own_files(self._config_home)
+        for path in [*own, *project_files(self._cwd, self._home)]:
             try:
-                data = read_untrusted(path, MAX_TRUSTED_BYTES)
+                data = read_untrusted(path)
             except OSError as error:
                 yield Extension(path.stem, str(path), problem=str(error.strerror))
                 continue
-            if not is_trusted(path, data, self._trust_dir):
+            if path in own or is_trusted(path, data, self._trust_dir):
+                yield _loaded(path.stem, str(path), base, check, partial(_run_file, path, data))
+            else:
                 yield Extension(path.stem, str(path), problem=NOT_TRUSTED)
-                continue
-            yield _loaded(path.stem, str(path), base, partial(_from_file, path, data))
 
+    def _packages(self, base: type[B], check: Callable[[type[B]], None]) -> Iterator[Extension[B]]:
+        for point in self._entry_points():
+            source = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+            yield _loaded(point.name, source, base, check, point.load)
 
-def _packages(base: type[B]) -> Iterator[Extension[B]]:
-    if not _has_packages():
-        return
-    from importlib.metadata import entry_points
+    def _entry_points(self) -> "list[EntryPoint]":
+        """Return the entry points of installed packages. Packages in the project do not count,
+        unless it contains the Python environment that runs the agent."""
+        if not _has_packages():
+            return []
+        from importlib.metadata import distributions
 
-    for point in entry_points(group=ENTRY_POINTS):
-        source = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        yield _loaded(point.name, source, base, point.load)
+        project = folders_within_project(self._cwd, self._home)[-1]
+        project = self._cwd if project == self._home else project
+        places = [
+            place
+            for place in sys.path
+            if not _is_within(place, project)
+            or (_is_within(sys.prefix, project) and _is_within(place, sys.prefix))
+        ]
+        found: dict[tuple[str, str], EntryPoint] = {}
+        for package in distributions(path=places):
+            with foreign_code():  # a damaged package has no entry points
+                for point in package.entry_points.select(group=ENTRY_POINTS):
+                    found.setdefault((package.name, point.name), point)
+        return [*found.values()]
 
 
 def _has_packages() -> bool:
@@ -145,33 +171,42 @@ def _names_extension(path: Path) -> bool:
     return False
 
 
-def _loaded(name: str, source: str, base: type[B], load: Callable[[], Any]) -> Extension[B]:
+def _loaded(
+    name: str,
+    source: str,
+    base: type[B],
+    check: Callable[[type[B]], None],
+    load: Callable[[], Any],
+) -> Extension[B]:
     """Return an extension with its classes, or with what went wrong."""
-    found: Any = None
+    classes = list[type[B]]()
     with foreign_code() as problems:
         found = load()
+        candidates = vars(found).values() if isinstance(found, ModuleType) else [found]
+        classes = [
+            each
+            for each in candidates
+            if isinstance(each, type) and issubclass(each, base) and each is not base
+            and (each is found or each.__module__ == found.__name__)
+        ]  # fmt: skip
+        for each in classes:
+            each.name = getattr(each, "name", "") or name  # type: ignore[attr-defined]
+            check(each)
+    if not classes:
+        problems.append("it has no class that subclasses Feature")
     if problems:
         return Extension(name, source, problem=problems[0])
-    candidates = vars(found).values() if isinstance(found, ModuleType) else [found]
-    where = getattr(found, "__name__", "")
-    classes = [
-        each
-        for each in candidates
-        if isinstance(each, type) and issubclass(each, base) and each is not base
-        and (each is found or each.__module__ == where)
-    ]  # fmt: skip
-    if not classes:
-        return Extension(name, source, problem="it has no class that subclasses Feature")
-    for each in classes:
-        each.name = getattr(each, "name", "") or name  # type: ignore[attr-defined]
     return Extension(name, source, classes)
 
 
-def _from_file(path: Path, data: bytes | None = None) -> ModuleType:
-    """Run a file as a module of its own and return that. `data` is the content that was checked."""
-    module = ModuleType(f"{MODULE_PREFIX}{path.stem}")
+def _run_file(path: Path, data: bytes) -> ModuleType:
+    """Run the content of a file as a module of its own and return that. What it prints goes to
+    stderr: programs read stdout."""
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]  # two files may have one name
+    module = ModuleType(f"{MODULE_PREFIX}{path.stem}_{digest}")
     module.__file__ = str(path)
-    code = compile(path.read_bytes() if data is None else data, str(path), "exec")
+    vars(module)["print"] = partial(print, file=sys.stderr)
+    code = compile(data, str(path), "exec", dont_inherit=True)
     sys.modules[module.__name__] = module  # type hints are looked up there
     exec(code, vars(module))
     return module

@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from inspect import isawaitable
+from types import MethodType
 from typing import Any
 
 from ...tools.base import Tool
+from ...tools.function_tool import function_tool
+from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from ..errors import CtxagentError, UsageError
 from ..events import Emit, Notice
@@ -19,6 +23,8 @@ from ..models.base import Model
 from ..models.factory import make_model
 from ..permissions.rules import add_tool_names
 
+_CALLED = ("stream", "assumed_limits", "limits", "close")  # methods of a model
+
 
 def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtensions[Feature]:
     """Return the extensions for conversations that are started so; `again` loads their files again.
@@ -30,15 +36,28 @@ def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtens
 
 def load_extensions(source: ExtensionSource, *, again: bool = False) -> LoadedExtensions[Feature]:
     """Return the extensions of a source, and make what they add known to the whole process."""
-    loaded = source.reload(Feature) if again else source.load(Feature)
-    for each in loaded.classes:
-        add_tool_names(each.tool_names())
-        if each.recording_formats:
-            from ..replay.formats import add_format
+    return (source.reload if again else source.load)(Feature, _make_known)
 
-            for name, reader in each.recording_formats.items():
-                add_format(name, reader)
-    return loaded
+
+def _make_known(kind: type[Feature]) -> None:
+    """Make the names that an extension adds known to rules and to replay. Raises TypeError,
+    ValueError and UsageError for a class that cannot be used."""
+    if not isinstance(kind.name, str):
+        raise TypeError(f"its name must be a text, not {kind.name!r}")
+    for name, make in kind.providers.items():
+        if not callable(make) or ":" in name or f"{name}:" == SCRIPTED:
+            raise ValueError(f"{name!r} in providers must be a new prefix with a function")
+    for method, effect in kind.marked("tool_effect"):
+        function_tool(
+            MethodType(getattr(kind, method), kind), effect
+        )  # raises for one that cannot be a tool
+    for name, reader in kind.recording_formats.items():
+        from ..replay.formats import add_format
+
+        if not (callable(reader.recognizes) and callable(reader.read)):
+            raise TypeError(f"the format {name} needs the functions recognizes and read")
+        add_format(name, reader)
+    add_tool_names(kind.tool_names())
 
 
 def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Features) -> None:
@@ -69,18 +88,17 @@ async def reload_extensions(
     names and warnings. Raises RecordError."""
     handle, features = agent.handle, agent.features
     loaded = await asyncio.to_thread(extensions_of, launch, again=True)
-    old = features.extensions
-    gone = {tool.name for each in old for tool in each.tools()}
-    for each in old:
-        await each.close()
-        features.drop(each)
+    gone = {id(tool) for tool in features.extension_tools}
+    kept = [tool for tool in handle.tools if id(tool) not in gone]
+    await features.remove_extensions()
     add_extensions(launch, handle, features)
-    new = [tool for each in features.extensions for tool in each.tools()]
-    kept = [tool for tool in handle.tools if tool.name not in gone]
+    new = [tool for each in features.extensions for tool in features.tools_of(each)]
     handle.tools[:] = without_clashes([*kept, *new], handle.emit)
-    if agent.is_open and [tool.schema() for tool in handle.tools] != handle.view.tools:
-        handle.record_opening()
-        handle.notify("info", "the list of tools has changed: the prompt cache starts again")
+    if agent.is_open:
+        await features.start_extensions()
+        if [tool.schema() for tool in handle.tools] != handle.view.tools:
+            handle.record_opening()
+            handle.notify("info", "the list of tools has changed: the prompt cache starts again")
     return list(dict.fromkeys(each.name for each in features.extensions)), loaded.warnings
 
 
@@ -102,8 +120,11 @@ def model_of(launch: LaunchOptions, settings: Settings) -> Model:
     provider = _providers(launch).get(settings.model.id.partition(":")[0])
     if provider is None or ":" not in settings.model.id:
         return make_model(settings, launch.environ, launch.state)
-    with foreign_code() as problems:
-        return provider(settings.model, launch.environ)
+    with foreign_code(CtxagentError) as problems:
+        model = provider(settings.model, launch.environ)
+        if isinstance(model.id, str) and all(callable(getattr(model, name)) for name in _CALLED):
+            return model
+        raise TypeError("its model has no text as its id")
     raise UsageError(
         f"the provider of the model {settings.model.id} failed: {problems[0]}",
         hint="Choose another model, or repair the extension.",
@@ -128,6 +149,11 @@ def find_command(agent: AgentState, name: str) -> FeatureCommand | None:
 
 async def run_command(command: FeatureCommand, argument: str) -> str | Prompt | None:
     """Run a slash command of a feature. Raises CtxagentError for one that fails."""
-    with foreign_code() as problems:
-        return await command.run(argument)
+    with foreign_code(CtxagentError) as problems:
+        found: Any = command.run(argument)
+        found = await found if isawaitable(found) else found
+        text = found.text if isinstance(found, Prompt) else found
+        if isinstance(text, str) or found is None:
+            return found  # type: ignore[no-any-return]
+        raise TypeError(f"it must give a text, a Prompt or None, not {type(text).__name__}")
     raise CtxagentError(f"the command /{command.name} failed: {problems[0]}")

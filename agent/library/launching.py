@@ -12,18 +12,19 @@ from ..launch import Budget, LaunchOptions
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..events import GivenAnswers
-
-
-def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "LoadedSettings":
-    """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. Raises
-    ConfigError."""
-    from ..config.load import load_settings
-    from ..config.places import config_home, home_folder
     from ..extensions.python_extensions import ExtensionSource
-    from ..permissions.rules import parse_rule
 
-    own = config_home(environ)
-    if os.access(models := own / "models.toml", os.R_OK):
+
+def load(
+    cwd: Path, environ: Mapping[str, str], flags: Sequence[str], *, safe: bool = False
+) -> "LoadedSettings":
+    """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. With `safe` rules
+    may name tools of extensions, whose code does not run. Raises ConfigError."""
+    from ..config.load import load_settings
+    from ..config.places import config_home
+    from ..permissions.rules import add_tool_names, parse_rule
+
+    if os.access(models := config_home(environ) / "models.toml", os.R_OK):
         from ..models.catalog import add_models
 
         add_models(models)
@@ -31,13 +32,26 @@ def load(cwd: Path, environ: Mapping[str, str], flags: Sequence[str]) -> "Loaded
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
     except ConfigError:  # perhaps because a rule names the tool of an extension
         loaded = load_settings(cwd, environ=environ, flags=flags)
-        source = ExtensionSource(own, cwd, home_folder(environ), loaded.trust_dir)
+        source = extension_source(loaded, cwd, environ)
         if not source.exists:
             raise
     from ..features.from_outside import load_extensions
 
-    load_extensions(source)
+    if safe or load_extensions(source).warnings:  # what is left out may have these tools
+        given = loaded.settings.permissions
+        rules = (*given.allow, *given.ask, *given.deny)
+        add_tool_names(rule.partition("(")[0].strip() for rule in rules)
     return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
+
+
+def extension_source(
+    loaded: "LoadedSettings", cwd: Path, environ: Mapping[str, str]
+) -> "ExtensionSource":
+    """Return where the extensions for work in `cwd` come from."""
+    from ..config.places import config_home, home_folder
+    from ..extensions.python_extensions import ExtensionSource
+
+    return ExtensionSource(config_home(environ), cwd, home_folder(environ), loaded.trust_dir)
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
@@ -66,7 +80,6 @@ def launch_options(
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
-    from ..extensions.python_extensions import ExtensionSource
     from ..models.factory import protocol_of
     from ..security.folders import distrust_writable_folders
 
@@ -90,8 +103,7 @@ def launch_options(
         safe=safe,
     )
     if not safe:
-        source = ExtensionSource(own, cwd, launch.home, launch.trust or launch.state)
-        launch = replace(launch, extensions=source)
+        launch = replace(launch, extensions=extension_source(loaded, cwd, environ))
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     return launch
 

@@ -5,10 +5,11 @@ calls the features in a fixed order and knows none of them by name. Extensions u
 interface.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
@@ -111,6 +112,9 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
     """Make a method of a feature a tool. Its name, its docstring and its type hints are what the
     model gets. A tool with the effect "none" or "read" runs without a question."""
 
+    if effect not in get_args(Effect):
+        raise TypeError(f"write @tool(EFFECT), with an effect of {', '.join(get_args(Effect))}")
+
     def mark(method: M) -> M:
         method.__dict__["tool_effect"] = effect
         return method
@@ -121,6 +125,9 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
 def command(help: str, *, argument: str = "", name: str = "") -> Callable[[M], M]:
     """Make an asynchronous method of a feature a slash command of its name. The method takes the
     text after the name. It returns a text to show, or a Prompt."""
+
+    if not isinstance(help, str):
+        raise TypeError("write @command(HELP), with a text for /help")
 
     def mark(method: M) -> M:
         shown = name or method.__name__.replace("_", "-")
@@ -155,36 +162,46 @@ class Feature:
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tools that this feature adds: the methods marked with `tool`."""
-        return [function_tool(method, effect) for method, effect in self._marked("tool_effect")]
+        return [
+            function_tool(getattr(self, method), effect)
+            for method, effect in self.marked("tool_effect")
+        ]
 
     def commands(self) -> Sequence[FeatureCommand]:
         """Return the slash commands that this feature adds: the methods marked with `command`."""
         return [
-            FeatureCommand(name, help, method, argument)
-            for method, (name, help, argument) in self._marked("command")
+            FeatureCommand(name, help, getattr(self, method), argument)
+            for method, (name, help, argument) in self.marked("command")
         ]
+
+    @classmethod
+    def marked(cls, mark: str) -> list[tuple[str, Any]]:
+        """Return the names of the methods that a decorator has marked, each with the mark."""
+        methods = ((name, each) for name, each in vars(cls).items() if isfunction(each))
+        return [(name, vars(each)[mark]) for name, each in methods if mark in vars(each)]
 
     @classmethod
     def tool_names(cls) -> list[str]:
         """Return the names of the tools among the methods."""
-        return [name for name, each in vars(cls).items() if "tool_effect" in _marks(each)]
+        return [name for name, _ in cls.marked("tool_effect")]
+
+    @classmethod
+    def command_names(cls) -> list[str]:
+        """Return the names of the slash commands among the methods."""
+        return [name for _, (name, _, _) in cls.marked("command")]
 
     @classmethod
     def parts(cls) -> list[str]:
         """Return a few words for each part that this class adds."""
-        marks = [(name, _marks(each)) for name, each in vars(cls).items()]
-        found = [f"tool {name}" for name, mark in marks if "tool_effect" in mark]
-        found += [f"command /{mark['command'][0]}" for _, mark in marks if "command" in mark]
-        found += [f"setting {name}" for name in cls.settings]
-        found += [f"provider {name}" for name in cls.providers]
-        found += [f"format {name}" for name in cls.recording_formats]
-        events = (name for name, _ in marks if not name.startswith("_") and hasattr(Feature, name))
-        return found + [name for name in events if callable(getattr(Feature, name))]
-
-    def _marked(self, mark: str) -> Iterator[tuple[Any, Any]]:
-        for name, method in vars(type(self)).items():
-            if mark in _marks(method):
-                yield getattr(self, name), _marks(method)[mark]
+        events = (each for each in vars(cls) if not each.startswith("_") and hasattr(Feature, each))
+        return [
+            *(f"tool {name}" for name in cls.tool_names()),
+            *(f"command /{name}" for name in cls.command_names()),
+            *(f"setting {name}" for name in cls.settings),
+            *(f"provider {name}" for name in cls.providers),
+            *(f"format {name}" for name in cls.recording_formats),
+            *(name for name in events if callable(getattr(Feature, name))),
+        ]
 
     def layers(self) -> Sequence[Layer]:
         """Return the layers of compaction that this feature adds."""
@@ -265,9 +282,3 @@ class Feature:
 
     async def close(self) -> None:
         """Release resources, before the log is closed."""
-
-
-def _marks(method: Any) -> Mapping[str, Any]:
-    """Return what the decorators have noted of a method."""
-    marks = getattr(method, "__dict__", None)
-    return marks if isinstance(marks, dict) else {}

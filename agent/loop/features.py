@@ -1,10 +1,13 @@
 """The features of one conversation, called in order.
 
 A feature that overrides no method for an event costs nothing there. An extension that raises
-anything but Veto is named in a warning and switched off for the session.
+anything but a Veto where that is allowed, or returns something of another type, is named in a
+warning and switched off for the session.
 """
 
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,15 +16,19 @@ from ...tools.base import Output, Tool
 from ..context import tokens
 from ..context.view import View
 from ..context.window import Window
-from ..errors import CtxagentError, RecordError, RequestRejected
+from ..errors import RecordError, RequestRejected
 from ..events import Emit, Notice, TurnFinished
 from ..extensions.foreign_code import foreign_code
 from ..models.base import Reply
-from ..session.entries import Content, Entry
-from .feature import Clear, Feature, FeatureCommand, IncomingMessage, ToolCall, Turn, Veto
+from ..session.entries import Entry
+from .feature import Clear, Feature, FeatureCommand, IncomingMessage, Layer, ToolCall, Turn, Veto
+from .feature_results import check_items, check_result
 
 F = TypeVar("F", bound=Feature)
-T = TypeVar("T")
+
+VETO_EVENTS = ("message_received", "before_call", "before_tool", "before_summary")
+ENDING_EVENTS = ("close", "session_ended")
+MAX_ENDING_SECONDS = 10.0  # of an extension, in each of these
 
 
 class Features:
@@ -29,25 +36,39 @@ class Features:
 
     def __init__(self, emit: Emit) -> None:
         self._features: list[Feature] = []
-        self._guarded: set[Feature] = set()
+        self._guarded: dict[int, Feature] = {}  # by `id`: an extension may define what is equal
         self._by_event: dict[str, list[Feature]] = {}
         self._emit = emit
+        self.extension_tools: list[Tool[Any]] = []  # also of extensions that are switched off
 
     def add(self, *features: Feature, guarded: bool = False) -> None:
         """Append features. `guarded` ones are switched off when they fail."""
         self._features += features
-        self._guarded |= set(features) if guarded else set()
+        self._guarded |= {id(each): each for each in features} if guarded else {}
         self._by_event.clear()
 
     @property
     def extensions(self) -> list[Feature]:
         """The features from outside."""
-        return [each for each in self._features if each in self._guarded]
+        return [each for each in self._features if id(each) in self._guarded]
 
     def drop(self, feature: Feature) -> None:
         """Switch a feature off."""
-        self._features.remove(feature)
+        self._features = [each for each in self._features if each is not feature]
         self._by_event.clear()
+
+    async def remove_extensions(self) -> None:
+        """Close the extensions and switch them off."""
+        for each in self.extensions:
+            await self._ask(each, "close")
+            self.drop(each)
+        self.extension_tools.clear()
+
+    async def start_extensions(self) -> None:
+        """Announce the start of the session to extensions that were added since."""
+        for event in ("prepare", "session_started"):
+            for each in self.extensions:
+                await self._ask(each, event)
 
     def __iter__(self) -> Iterator[Feature]:
         return iter(self._features)
@@ -58,31 +79,40 @@ class Features:
 
     def tools(self) -> list[Tool[Any]]:
         """Return the tools of all features."""
-        found = list[Tool[Any]]()
-        for each in [*self._features]:
-            found += self._call(each, "tools") or ()
+        return [tool for each in [*self._features] for tool in self.tools_of(each)]
+
+    def tools_of(self, feature: Feature) -> list[Tool[Any]]:
+        """Return the tools of a feature."""
+        found: list[Tool[Any]] = self._call(feature, "tools") or []
+        self.extension_tools += found if id(feature) in self._guarded else []
         return found
 
     def commands(self) -> list[FeatureCommand]:
         """Return the slash commands of all features."""
-        found = list[FeatureCommand]()
-        for each in [*self._features]:
-            found += self._call(each, "commands") or ()
-        return found
+        return [found for each in [*self._features] for found in self._call(each, "commands") or ()]
 
     def clears(self, view: View, window: Window) -> Iterator[tuple[str, Sequence[Clear]]]:
         """Yield the name of each layer that features add, and what it clears. The next layer runs
         when the caller goes on."""
         for each in self._for("layers"):
             for layer in self._call(each, "layers") or ():
-                with self._guard(each):
-                    found = [
-                        clear
-                        for clear in layer.plan(view, window)
-                        if not clear.result.masked
-                        and tokens.estimate(clear.text) < clear.result.size
-                    ]
-                    yield layer.name, found
+                found = list[Clear]()
+                with self._guard(each, "layers"):
+                    found = self._cleared(layer, view, window)
+                yield layer.name, found
+
+    @staticmethod
+    def _cleared(layer: Layer, view: View, window: Window) -> list[Clear]:
+        """Return what a layer clears, as far as it is in the view and makes that smaller."""
+        planned = check_items(f"the layer {layer.name}", Clear, layer.plan(view, window))
+        by_call = {each.result.call.id: each for each in planned}  # a result is cleared once
+        return [
+            by_call[result.call.id]
+            for result in view.results()
+            if result.call.id in by_call
+            and not result.masked
+            and tokens.estimate(by_call[result.call.id].text) < result.size
+        ]
 
     def status(self) -> list[str]:
         """Return the words of all features for the status line."""
@@ -129,7 +159,7 @@ class Features:
     async def message_received(self, message: IncomingMessage) -> IncomingMessage:
         """Return a message as the features change it. Raises Veto."""
         for each in self._for("message_received"):
-            changed: Content | None = await self._await(each, each.message_received(message))
+            changed = await self._ask(each, "message_received", message)
             message = message if changed is None else replace(message, content=changed)
         return message
 
@@ -144,23 +174,22 @@ class Features:
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Announce a reply. Return the first notice to continue the turn, if any."""
         for each in self._for("reply_received"):
-            call = each.reply_received(reply, is_final=is_final)
-            go_on = await self._await(each, call)
+            go_on = await self._ask(each, "reply_received", reply, is_final=is_final)
             if go_on is not None and is_final:
-                return go_on
+                return str(go_on)
         return None
 
     async def before_tool(self, call: ToolCall) -> ToolCall:
         """Return a call as the features change it. Raises Veto."""
         for each in self._for("before_tool"):
-            given = await self._await(each, each.before_tool(call))
+            given = await self._ask(each, "before_tool", call)
             call = call if given is None else replace(call, arguments=given)
         return call
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output:
         """Return an output as the features change it."""
         for each in self._for("after_tool"):
-            changed = await self._await(each, each.after_tool(call, output, seconds))
+            changed = await self._ask(each, "after_tool", call, output, seconds)
             output = changed or output
         return output
 
@@ -171,14 +200,14 @@ class Features:
     async def step_finished(self) -> str | None:
         """Announce the end of a step. Return the first answer that a feature ends the turn with."""
         for each in self._for("step_finished"):
-            if (answer := await self._await(each, each.step_finished())) is not None:
-                return answer
+            if (answer := await self._ask(each, "step_finished")) is not None:
+                return str(answer)
         return None
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
         """Return True if a feature has removed the cause of a refusal."""
         for each in self._for("request_refused"):
-            if await self._await(each, each.request_refused(refusal)):
+            if await self._ask(each, "request_refused", refusal):
                 return True
         return False
 
@@ -207,35 +236,39 @@ class Features:
 
     async def _each(self, event: str, *given: Any) -> None:
         for each in self._for(event):
-            await self._await(each, getattr(each, event)(*given))
+            await self._ask(each, event, *given)
 
     def _call(self, feature: Feature, event: str, *given: Any) -> Any:
-        with self._guard(feature):
-            return getattr(feature, event)(*given)
+        with self._guard(feature, event):
+            return check_result(event, getattr(feature, event)(*given))
 
-    async def _await(self, feature: Feature, call: Awaitable[T]) -> T | None:
-        with self._guard(feature):
-            return await call
-        return None
+    async def _ask(self, feature: Feature, event: str, *given: Any, **named: Any) -> Any:
+        """Call a method that may be asynchronous."""
+        is_bounded = event in ENDING_EVENTS and id(feature) in self._guarded
+        with self._guard(feature, event):
+            try:
+                async with asyncio.timeout(MAX_ENDING_SECONDS if is_bounded else None) as bound:
+                    found = getattr(feature, event)(*given, **named)
+                    found = await found if inspect.isawaitable(found) else found
+            except TimeoutError as error:
+                late = f"it took longer than {MAX_ENDING_SECONDS:g} s"
+                raise (TimeoutError(late) if bound.expired() else error) from None
+            return check_result(event, found)
 
     @contextmanager
-    def _guard(self, feature: Feature) -> Iterator[None]:
+    def _guard(self, feature: Feature, event: str) -> Iterator[None]:
         """Switch an extension off when it fails. Errors of our own features are passed on."""
-        if feature not in self._guarded:
+        if id(feature) not in self._guarded:
             yield
             return
+        allowed = (Veto, RecordError) if event in VETO_EVENTS else (RecordError,)
         try:
-            with foreign_code() as problems:
+            with foreign_code(*allowed) as problems:
                 yield
         except Veto as veto:
             text = f"the extension {feature.name} prevented it: {veto.message}"
             raise Veto(text) from None
-        except RecordError:
-            raise
-        except CtxagentError as error:  # raised by code of the extension
-            problems = [f"{type(error).__name__}: {error}"]
         if problems:
-            if feature in self._features:
-                self.drop(feature)
-            text = f"the extension {feature.name} failed and is switched off for this session"
-            self._emit(Notice("warning", f"{text}: {problems[0]}"))
+            self.drop(feature)
+            text = f"the extension {feature.name} failed in {event} and is switched off for this "
+            self._emit(Notice("warning", f"{text}session: {problems[0]}"))

@@ -206,14 +206,17 @@ class ToolRunner:
             context = self.gate.context_for(verdict)
             open_file = self.files.opener(tool.name, id)
             context = replace(context, progress=tell, env=self._env(id), open_file=open_file)
-            return await tool.run(
+            output = await tool.run(
                 params, replace(context, is_denied=self.handle.approval.denies_reading)
             )
+            if not isinstance(output, Output):
+                raise TypeError(f"run must give an Output, not {type(output).__name__}")
+            return output
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
-        except Interrupted:
+        except (Interrupted, asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except Exception as error:  # a tool's own fault must not end the session
+        except BaseException as error:  # a tool's own fault, or exit, must not end the session
             text = f"{tool.name} failed by a fault of its own: {type(error).__name__}: {error}"
             return Output(text, {"fault": type(error).__name__}, is_error=True)
 

@@ -233,7 +233,7 @@ def test_one_that_is_guarded_and_fails_is_named_and_switched_off(
     features.add(made(handle, "broken", step_finished=broken, turn_ended=broken), guarded=True)
     features.add(made(handle, "whole", step_finished=answering(said, "whole", "the answer")))
     assert run(features.step_finished()) == "the answer"
-    text = "the extension broken failed and is switched off for this session"
+    text = "the extension broken failed in step_finished and is switched off for this session"
     assert events == [Notice("warning", f"{text}: ZeroDivisionError: by zero")]
     assert [feature.name for feature in features] == ["whole"]
     run(features.turn_ended(TurnFinished("ok", "")))

@@ -12,6 +12,8 @@ from .command_context import CommandContext
 from .registry import COMMANDS, Command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...extensions.command_files import CommandFile
     from ...extensions.mcp.servers import McpServers
     from ...loop.feature import FeatureCommand
@@ -30,6 +32,11 @@ async def read_command_files(repl: CommandContext) -> None:
         f"{skill.path}: only the agent loads this skill: /{name} is ours"
         for name, skill in skills.items()
         if name in COMMANDS and skill.for_person
+    ]
+    told += [
+        f"the command /{each.name} of an extension is left out: /{each.name} is ours"
+        for each in _feature_commands(repl)
+        if each.name in COMMANDS
     ]
     for text in [*warnings, *told]:
         if text not in repl.told_of_files:
@@ -58,11 +65,15 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
         )
         server = name.partition(":")[0]
         found[name] = Command(name, f"{about} · MCP server {server}", partial(_say, name), takes)
-    for each in repl.agent.features.commands() if repl.conversation.is_open else ():
+    for each in _feature_commands(repl):
         found[each.name] = Command(
             each.name, f"{each.help} · extension", partial(_run_feature, each), each.argument
         )
     return found
+
+
+def _feature_commands(repl: CommandContext) -> "Sequence[FeatureCommand]":
+    return repl.agent.features.commands() if repl.conversation.is_open else ()
 
 
 async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument: str) -> None:

@@ -1,0 +1,95 @@
+"""Checks of what the methods of features return, since those of extensions may return anything."""
+
+import json
+import re
+from collections.abc import Mapping
+from inspect import iscoroutine
+from types import NoneType
+from typing import Any, TypeVar, get_args
+
+from ...tools.base import Effect, Output, Tool
+from ..session.entries import Entry, User, encode
+from .feature import Clear, FeatureCommand, Layer
+
+T = TypeVar("T")
+
+# The types of single values, and of the items of sequences, that methods may return.
+_VALUES: Mapping[str, tuple[type, ...]] = {
+    "status": (str,),
+    "message_received": (str, list, NoneType),
+    "reply_received": (str, NoneType),
+    "before_tool": (Mapping, NoneType),
+    "after_tool": (Output, NoneType),
+    "step_finished": (str, NoneType),
+}
+_ITEMS: Mapping[str, type] = {
+    "tools": Tool,
+    "commands": FeatureCommand,
+    "layers": Layer,
+    "first_entries": Entry,
+    "reinserted": Entry,
+}
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # as the Messages API takes it
+
+
+def check_result(event: str, found: Any) -> Any:
+    """Return what a method returned for an event, sequences as lists. Raises TypeError for what
+    the caller cannot use."""
+    if iscoroutine(found):
+        found.close()
+        raise TypeError(f"{event} must not be async")
+    if event in _ITEMS:
+        return check_items(event, _ITEMS[event], () if found is None else found)
+    if event in _VALUES:
+        _check(event, found, *_VALUES[event])
+        if isinstance(found, list):
+            _check_content(event, found)
+        elif isinstance(found, Mapping):
+            json.dumps(dict(found), default=str)
+        elif isinstance(found, Output):
+            _check(f"the text of {event}", found.text, str)
+            json.dumps([found.details, found.blocks], default=str)
+    return found
+
+
+def check_items(what: str, kind: type[T], found: Any) -> list[T]:
+    """Return the items. Raises TypeError for one of another type."""
+    items = list(found)
+    for each in items:
+        _check(what, each, kind)
+        if isinstance(each, Clear):
+            _check(f"a text of {what}", each.text, str)
+        elif isinstance(each, Layer):
+            _check("the name of a layer", each.name, str)
+        elif isinstance(each, FeatureCommand):
+            for text in (each.name, each.help, each.argument):
+                _check(f"a text of {what}", text, str)
+        elif isinstance(each, Tool):
+            _check_tool(each)
+        elif isinstance(each, User):
+            _check_content(what, each.content)
+        elif isinstance(each, Entry):
+            json.dumps(encode(each), default=str)
+    return items
+
+
+def _check(what: str, found: Any, *kinds: type) -> None:
+    if not isinstance(found, kinds):
+        names = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+        raise TypeError(f"{what} must give {names}, not {type(found).__name__}")
+
+
+def _check_tool(tool: Tool[Any]) -> None:
+    if not _TOOL_NAME.fullmatch(tool.name):
+        raise ValueError(f"{tool.name!r} cannot be the name of a tool")
+    if tool.effect not in get_args(Effect):
+        raise ValueError(f"the effect of {tool.name} is one of {', '.join(get_args(Effect))}")
+    json.dumps(tool.schema())
+
+
+def _check_content(what: str, content: Any) -> None:
+    """Raise TypeError for content that no request can hold: the log would keep it for ever."""
+    _check(what, content, str, list)
+    for block in content if isinstance(content, list) else ():
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise TypeError(f"{what} must give blocks with a type, not {block!r:.80}")
