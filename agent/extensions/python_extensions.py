@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ...tools.system.foreign_code import MODULE_PREFIX, foreign_code
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
-from .foreign_code import MODULE_PREFIX, foreign_code
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

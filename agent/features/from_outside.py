@@ -8,11 +8,11 @@ from typing import Any
 
 from ...tools.base import Tool
 from ...tools.function_tool import function_tool
+from ...tools.system.foreign_code import foreign_code
 from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from ..errors import CtxagentError, UsageError
 from ..events import Emit, Notice
-from ..extensions.foreign_code import foreign_code
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tools.base import Output, Tool
+from ...tools.system.foreign_code import foreign_code
 from ..context import tokens
 from ..context.view import View
 from ..context.window import Window
 from ..errors import RecordError, RequestRejected
 from ..events import Emit, Notice, TurnFinished
-from ..extensions.foreign_code import foreign_code
 from ..models.base import Reply
 from ..session.entries import Entry
 from .feature import Clear, Feature, FeatureCommand, IncomingMessage, Layer, ToolCall, Turn, Veto

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ....tools.system.foreign_code import foreign_code
 from ...errors import UsageError
-from ...extensions.foreign_code import foreign_code
 from .builder import TranscriptBuilder
 from .fields import JsonObject
 

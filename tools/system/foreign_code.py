@@ -21,7 +21,8 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
             raise
-        what = ": ".join(filter(None, [type(error).__name__, _text_of(error)]))
+        text = str(traceback.TracebackException(type(error), error, None))  # which cannot fail
+        what = ": ".join(filter(None, [type(error).__name__, text]))
         problems.append(f"{what}{_place_of(error)}")
 
 
@@ -32,13 +33,6 @@ def _is_cancelled(error: BaseException) -> bool:
     except RuntimeError:  # outside of the event loop
         return False
     return isinstance(error, asyncio.CancelledError) and bool(task and task.cancelling())
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return ""
 
 
 def _place_of(error: BaseException) -> str:
