@@ -75,7 +75,7 @@ WITHOUT_TEST_FILE = {
         "tool_names"
     ),
     "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
-    "system": "child environment git_links process_table safe_open",
+    "system": "child git_links process_table safe_open",
     "tools": (
         "base download edit_hints file_access function_tool image mcp python_grep recall "
         "search_engines text web_fetch"

@@ -69,8 +69,7 @@ def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> d
 
 
 def git_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that put settings above all of git's files, after those that `environ` sets
-    so. Names of settings may hold any character."""
+    """Return variables that put settings above git's files, after those that `environ` sets so."""
     given = environ.get("GIT_CONFIG_COUNT", "")
     count = int(given) if given.isdecimal() else 0
     variables = {"GIT_CONFIG_COUNT": str(count + len(settings))}
